@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from pufferkit.audit.attackers import marginals
 from pufferkit.audit.conditioned import Conditioned, conditioned, split
+from pufferkit.audit.named_pairs import NamedPairs
 from pufferkit.beliefs.base import Distribution
 from pufferkit.beliefs.bayesian_network import BayesianNetwork
 from pufferkit.beliefs.finite_joint import FiniteJoint
@@ -117,6 +118,8 @@ def answer_model(
 
 def model_of(own: Distribution, query: Query) -> AnswerModel:
     """Answers of one distribution of a class, with its secrets."""
+    if isinstance(own, NamedPairs):
+        return _of_pairs(own, query)
     if own.hidden is None:
         return answer_model(own.distribution, query)
     if not isinstance(own.distribution, MarkovChain) or isinstance(own.hidden, Pairs):
@@ -141,6 +144,31 @@ def model_of(own: Distribution, query: Query) -> AnswerModel:
         raise NotApplicable("no segment is as long as the window, so there is nothing to hide")
     return ListedModel(
         tuple(names), tuple(labels), np.stack(columns, axis=1), table.probability, table.answers
+    )
+
+
+def _of_pairs(own: NamedPairs, query: Query) -> ListedModel:
+    """Pairs of events in place of entries. Data may be in both, so they are listed twice."""
+    match own.distribution:
+        case FiniteJoint():
+            table = joint_table(own.distribution, query)
+        case BayesianNetwork():
+            table = network_table(own.distribution, query)
+        case MarkovChain():
+            table = chain_table(own.distribution, query)
+        case _:
+            raise NotApplicable(f"audits of pairs of events are not for {own.name}")
+    neither = 2
+    columns = [
+        np.concatenate([np.where(first, 0, neither), np.where(second, 1, neither)])
+        for first, second in own.rows(table.codes, table.labels)
+    ]
+    return ListedModel(
+        tuple(f"secret pair {n}" for n in range(1, len(columns) + 1)),
+        (("the first event", "the second event"),) * len(columns),
+        np.stack(columns, axis=1).astype(np.uint16),
+        np.tile(table.probability, 2),
+        Answers(table.answers.distinct, np.tile(table.answers.which, 2)),
     )
 
 

@@ -40,6 +40,7 @@ from pufferkit.audit.any_start import largest_ratios
 from pufferkit.audit.attackers import marginals
 from pufferkit.audit.audited import LocalMechanism, belief_of
 from pufferkit.audit.exact_local import check_steps, worst_response
+from pufferkit.audit.named_pairs import distributions_of
 from pufferkit.audit.noisy_choices import worst_choice
 from pufferkit.audit.outer_outputs import outer_cases
 from pufferkit.audit.report import WorstCase
@@ -132,7 +133,8 @@ def worst_case(
     check_states(theta, mechanism.query)
     if mechanism.query.kind == "quantile":
         return worst_choice(theta, mechanism)
-    return worst_release(theta, in_one_scale(mechanism), mechanism.scale)
+    secrets = distributions_of(theta, mechanism)
+    return worst_release(theta, in_one_scale(mechanism), mechanism.scale, secrets)
 
 
 def in_one_scale(mechanism: Calibration) -> Query:
@@ -168,12 +170,15 @@ def stretches(mechanism: Calibration) -> list[Fraction]:
 
 
 def worst_release(
-    theta: Beliefs, query: Query, scale: float, only: Sequence[int] | None = None
+    theta: Beliefs,
+    query: Query,
+    scale: float,
+    distributions: Sequence[Distribution],
+    only: Sequence[int] | None = None,
 ) -> WorstCase:
     """The worst output of Laplace noise of this scale, over ``only`` these entries (from 0)."""
     best: WorstCase | None = None
     complete = only is None
-    distributions = theta.distributions()
     opened = theta.any_start_members() if len(query.lengths) == 1 else ()
     for member in opened:
         best = _worse(best, _over_starts(member, query, scale, only))
@@ -186,7 +191,7 @@ def worst_release(
         known = [
             Member(d.name, d.distribution, any_start=False)
             for d in distributions
-            if isinstance(d.distribution, MarkovChain) and d.hidden is None
+            if isinstance(d.distribution, MarkovChain) and d.of_entries
         ]
         for member in opened or known:
             for case in outer_cases(member, query, scale):
@@ -230,7 +235,7 @@ def _given(
     model = model_of(own, query)
     sets = _columns(query, own.distribution)
     best: WorstCase | None = None
-    some = _entries(query, only, len(sets) ** 2) if own.hidden is None else None
+    some = _entries(query, only, len(sets) ** 2) if own.of_entries else None
     for entry in some or range(len(model.entries)):
         values = model.values(entry)
         if len(values) < 2:

@@ -27,6 +27,7 @@ import numpy as np
 from pufferkit.audit.answer_models import AnswerDistribution, AnswerModel, Answers, model_of
 from pufferkit.audit.exact import MOST_ENTRIES, in_one_scale, stretches, worst_release
 from pufferkit.audit.limits import detectable_epsilon, proven_epsilon
+from pufferkit.audit.named_pairs import distributions_of
 from pufferkit.audit.noise_drawn import NoiseDrawn, measured, rehearsed
 from pufferkit.audit.noisy_choices import audit_choice
 from pufferkit.audit.report import Audit, WorstCase
@@ -58,7 +59,7 @@ def audit_release(
     if calibration.query.kind == "quantile":
         return audit_choice(calibration, as_beliefs(beliefs), trials, confidence, entry, rng)
     stretch = np.array([float(more) for more in stretches(calibration)])
-    distributions = as_beliefs(beliefs).distributions()
+    distributions = distributions_of(as_beliefs(beliefs), calibration)
     notes = []
     if len(distributions) > MOST_BELIEFS:
         notes.append(f"{MOST_BELIEFS} of {len(distributions)} beliefs were tried")
@@ -147,7 +148,8 @@ def _exact(
             chosen.add(node - 1)
         entries = sorted(chosen)
     try:
-        return worst_release(as_beliefs(beliefs), query, scale, entries)
+        theta = as_beliefs(beliefs)
+        return worst_release(theta, query, scale, distributions_of(theta, calibration), entries)
     except NotApplicable:
         return None
 

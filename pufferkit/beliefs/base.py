@@ -69,6 +69,11 @@ class Distribution:
     complete: bool = True
     hidden: Secrets | None = None
 
+    @property
+    def of_entries(self) -> bool:
+        """Whether the secrets are the values of single entries."""
+        return self.hidden is None
+
 
 class Beliefs(Shown, JsonRecord, ABC):
     """A class Theta of distributions of the data: everything an adversary may believe."""

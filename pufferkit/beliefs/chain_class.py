@@ -90,6 +90,12 @@ class ChainClass(checks.Frozen, Beliefs):
     names_matrices: ClassVar[bool] = True
     """Whether more is known of the matrices than how fast they mix."""
 
+    window: int = 1
+    """How many entries in a row are hidden together, where the sides of the curve bound them."""
+
+    share: float = 1.0
+    """What the loss is multiplied by there, before it is compared with epsilon."""
+
     where_worst: ClassVar[str | None] = None
     """Where the worst chain is, for classes that contain more chains than ``members``."""
 

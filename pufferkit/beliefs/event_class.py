@@ -110,7 +110,7 @@ class EventClass(KernelClass):
 
     def known_chains(self) -> tuple[Member, ...]:
         """The chains of the beliefs, with stationary starts; ``NotApplicable`` if unknown."""
-        if self.beliefs.kernels():
+        if self.beliefs.kernels() or not self.kernels():
             raise NotApplicable(
                 "this mechanism covers secrets about several entries for known chains, not for "
                 f"{self.beliefs.description}; use influence_curve"
@@ -147,12 +147,34 @@ class EventClass(KernelClass):
     def kernels(self) -> tuple[Kernels, ...]:
         return self._parts
 
+    def corners(self) -> tuple[Member, ...] | None:
+        return None if self.kernels() else self.beliefs.corners()
+
+    @property
+    def window(self) -> int:  # type: ignore[override]
+        return max(one.window for one in self.hidden)
+
+    @property
+    def share(self) -> float:  # type: ignore[override]
+        """Named pairs alone have the multiple of the strictest."""
+        return max(
+            float(one.parts(self.states).max()) if isinstance(one, Pairs) else 1.0
+            for one in self.hidden
+        )
+
     @cached_property
     def _parts(self) -> tuple[Kernels, ...]:
-        several = len(self.hidden) > 1
+        """Empty where the sides of the curve bound values of windows, whatever the start."""
+        several, known = len(self.hidden) > 1, _base_parts(self.beliefs)
+        if not known and not all(isinstance(one, (Runs, Pairs)) for one in self.hidden):
+            raise NotApplicable(
+                "secrets: events and sets of entries need known chains with a stationary start; "
+                f"here is {self.beliefs.description}. Secrets.runs hides every event about so many "
+                "entries in a row, and MarkovChain.steady has a stationary start"
+            )
         return tuple(
             self._part(part, initial, secrets, several)
-            for part, initial in _base_parts(self.beliefs)
+            for part, initial in known
             for secrets in self.hidden
         )
 
@@ -217,27 +239,27 @@ class EventClass(KernelClass):
 
 
 def _base_parts(theta: ChainClass) -> list[tuple[Kernels, Floats | None]]:
-    """The parts of the class, each with the distribution of an entry if that is known."""
+    """The parts of the class, each with the distribution of an entry if that is known.
+
+    Empty unless the start is known to be stationary.
+    """
     parts = theta.kernels()
     if parts:
         return [(part, None) for part in parts]
     known: list[tuple[Kernels, Floats | None]] = []
-    for member in theta.corners() or ():
+    try:
+        members = theta.corners() or ()
+    except NotApplicable:
+        return []
+    for member in members:
         chain = member.chain
         if member.any_start or not chain.is_stationary or chain.has_underflow:
-            break
+            return []
         initial = chain.initial
         backward = reversed_kernel(chain.transition, initial, initial)
         kernels = Kernels(member.name, ((chain.transition,),), ((backward,),), (initial > 0,))
         known.append((kernels, initial))
-    else:
-        if known and theta.lists_matrices:
-            return known
-    raise NotApplicable(
-        "secrets: events about several entries need known chains with a stationary start, a hull "
-        f"or a seasonal class, not {theta.description}; MarkovChain.steady has a stationary start, "
-        "and ChainClass.seasonal(kernels, initial=) takes a fixed initial distribution"
-    )
+    return known if theta.lists_matrices else []
 
 
 def _paths(transition: Floats, initial: Floats, automaton: Automaton) -> Paths:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _EVENT = "STATE:ENTRIES[:TIMES]"
 _WHOLE = "STATE:ENTRIES"
+_PAIR = "STATE:STATE[:TIMES]"
 
 
 def hide(
@@ -32,7 +33,8 @@ def hide(
         list[str] | None, option("Whether N entries in a row all have a state.", _WHOLE)
     ] = None,
     pair: Annotated[
-        list[str] | None, option("Only this pair of states of an entry.", "STATE:STATE")
+        list[str] | None,
+        option("Only this pair of states of an entry; at TIMES epsilon, 1 or more.", _PAIR),
     ] = None,
     only: Annotated[
         bool, option("Do not also hide the values of single entries.", None, "--only")
@@ -60,8 +62,11 @@ def hide(
         named = _state("--throughout", state, beliefs)
         secrets.append(pk.Secrets.throughout(named, terminal.integer(within)))
     if pair:
-        both = [_parts("--pair", given, "STATE:STATE", 2, 2) for given in pair]
-        pairs = [tuple(_state("--pair", state, beliefs) for state in one) for one in both]
+        pairs = {}
+        for given in pair:
+            one, other, *multiple = _parts("--pair", given, _PAIR, 2, 3)
+            both = _state("--pair", one, beliefs), _state("--pair", other, beliefs)
+            pairs[both] = terminal.number(multiple[0]) if multiple else 1.0
         secrets.append(pk.Secrets.pairs(pairs))
     if not secrets:
         raise ValueError("no secrets given; use --runs, --sets, --at-least, --throughout or --pair")

@@ -22,9 +22,12 @@ from typing import Any
 from pufferkit import checks
 from pufferkit.beliefs.bayesian_network import BayesianNetwork
 from pufferkit.beliefs.chain_class import as_chain_class
+from pufferkit.beliefs.field_class import FieldClass
 from pufferkit.beliefs.finite_joint import FiniteJoint
 from pufferkit.beliefs.markov_chain import MarkovChain
-from pufferkit.beliefs.network_class import as_network_class
+from pufferkit.beliefs.markov_random_field import MarkovRandomField
+from pufferkit.beliefs.network_class import NetworkClass
+from pufferkit.beliefs.protocol import Beliefs, as_beliefs
 from pufferkit.fitting.chain_closeness import chain_delta
 from pufferkit.fitting.nearest_starts import nearest_starts
 from pufferkit.fitting.network_closeness import network_delta
@@ -68,13 +71,14 @@ def closeness(adversary: Any, beliefs: Any, length: int | None = None) -> Closen
     Parameters
     ----------
     adversary
-        A `FiniteJoint`, a `MarkovChain` or a `BayesianNetwork`.
+        A `FiniteJoint`, a `MarkovChain`, a `BayesianNetwork` or a `MarkovRandomField`.
     beliefs
-        For a joint distribution: a `FiniteJoint` or several. For a network: a `BayesianNetwork` or
-        several, over the same nodes. For a chain: a `MarkovChain`, or `ChainClass.of`, `any_start`,
-        `binary`, `around` or `mixing`. Where the class leaves the start open, it is the best for a
-        given matrix, by linear programmes (`pufferkit.fitting.nearest_starts`; for long series the
-        adversary's own start). Where it leaves the matrix open, one near the adversary's is taken
+        For a joint distribution: a `FiniteJoint` or several. For a network or a random field: a
+        `BayesianNetwork` or a `MarkovRandomField`, or several, over the same nodes. For a chain: a
+        `MarkovChain`, or `ChainClass.of`, `any_start`, `binary`, `around` or `mixing`. Where the
+        class leaves the start open, it is the best for a given matrix, by linear programmes
+        (`pufferkit.fitting.nearest_starts`; for long series the adversary's own start). Where it
+        leaves the matrix open, one near the adversary's is taken
         (`pufferkit.beliefs.nearest_matrices`): its own, if the class has it. The Delta of any
         member is a valid one. With secrets of their own (`with_secrets`), Delta is given these.
     length
@@ -101,18 +105,40 @@ def closeness(adversary: Any, beliefs: Any, length: int | None = None) -> Closen
             raise ValueError("length: is needed for chains; give the number of entries")
         size = checks.whole("length", length, 1)
         distances = _chain_distances(adversary, beliefs, size)
-    elif isinstance(adversary, BayesianNetwork):
-        networks = as_network_class(beliefs).networks
-        distances = [
-            Closeness(network_delta(adversary, network), f"network {n} of {len(networks)}")
-            for n, network in enumerate(networks, 1)
-        ]
+    elif isinstance(adversary, (BayesianNetwork, MarkovRandomField)):
+        distances = _graph_distances(adversary, as_beliefs(beliefs))
     else:
         raise ValueError(
-            "adversary: must be a FiniteJoint, a MarkovChain or a BayesianNetwork, got "
-            f"{type(adversary).__name__}"
+            "adversary: must be a FiniteJoint, a MarkovChain, a BayesianNetwork or a "
+            f"MarkovRandomField, got {type(adversary).__name__}"
         )
     return min(distances, key=lambda one: one.delta)
+
+
+def _graph_distances(
+    adversary: BayesianNetwork | MarkovRandomField, beliefs: Beliefs
+) -> list[Closeness]:
+    if not isinstance(beliefs, (NetworkClass, FieldClass)):
+        raise ValueError(
+            f"beliefs: must be networks or random fields, like the adversary's; here is a "
+            f"{beliefs.description}"
+        )
+    theirs, rounding = _as_network(adversary)
+    distances = []
+    for number, model in enumerate(beliefs.listed, 1):
+        ours, more = _as_network(model)
+        delta = network_delta(theirs, ours) + rounding + more
+        name = f"{beliefs.called} {number} of {len(beliefs.listed)}"
+        distances.append(Closeness(delta, name))
+    return distances
+
+
+def _as_network(model: BayesianNetwork | MarkovRandomField) -> tuple[BayesianNetwork, float]:
+    """A network, and how far distributions given a value may be from those of the model."""
+    if isinstance(model, BayesianNetwork):
+        return model, 0.0
+    (network,), rounding = FieldClass((model,)).networks()
+    return network.networks[0], rounding / 2
 
 
 def _chain_distances(adversary: MarkovChain, beliefs: Any, length: int) -> list[Closeness]:

@@ -1,29 +1,35 @@
 """What one would use without this library: entry DP, group DP, and the mechanism of GK16.
 
 GK16 (Ghosh and Kleinberg, 2016) bounds how much each entry is swayed by its neighbours. Let
-Gamma_ij be half the largest log-ratio of P(X_i = x | both neighbours) when neighbour j changes. On
-a chain Gamma has four values: the first entry given the second, which any start makes large, the
-last given the one before, and entries between given the left and the right neighbour. The mechanism
-applies if the spectral norm of Gamma is below 1. A b-entry-private release is then epsilon-private
-for epsilon = 2 b max_i sum_j Phi_ij with Phi = (I - Gamma)^-1.
+Gamma_ij be half the largest log-ratio of P(X_i = x | neighbours) when neighbour j changes; graphs
+have theirs in `pufferkit.influence.curve.sway`. On a chain Gamma has four values: the first entry
+given the second, which any start makes large, the last given the one before, and entries between
+given the left and the right neighbour. The mechanism applies if the spectral norm of Gamma is below
+1. A b-entry-private release is then epsilon-private for epsilon = 2 b max_i sum_j Phi_ij with Phi =
+(I - Gamma)^-1.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import singledispatch
 from math import inf, pi, sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from pufferkit import checks
-from pufferkit.beliefs.chain_class import Member
-from pufferkit.beliefs.protocol import as_beliefs
+from pufferkit.beliefs.chain_class import ChainClass, Member
+from pufferkit.beliefs.field_class import FieldClass
+from pufferkit.beliefs.network_class import NetworkClass
+from pufferkit.beliefs.protocol import Beliefs, as_beliefs
 from pufferkit.checks import Floats
 from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable
+from pufferkit.influence.curve.sway import Spread, graph_spread
 from pufferkit.influence.quilts.powers import TINY, Kernel, row_log_ratios
-from pufferkit.mechanisms.calibration import Calibration, chains_only, check_states
+from pufferkit.mechanisms.calibration import Calibration, check_states
 from pufferkit.mechanisms.evidence import Evidence, Guarantee
 from pufferkit.rounding import last_passing, round_up
 
@@ -146,37 +152,38 @@ def entry_dp(query: Query, epsilon: float) -> Calibration:
 
 
 def gk16(beliefs: Any, query: Query, epsilon: float) -> Calibration:
-    """Noise of the mechanism of Ghosh and Kleinberg (2016) on a class of chains.
+    """Noise of the mechanism of Ghosh and Kleinberg (2016) on chains, networks and random fields.
 
     Raises
     ------
     NotApplicable
-        If the spectral norm is not below 1 for some chain; the message has the norm.
+        If the spectral norm is not below 1 for some belief; the message has the norm.
 
     Examples
     --------
-    >>> from pufferkit import MarkovChain, count
+    >>> from pufferkit import MarkovChain, MarkovRandomField, count
     >>> round(gk16(MarkovChain.steady([[0.6, 0.4], [0.4, 0.6]]), count(1, 100), epsilon=1).scale, 3)
     3.887
+    >>> grid = MarkovRandomField.grid(6, 6, coupling=0.1)
+    >>> round(gk16(grid, count(1, 36), epsilon=1).scale, 2)
+    4.07
     """
     epsilon = checks.privacy(epsilon)
-    theta = chains_only(beliefs, "gk16")
+    theta = as_beliefs(beliefs)
     check_states(theta, query)
     spreads = []
-    for member in theta.members():
-        sway = _sway(member, query.longest)
-        norm = sway.norm(query.longest)
-        if not norm < 1:
+    for name, spread in _spreads(theta, query.longest):
+        if not spread.norm < 1:
             raise NotApplicable(
-                f"GK16 needs an influence matrix of spectral norm below 1; for {member.name} it is "
-                f"at least {norm:.4g}"
+                f"GK16 needs an influence matrix of spectral norm below 1; for {name} the bound is "
+                f"{spread.norm:.4g}"
             )
-        spreads.append((2 * sway.largest_row_sum(query.longest), norm, max(sway), member.name))
-    spread, norm, gamma, name = max(spreads, key=lambda parts: parts[0])
+        spreads.append((name, spread))
+    name, (row_sum, norm, gamma) = max(spreads, key=lambda own: own[1].row_sum)
     return Calibration(
         "gk16",
         epsilon,
-        round_up(query.lipschitz * spread / epsilon),
+        round_up(query.lipschitz * row_sum / epsilon),
         query,
         theta,
         Evidence(
@@ -187,6 +194,32 @@ def gk16(beliefs: Any, query: Query, epsilon: float) -> Calibration:
             bound="neighbours",
         ),
     )
+
+
+@singledispatch
+def _spreads(theta: Beliefs, length: int) -> Iterator[tuple[str, Spread]]:
+    """Every belief by name, with its spread."""
+    raise NotApplicable(
+        f"gk16 is about Markov chains, networks and random fields; here is a {theta.description}"
+    )
+
+
+@_spreads.register
+def _(theta: ChainClass, length: int) -> Iterator[tuple[str, Spread]]:
+    for member in theta.members():
+        sway = _sway(member, length)
+        norm = sway.norm(length)
+        row_sum = sway.largest_row_sum(length) if norm < 1 else inf
+        yield member.name, Spread(2 * row_sum, norm, max(sway))
+
+
+@_spreads.register(NetworkClass)
+@_spreads.register(FieldClass)
+def _(theta: NetworkClass | FieldClass, length: int) -> Iterator[tuple[str, Spread]]:
+    for number, model in enumerate(theta.listed, 1):
+        sizes = [len(model.values[node]) for node in model.nodes]
+        spread = graph_spread(sizes, model.log_factors, theta.called)
+        yield f"{theta.called} {number} of {len(theta.listed)}", spread
 
 
 _LONG = 10_000

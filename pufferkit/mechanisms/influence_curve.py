@@ -157,7 +157,7 @@ def _where_observed(
     ``whole`` is what is shown for the unbroken span.
     """
     best = whole
-    if theta.kernels():  # their curve is that of the unbroken span
+    if theta.kernels() or theta.names_secrets:  # their curve is that of the unbroken span
         return best
     by_curve = curve_of_observed(theta, query, epsilon, metric, whole[0])
     if by_curve is not None:

@@ -49,7 +49,7 @@ RowEvent = Callable[[JointRow], bool]
 EventPairs = Iterable[tuple[Event | RowEvent, Event | RowEvent]]
 """Pairs of events that must not be told apart."""
 
-MOST_FIELD = 40
+MOST_FIELD = 200
 """Nodes of a Markov random field up to which the distribution of a sum is computed."""
 
 
@@ -239,21 +239,17 @@ def _(
     theta: FieldClass, query: Query, secrets: EventPairs | None, progress: Progress | None
 ) -> LargestDistance:
     _only_sums(query)
-    if secrets is not None:
-        raise NotApplicable(
-            "secrets of your own are for networks and joint distributions; write the field as one "
-            "of these by its network() or joint()"
-        )
     if len(theta.nodes) > MOST_FIELD:
         raise NotApplicable(
             f"the distribution of a sum over a Markov random field is computed for up to "
             f"{MOST_FIELD} nodes, here are {len(theta.nodes):,}; use influence_curve"
         )
     networks, rounding = theta.networks()
-    each = [_largest_distance(network, query, None, progress)[0] for network in networks]
-    worst = max(each, key=lambda farthest: farthest.distance)
-    name = f"field {each.index(worst) + 1} of {len(each)}"
-    return replace(worst, rounding=rounding), name, len(theta.nodes), None
+    each = [_largest_distance(network, query, secrets, progress) for network in networks]
+    far = [distance.distance for distance, *_ in each]
+    worst, _, length, verification_data = each[far.index(max(far))]
+    name = f"field {far.index(max(far)) + 1} of {len(far)}"
+    return replace(worst, rounding=rounding), name, length, verification_data
 
 
 @_largest_distance.register
@@ -375,3 +371,14 @@ def _(theta: NetworkClass, query: Query) -> float:
     return sum(
         work_of(network, dict(zip(labels, values, strict=True))) for network in theta.networks
     )
+
+
+@estimated_work.register
+def _(theta: FieldClass, query: Query) -> float:
+    if query.size > 1 or query.weights is None or len(theta.nodes) > MOST_FIELD:
+        return 0.0
+    try:
+        networks, _ = theta.networks()
+    except NotApplicable:
+        return 0.0
+    return sum(estimated_work(network, query) for network in networks)

@@ -193,17 +193,23 @@ def score_around_blocks(side: PairTables, task: Task, window: int) -> float:
     return worst
 
 
-def loss_by_curve(side: PairTables, task: Task) -> float:
-    """Largest loss of an entry on the curve, or one that is above epsilon."""
+def loss_by_curve(side: PairTables, task: Task, window: int = 1) -> float:
+    """Largest loss of so many entries in a row on the curve, or one that is above epsilon.
+
+    More than one are exchanged one by one: the first with all that lies left of it, which costs
+    alpha, the last with all right of it, beta, and b for each between.
+    """
     if task.length * task.b <= task.epsilon:
         return task.length * task.b
-    loss = _loss(side, task, every_node=task.length <= SHORT)
+    if window >= task.length:
+        return inf
+    loss = _loss(side, task, window, every_node=task.length <= SHORT)
     if loss == inf and SHORT < task.length <= MEDIUM:
-        loss = _loss(side, task, every_node=True)
+        loss = _loss(side, task, window, every_node=True)
     return loss
 
 
-def _loss(side: PairTables, task: Task, *, every_node: bool) -> float:
+def _loss(side: PairTables, task: Task, window: int, *, every_node: bool) -> float:
     """The first nodes by their own alpha, the others by one bound; beta by one, or every node's."""
     length, first, sizes = task.length, 0, task.sizes(side.size)
     if every_node or side.repeats_from:
@@ -236,6 +242,11 @@ def _loss(side: PairTables, task: Task, *, every_node: bool) -> float:
     def beyond(node: int) -> float:
         return beta[length - node] if every_node else beta[0]
 
+    if window > 1:
+        starts = alpha[: length - window + 1] + ([rest] if first < length else [])
+        ends = [beyond(min(node + window - 1, length)) for node in range(1, len(starts) + 1)]
+        sides = max(before + after for before, after in zip(starts, ends, strict=True))
+        return sides + (window - 2) * task.b
     largest, hint = 0.0, task.hint
     nodes = [(node, True) for node in range(1, first + 1)]
     nodes += [(node, False) for node in others] if first < length else []

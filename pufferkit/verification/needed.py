@@ -17,7 +17,7 @@ from pufferkit.beliefs.kernel_class import KernelClass
 from pufferkit.beliefs.network_class import NetworkClass
 from pufferkit.beliefs.protocol import Beliefs, beliefs_from_dict
 from pufferkit.beliefs.region_class import RegionClass
-from pufferkit.beliefs.secrets import Events, Sets
+from pufferkit.beliefs.secrets import Events, Pairs, Runs, Secrets, Sets
 from pufferkit.checks import Floats
 from pufferkit.data.series import SegmentPattern
 from pufferkit.mechanisms.release import Release
@@ -35,7 +35,7 @@ from pufferkit.verification.gap_bounds import (
     patterns,
     score_over_gaps,
 )
-from pufferkit.verification.graph_bounds import Model, largest_part, loss_on_graphs
+from pufferkit.verification.graph_bounds import Model, largest_part, loss_on_graphs, spread_on_graph
 from pufferkit.verification.kernel_steps import loss_of_kernels
 from pufferkit.verification.network_bounds import loss_on_trees, score_of_quilts
 from pufferkit.verification.pair_steps import loss_of_pairs
@@ -221,6 +221,8 @@ def _on_events(
     theta: EventClass, record: Release, lipschitz: float, checks: list[str], work: Allowance
 ) -> float:
     """Quilts around several entries in a row, or the curve of kernels."""
+    if record.mechanism == "influence_curve" and not theta.kernels():
+        return _around_windows(theta, record, lipschitz, checks, work)
     if record.mechanism != "markov_quilt":
         return _on_kernels(theta, record, lipschitz, checks, work)
     longest, b = longest_promised(record), lipschitz / (record.scale * (1 + TOLERANCE))
@@ -241,6 +243,37 @@ def _on_events(
             else:
                 scores.append(score_around_blocks(side, task, secrets.window))
     return lipschitz * max(scores)
+
+
+def _around_windows(
+    theta: EventClass, record: Release, lipschitz: float, checks: list[str], work: Allowance
+) -> float:
+    """Values of several entries in a row, by what the sides of the curve add to their ends."""
+    longest, base = longest_promised(record), theta.beliefs
+    b = lipschitz / (record.scale * (1 + TOLERANCE)) + (record.evidence.beside or 0.0)
+    strictest = min((m for one in theta.hidden for m in _multiples(one)), default=1.0)
+    task = Task(longest, b, record.epsilon * strictest, None, work)
+    window = max(one.window for one in theta.hidden)
+    sides: Sequence[PairTables] = (
+        _sides(base, longest, work, False)
+        if base.names_matrices
+        else _mixing_bounds(base, work, True)
+    )
+    largest = max(loss_by_curve(side, task, window) for side in sides) / strictest
+    checks.append(
+        f"influence_curve: {window} entries in a row for {base.description}, over segments of up "
+        f"to {longest}; the largest loss is {largest:.9g}"
+    )
+    return record.scale if largest <= record.epsilon else record.scale * (1 + 1e-3)
+
+
+def _multiples(secrets: Secrets) -> tuple[float, ...]:
+    """Of epsilon, for named pairs; 1 for everything else."""
+    if isinstance(secrets, Pairs):
+        return tuple(multiple for _, multiple in secrets.multiples)
+    if isinstance(secrets, Runs):
+        return (1.0,)
+    raise BadBeliefs(f"hide {secrets.description}, and have no theorem for it with such starts")
 
 
 @_needed.register
@@ -348,6 +381,8 @@ def _on_network(
         return lipschitz * score_of_quilts(
             theta, record.verification_data or {}, record.epsilon, work
         )
+    if record.mechanism == "gk16":
+        return _by_neighbours(theta.networks, record, lipschitz, checks, work)
     if record.mechanism != "influence_curve":
         raise BadBeliefs(f"are networks, and {record.mechanism} is not for them")
     if not theta.networks[0].is_tree:
@@ -377,6 +412,8 @@ def _on_fields(
         checks.append(f"markov_quilt: the recorded quilt of every node of a {theta.description}")
         ((network,), rounding), quilts = theta.networks(), record.verification_data or {}
         return lipschitz * score_of_quilts(network, quilts, record.epsilon - rounding, work)
+    if record.mechanism == "gk16":
+        return _by_neighbours(theta.fields, record, lipschitz, checks, work)
     if record.mechanism != "influence_curve":
         raise BadBeliefs(f"are random fields, and {record.mechanism} is not for them")
     return _on_graphs(theta, theta.fields, record, lipschitz, checks, work)
@@ -398,6 +435,13 @@ def _on_graphs(
         "recorded cliques one by one"
     )
     return record.scale if loss <= record.epsilon else record.scale * (1 + 1e-3)
+
+
+def _by_neighbours(
+    models: Sequence[Model], record: Release, lipschitz: float, checks: list[str], work: Allowance
+) -> float:
+    checks.append("gk16: distributions of a node given its neighbours, row sums of (I - Gamma)^-1")
+    return lipschitz * max(spread_on_graph(model, work) for model in models) / record.epsilon
 
 
 @singledispatch

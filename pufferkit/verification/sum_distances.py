@@ -25,12 +25,15 @@ from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.beliefs.network_class import NetworkClass
 from pufferkit.beliefs.secrets import Events, Secrets, Sets
 from pufferkit.verification.pair_tables import Allowance, NotChecked
+from pufferkit.verification.rounded_sums import LARGE, rounded_distance
 
 ExactDistribution = dict[Fraction, Fraction]
 
 _ROUNDING = 1e-11
 _LEAST = float(np.finfo(np.longdouble).minexp) + 200  # powers of 2 that extended precision holds
 _MOST_BYTES = 2e9
+MOST_EXACT = 64
+"""Networks with more nodes are not walked through in fractions."""
 
 
 def distance_of_joints(
@@ -81,9 +84,20 @@ def _secrets(
 def distance_of_networks(
     theta: NetworkClass, weights: Mapping[Hashable, Fraction], work: Allowance
 ) -> Fraction:
-    """W of a sum over nodes: the distribution of the sum with one node, for every node."""
+    """W of a sum over nodes: the distribution of the sum with one node, for every node.
+
+    Of a large network in floats, unless they leave open what W is and fractions do not.
+    """
     worst = Fraction(0)
+    labels = list(weights)
+    values, unit = _whole([weights[label] for label in labels])
     for network in theta.networks:
+        if len(network.nodes) > LARGE:
+            steps = dict(zip(labels, values, strict=True))
+            least, most = rounded_distance(network, steps, work)
+            if least == most or len(network.nodes) > MOST_EXACT:
+                worst = max(worst, most * unit)
+                continue
         exact = {node: _fractions(network, node) for node in network.nodes}
         for node in network.nodes:
             together = distribution_of(network, (node,), exact, work, weights)

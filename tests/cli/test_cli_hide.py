@@ -40,6 +40,8 @@ def test_from_a_model_to_a_release_that_is_verified():
 def test_named_pairs_only():
     done = run("model", "hide", "m.json", "--pair", "rest:run")
     assert json.loads(done.stdout)["secrets"] == [{"kind": "pairs", "pairs": [["rest", "run", 1]]}]
+    done = run("model", "hide", "m.json", "--pair", "rest:run:2.5")
+    assert json.loads(done.stdout)["secrets"][0]["pairs"] == [["rest", "run", 2.5]]
     done = run("model", "hide", "m.json", "--sets", "3")
     assert json.loads(done.stdout)["secrets"] == [{"kind": "sets", "count": 3}]
     done = run("model", "hide", "m.json", "--at-least", "run:12:4", "--only")
@@ -56,6 +58,7 @@ def test_named_pairs_only():
         (["--at-least", "run:3:4"], "must be at most 3"),
         (["--throughout", "run:x"], "whole number"),
         (["--runs", "0"], "must be at least 1"),
+        (["--pair", "rest:run:0.5"], "multiples must be at least 1"),
     ],
 )
 def test_refusals(options, words, tmp_path):

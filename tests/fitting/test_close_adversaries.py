@@ -13,11 +13,13 @@ from pufferkit import (
     ChainClass,
     FiniteJoint,
     MarkovChain,
+    MarkovRandomField,
     NotApplicable,
     closeness,
 )
 from pufferkit.fitting.closeness import max_divergence
 from tests.oracles import brute_network as brute
+from tests.strategies.graphs import factors_of, random_field
 
 
 def test_max_divergence_of_section_2_3_is_log_2():
@@ -170,6 +172,19 @@ def test_networks_by_passing_maxima_equal_listing(seed):
     wanted = listed_delta(brute.joint(parents, tables), brute.joint(arrows, others))
     assert near.delta == wanted or near.delta == pytest.approx(wanted, abs=1e-9)
     assert near.belief == "network 1 of 1"
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_random_fields_as_listed(seed):
+    """Delta of two fields, and of a field and a network, is that of their joint distributions."""
+    theirs = random_field(seed, most=5, values=3, zeros=seed % 2 == 1, strength=0.3)
+    sizes, _ = factors_of(theirs)
+    potentials = {**theirs.potentials, (0,): np.linspace(1, 1.3, sizes[0])}
+    ours = MarkovRandomField(potentials, theirs.values)
+    listed = closeness(theirs.joint(), ours.joint())
+    for one, other in ((theirs, ours), (theirs, ours.network()), (theirs.network(), [ours, ours])):
+        near = closeness(one, other)
+        assert near.delta == pytest.approx(listed.delta, rel=1e-9, abs=1e-9)
 
 
 def test_networks_about_other_nodes_are_refused():

@@ -210,6 +210,52 @@ def test_schedules_between_two_chains(seed):
             assert reached <= bound * (1 + 1e-9)
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_windows_whatever_the_start(seed):
+    """Any start and a given one, moves that never happen, profiles as accounts have them."""
+    rng = np.random.default_rng(seed)
+    size, window = int(rng.integers(2, 4)), int(rng.integers(1, LENGTH + 1))
+    matrix, start = rng.dirichlet(np.full(size, 0.8), size=size), rng.dirichlet(np.ones(size))
+    if seed % 3 == 0:
+        matrix[0] = np.eye(size)[seed % size]
+    if seed % 4 == 0:
+        start = np.eye(size)[seed % size]
+    theta = ChainClass.any_start(matrix) if seed % 2 else ChainClass.of(MarkovChain(start, matrix))
+    spent = rng.uniform(0, 1.5, LENGTH) if seed % 5 else np.full(LENGTH, 0.7)
+    bound = InfluenceCurve(theta.with_secrets(Secrets.runs(window)), LENGTH).epsilon(spent)
+    series, chance = listed(start, [matrix] * (LENGTH - 1))
+    each = [extreme_functions(1 - np.eye(size), b) for b in spent]
+    for labels in values_of_windows(series, window):
+        assert attacked_loss(series, chance, labels, each, rng, 1) <= bound * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("length", [7, 400])
+@pytest.mark.parametrize("window", [2, 5])
+def test_windows_of_classes_that_know_no_start(window, length):
+    """Every class: more than for an entry, no more than for its entries one by one, and checked."""
+    counts = [[800, 150, 50], [200, 600, 200], [100, 300, 600]]
+    for theta in (
+        ChainClass.binary(0.3, 0.7),
+        ChainClass.any_start([[0.8, 0.2], [0.4, 0.6]], [[0.7, 0.3], [0.2, 0.8]]),
+        ChainClass.mixing([0, 1, 2], 0.2, 0.8),
+        ChainClass.around(counts, 0.95),
+        ChainClass.around(counts, 0.95, sides="any start"),
+        ChainClass.of(MarkovChain([1, 0], [[0.8, 0.2], [0.4, 0.6]])),
+    ):
+        query = count(theta.states[1], length)
+        one = influence_curve(theta, query, 1).scale
+        noise = influence_curve(theta, query, 1, secrets=Secrets.runs(window))
+        assert one < noise.scale <= min(window * one, length) * (1 + 1e-6)
+        release = noise.release([theta.states[n % 2] for n in range(length)]).to_dict()
+        assert verify(release).ok
+        assert not verify({**release, "scale": 0.99 * noise.scale}).ok
+    pairs = ChainClass.binary(0.3, 0.7).with_secrets(Secrets.pairs({(0, 1): 2.0}))
+    twice = influence_curve(ChainClass.binary(0.3, 0.7), count(1, length), 2)
+    assert influence_curve(pairs, count(1, length), 1).scale == pytest.approx(
+        max(twice.scale, 1), rel=1e-6
+    )
+
+
 @pytest.mark.parametrize("start", [None, 1])
 @pytest.mark.parametrize("period", [3, 200])
 def test_windows_under_a_clock(start, period):
@@ -282,9 +328,11 @@ def test_what_has_no_theorem_is_refused():
     with pytest.raises(NotApplicable, match="known chains only"):
         ChainClass.hull(chain, chain).with_secrets(event)
     with pytest.raises(NotApplicable, match="stationary start"):
-        ChainClass.any_start(chain.transition).with_secrets(Secrets.runs(2))
+        ChainClass.any_start(chain.transition).with_secrets(event)
     with pytest.raises(NotApplicable, match="stationary start"):
-        ChainClass.of(MarkovChain([1, 0], chain.transition)).with_secrets(Secrets.runs(2))
+        ChainClass.of(MarkovChain([1, 0], chain.transition)).with_secrets(Secrets.sets(2))
+    with pytest.raises(NotApplicable, match="for known chains"):
+        markov_quilt(ChainClass.binary(0.3, 0.7).with_secrets(Secrets.runs(2)), count(1, 9), 1)
     with pytest.raises(NotApplicable, match="hidden states"):
         ChainClass.order(2, [[[0.9, 0.1], [0.5, 0.5]], [[0.6, 0.4], [0.2, 0.8]]]).with_secrets(
             Secrets.runs(2)

@@ -137,3 +137,48 @@ def test_more_spending_never_loses_less(seed):
     curve = curve_of(random_field(seed, values=3, most=5))
     losses = [curve.loss(b).value for b in (0.01, 0.1, 0.5, 2.0, 8.0)]
     assert losses == sorted(losses)
+
+
+def cliques_with_zeros(rng, scopes, zeros, values=2):
+    """Potentials of whole cliques, so that separators have several nodes; some weights are 0."""
+    sizes = rng.integers(2, values + 1, 1 + max(max(scope) for scope in scopes))
+    potentials = {}
+    for scope in scopes:
+        table = np.exp(rng.normal(0, 1, [sizes[n] for n in scope]))
+        table[rng.random(table.shape) < zeros] = 0.0
+        table[(0,) * len(scope)] = table[(1,) * len(scope)] = 1.0
+        potentials[scope] = table
+    return potentials
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4))
+def test_no_climb_over_potentials_with_zeros_leads_above_the_bound(seed):
+    rng = np.random.default_rng(seed)
+    scopes = [[(0, 1, 2), (1, 2, 3, 4)], [(0, 1, 2), (0, 1, 3), (0, 1, 4)]][seed % 2]
+    potentials = cliques_with_zeros(rng, scopes, 0.3, values=2 + seed // 3)
+    b = (0.1, 0.5, 2.0)[seed % 3]
+
+    def share(candidate):
+        try:
+            field = pk.MarkovRandomField(candidate)
+            promised = curve_of(field).losses(b)
+        except ValueError:  # nothing is possible
+            return 0.0
+        sizes, factors = factors_of(field)
+        return max(
+            graph_loss.largest_loss(sizes, factors, b, n) / promised[node]
+            for n, node in enumerate(field.nodes)
+            if promised[node] > 0
+        )
+
+    best = share(potentials)
+    for _ in range(25):
+        changed = {scope: table.copy() for scope, table in potentials.items()}
+        table = changed[scopes[rng.integers(len(scopes))]]
+        at = tuple(int(rng.integers(size)) for size in table.shape)
+        grown = table[at] * np.exp(rng.normal(0, 2))
+        table[at] = grown if rng.random() < 0.7 else float(table[at] == 0)
+        if (own := share(changed)) >= best:
+            best, potentials = own, changed
+    assert 0.5 < best <= 1 + 1e-7

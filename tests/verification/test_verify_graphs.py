@@ -1,11 +1,16 @@
 """Releases about graphs with cycles: planned, released, charged, verified, audited."""
 
 from dataclasses import replace
+from fractions import Fraction
 
 import pytest
 
 import pufferkit as pk
 from pufferkit.beliefs import junction_tree
+from pufferkit.beliefs.network_class import NetworkClass
+from pufferkit.verification.pair_tables import Allowance
+from pufferkit.verification.rounded_sums import rounded_distance
+from pufferkit.verification.sum_distances import distance_of_networks
 from tests.strategies.graphs import random_field
 
 FLU = pk.MarkovRandomField.ising(
@@ -116,15 +121,50 @@ def test_group_releases_add_up_only_over_parts_they_were_made_for():
 
 
 def test_what_has_no_theorem_is_refused():
-    for mechanism in (pk.gk16, pk.exact_sum, pk.markov_quilt_approx):
+    for mechanism in (pk.exact_sum, pk.markov_quilt_approx):
         with pytest.raises(pk.NotApplicable, match="Markov chains"):
             mechanism(FLU, CASES, 1)
     with pytest.raises(pk.NotApplicable, match="quilts are searched for one"):
         pk.markov_quilt([FLU, FLU], CASES, 1)
-    big = pk.MarkovRandomField.grid(7, 7, 0.1)
-    for mechanism in (pk.wasserstein, pk.markov_quilt):
-        with pytest.raises(pk.NotApplicable, match="up to 40 nodes"):
-            mechanism(big, pk.count(1, 49), 1)
+    pairs = pk.MarkovRandomField.ising([(n, n + 1) for n in range(0, 220, 2)], 0.1)
+    with pytest.raises(pk.NotApplicable, match="up to 200 nodes"):
+        pk.wasserstein(pairs, pk.count(1, 220), 1)
+    with pytest.raises(pk.NotApplicable, match="parts of up to 64 nodes"):
+        pk.markov_quilt(pk.MarkovRandomField.grid(9, 9, 0.1), pk.count(1, 81), 1)
+
+
+def test_a_sum_over_a_larger_grid():
+    grid = pk.MarkovRandomField.grid(5, 9, 0.15)
+    noise = pk.wasserstein(grid, pk.count(1, 45), 1)
+    assert noise.scale == pytest.approx(3, abs=1e-6)
+    release = noise.release(grid.sample(seed=1)).to_dict()
+    assert pk.verify(release).ok
+    assert not pk.verify({**release, "scale": 0.99 * noise.scale}).ok
+
+
+def test_large_sums_are_checked_as_small_ones_are():
+    """In floats as in fractions, with ties: fair coins, weights below zero."""
+    wheel = pk.MarkovRandomField.ising([(0, 1), (1, 2), (2, 0), (2, 3)], 0.4, -0.3).network()
+    coins = pk.BayesianNetwork(
+        {"a": (), "b": ("a",)}, {"a": {(): [0.5, 0.5]}, "b": dict.fromkeys([(0,), (1,)], [0.5] * 2)}
+    )
+    for network in (wheel, coins):
+        weights = {0: Fraction(-1, 2), 1: Fraction(1)}
+        exact = distance_of_networks(NetworkClass((network,)), weights, Allowance(1e12))
+        low, high = rounded_distance(network, {0: 0, 1: 1}, Allowance(1e12))
+        assert low * Fraction(3, 2) <= exact <= high * Fraction(3, 2)
+        assert high - low == (network is coins)
+
+
+def test_events_about_a_field():
+    """W between the sums given two events, from the joint distribution."""
+    field = pk.MarkovRandomField.ising([(0, 1), (1, 2), (0, 2), (2, 3)], 0.4, -0.3)
+    secrets = [({0: 1, 1: 1}, {0: 0}), ({3: 1}, {3: 0, 2: 0})]
+    both = (pk.wasserstein(m, pk.count(1, 4), 1, secrets=secrets) for m in (field, field.joint()))
+    ours, listed = both
+    assert ours.scale == pytest.approx(listed.scale, rel=1e-9)
+    assert ours.guarantee == listed.guarantee
+    assert pk.verify(ours.release([0, 1, 1, 0])).ok
 
 
 def test_quilts_of_many_small_parts_are_those_of_one():

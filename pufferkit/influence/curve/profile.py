@@ -37,6 +37,7 @@ from pufferkit.influence.curve.sweep import (
     entry_loss,
     largest_loss,
     quick_loss,
+    window_loss,
 )
 from pufferkit.influence.progress import Progress
 from pufferkit.rounding import EPS, last_passing, round_up
@@ -102,6 +103,8 @@ class _MemberCurve:
     right: Side
     pairs: PairCurve | None = None
     notes: tuple[str, ...] = ()
+    window: int = 1
+    share: float = 1.0
 
     def loss(self, spent: Sequence[PairRun], by_pairs: bool = True) -> EntryLoss:
         scalar = self.scalar([run.scalar for run in spent])
@@ -120,6 +123,21 @@ class _MemberCurve:
         return pairwise is not None and pairwise.value <= epsilon
 
     def scalar(self, runs: Sequence[Run]) -> EntryLoss:
+        loss = self._of_entries(runs) if self.window == 1 else self._of_windows(runs)
+        return loss if self.share == 1 else replace(loss, value=round_up(loss.value * self.share))
+
+    def _of_windows(self, runs: Sequence[Run]) -> EntryLoss:
+        left, right = self._sweeps(runs)
+        whole = _everything(runs)
+        if self.window >= left.length:
+            return EntryLoss(whole, 1, None, None)
+        loss = window_loss(left, right, self.window)
+        value = round_up(loss.value, 8 + len(runs))
+        return (
+            EntryLoss(whole, loss.node, None, None) if whole < value else replace(loss, value=value)
+        )
+
+    def _of_entries(self, runs: Sequence[Run]) -> EntryLoss:
         left, right = self._sweeps(runs)
         loss = largest_loss(left, right, _options(left.length))
         whole, quick = _everything(runs), quick_loss(left, right)
@@ -130,10 +148,14 @@ class _MemberCurve:
 
     def quick(self, runs: Sequence[Run]) -> float:
         """A cheaper upper bound on the scalar loss."""
+        if self.window > 1 or self.share < 1:
+            return self.scalar(runs).value
         return min(quick_loss(*self._sweeps(runs)), _everything(runs))
 
     def entry_losses(self, spent: Sequence[PairRun]) -> Floats:
         runs = [run.scalar for run in spent]
+        if self.window > 1 or self.share < 1:
+            return np.full(sum(run.count for run in runs), self.scalar(runs).value)
         left, right = self._sweeps(runs)
         most = _options(left.length)
         each = [entry_loss(left, right, node, most).value for node in range(1, left.length + 1)]
@@ -363,9 +385,15 @@ class InfluenceCurve:
         if parts:
             return [_KernelMember(p.name, KernelCurve(p, self.length), p.notes) for p in parts]
         whole = class_sides(self.beliefs, self.length)
+        window, share = self.beliefs.window, self.beliefs.share
         if whole is not None:
-            return [_MemberCurve(whole.name, whole.left, whole.right, notes=whole.notes)]
-        return _Corners(self.beliefs.corners() or (), self.length)
+            left, right, notes = whole.left, whole.right, whole.notes
+            return [_MemberCurve(whole.name, left, right, None, notes, window, share)]
+        corners = self.beliefs.corners() or ()
+        if self.beliefs.names_secrets:
+            sides = [(m.name, *sides_of(m, self.length)) for m in corners]
+            return [_MemberCurve(*own, None, (), window, share) for own in sides]
+        return _Corners(corners, self.length)
 
     @cached_property
     def _screen(self) -> Screen | None:

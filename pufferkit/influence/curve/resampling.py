@@ -37,7 +37,7 @@ rare, one neighbour more or less reveals little.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -75,34 +75,14 @@ class Rates:
     @classmethod
     def of(cls, sizes: Sequence[int], factors: Sequence[LogFactor], what: str) -> Rates:
         """From the factors of a model; all of them must be above zero."""
-        near = neighbours(len(sizes), [scope for scope, _ in factors])
-        holding: list[list[LogFactor]] = [[] for _ in sizes]
-        for scope, table in factors:
-            if not np.isfinite(table).all():
-                raise NotApplicable(
-                    f"this {what} rules out some combinations of values, and without exact "
-                    "distributions there is a theorem only if all have positive probability"
-                )
-            for node in scope:
-                holding[node].append((scope, table))
         sender, receiver, start, centres, halves = [], [], [], list[Floats](), list[Floats]()
         known: dict[tuple[Any, ...], list[tuple[Floats, Floats]]] = {}
         rows = 0
-        for j, own in enumerate(near):
-            around = (*sorted(own), j)
-            entries = prod(sizes[n] for n in around)
-            if entries > MOST_AROUND:
-                raise NotApplicable(
-                    f"a node of this {what} and its {len(own)} neighbours have {entries:,} "
-                    f"combinations of values, more than {MOST_AROUND:,}"
-                )
-            local = np.zeros([sizes[n] for n in around])
-            for scope, table in holding[j]:
-                local = local + spread(table, scope, around)
+        for j, around, local in local_tables(sizes, factors, what):
             key = local.shape, local.tobytes()
             if key not in known:
-                known[key] = [_moved(local, axis) for axis in range(len(own))]
-            for k, (centre, half) in zip(around, known[key], strict=False):
+                known[key] = [_moved(local, axis) for axis in range(len(around))]
+            for k, (centre, half) in zip(around, known[key], strict=True):
                 sender.append(j)
                 receiver.append(k)
                 start.append(rows)
@@ -161,6 +141,37 @@ class Rates:
         returns = np.bincount(self.sender, rates * rates[self.back], minlength=len(costs))
         lower = 1 + returns * (1 - 1e-9)
         return amounts / lower * (1 + 16 * EPS)
+
+
+def local_tables(
+    sizes: Sequence[int], factors: Sequence[LogFactor], what: str
+) -> Iterator[tuple[int, tuple[int, ...], Floats]]:
+    """Every node, its neighbours, and the logarithm of its weight given them.
+
+    The node itself has the last axis. All factors must be above zero.
+    """
+    near = neighbours(len(sizes), [scope for scope, _ in factors])
+    holding: list[list[LogFactor]] = [[] for _ in sizes]
+    for scope, table in factors:
+        if not np.isfinite(table).all():
+            raise NotApplicable(
+                f"this {what} rules out some combinations of values, and without exact "
+                "distributions there is a theorem only if all have positive probability"
+            )
+        for node in scope:
+            holding[node].append((scope, table))
+    for j, own in enumerate(near):
+        around = tuple(sorted(own))
+        entries = prod(sizes[n] for n in (*around, j))
+        if entries > MOST_AROUND:
+            raise NotApplicable(
+                f"a node of this {what} and its {len(own)} neighbours have {entries:,} "
+                f"combinations of values, more than {MOST_AROUND:,}"
+            )
+        local = np.zeros([sizes[n] for n in (*around, j)])
+        for scope, table in holding[j]:
+            local = local + spread(table, scope, (*around, j))
+        yield j, around, local
 
 
 def _moved(local: Floats, axis: int) -> tuple[Floats, Floats]:

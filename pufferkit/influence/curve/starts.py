@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pufferkit.beliefs.chain_class import ChainClass, Member, Mixing
+from pufferkit.beliefs.event_class import EventClass
 from pufferkit.beliefs.mixing_class import MixingClass
 from pufferkit.checks import Bools, Floats
 from pufferkit.influence.curve.steps import (
@@ -117,6 +118,11 @@ class ClassSides(NamedTuple):
 def class_sides(theta: ChainClass, length: int) -> ClassSides | None:
     """The sides of a class that is bounded as a whole; ``None`` if its corners give more."""
     return None
+
+
+@class_sides.register
+def _(theta: EventClass, length: int) -> ClassSides | None:
+    return class_sides(theta.beliefs, length)
 
 
 @class_sides.register

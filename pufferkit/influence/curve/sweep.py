@@ -27,6 +27,7 @@ from bisect import bisect_right, insort
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from math import inf
 from typing import Protocol
 
@@ -343,6 +344,33 @@ def largest_loss(left: Sweep, right: Sweep, most: int) -> EntryLoss:
         loss = entry_loss(left, right, node, most)
         if loss.value > worst.value:
             worst = loss
+    return worst
+
+
+def window_loss(left: Sweep, right: Sweep, window: int) -> EntryLoss:
+    """The largest loss between values of so many entries in a row, at least two.
+
+    For the window X_i, ..., X_j it is alpha_i + b_{i+1} + ... + b_{j-1} + beta_j: given the window,
+    its left and its right are independent, alpha_i bounds how the mean over the left varies with
+    X_i, entry i included, and beta_j the mean over the right with X_j; each entry between costs
+    its b. Two events about the window are mixtures of its values.
+    """
+    length, last = left.length, left.length - window + 1
+    marks = {1, last + 1, *left.firsts}
+    marks |= {last + 2 - first for first in right.firsts}
+    # Between such places what the entries inside spend is linear, so its ends have the most.
+    marks |= {end + n for end in left.ends for n in (0, 1)}
+    marks |= {end - window + n for end in left.ends for n in (1, 2, 3)}
+    ordered = sorted(mark for mark in marks if 1 <= mark <= last + 1)
+    worst = EntryLoss(-inf, 1, None, None)
+    for first, after in pairwise(ordered):
+        for node in {first, after - 1}:
+            end = length + 1 - (node + window - 1)
+            inside = left.spent(node + window - 2, window - 2) if window > 2 else 0.0
+            value = left.value_at(node) + inside + right.value_at(end)
+            if value > worst.value:
+                before, beyond = left.options(node, 1)[0][1], right.options(end, 1)[0][1]
+                worst = EntryLoss(value, node, before.block, beyond.block)
     return worst
 
 

@@ -14,7 +14,7 @@ from pufferkit.errors import NotApplicable
 from pufferkit.influence.quilts.hardest import QuiltBound, QuiltSearch, hardest_quilt
 from pufferkit.influence.quilts.networks import hardest_node
 
-MOST_NODES = 40
+MOST_NODES = 64
 """Most nodes of an independent part in which quilts are searched."""
 
 MOST_IN_ALL = 2_000

@@ -1,0 +1,77 @@
+"""How much the nodes of a graph are swayed by their neighbours: the influence matrix of GK16.
+
+Gamma_ij is half the largest log-ratio of P(X_i = x | the neighbours of i) when neighbour j changes
+and the others stay. If the spectral norm of Gamma is below 1, a release with event-level epsilon b
+is epsilon-private for epsilon = 2 b max_i sum_j Phi_ij with Phi = (I - Gamma)^-1 (Ghosh and
+Kleinberg, 2016; docs/theory.md has a proof).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf, sqrt
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pufferkit.beliefs.junction_tree import LogFactor, neighbours, parts
+from pufferkit.checks import Floats
+from pufferkit.influence.curve.resampling import local_tables
+
+_MOST_NODES = 2_000
+"""Nodes of an independent part up to which the spectral norm is computed."""
+
+
+class Spread(NamedTuple):
+    """Twice the largest row sum of Phi, a bound on the norm, and the largest entry of Gamma.
+
+    The first is infinite if the norm is not shown to be below 1.
+    """
+
+    row_sum: float
+    norm: float
+    gamma: float
+
+
+def graph_spread(sizes: Sequence[int], factors: Sequence[LogFactor], what: str) -> Spread:
+    """The spread of a product of factors; ``NotApplicable`` where one of them has a zero."""
+    swayed, by, gammas = [], [], []
+    for node, around, local in local_tables(sizes, factors, what):
+        given = local - np.logaddexp.reduce(local, axis=-1, keepdims=True)
+        for axis, other in enumerate(around):
+            ratio = float((given.max(axis=axis) - given.min(axis=axis)).max())
+            swayed.append(node)
+            by.append(other)
+            gammas.append(ratio / 2 * (1 + 1e-12))
+    if not gammas or max(gammas) == 0:
+        return Spread(2.0, 0.0, 0.0)
+    from scipy.sparse import csr_array  # noqa: PLC0415  (slow to load)
+
+    gamma = csr_array((gammas, (swayed, by)), shape=(len(sizes), len(sizes)))
+    together = parts(neighbours(len(sizes), [scope for scope, _ in factors]))
+    norm = max(_norm(gamma[list(own)][:, list(own)]) for own in together if len(own) > 1)
+    if not norm < 1:
+        return Spread(inf, norm, max(gammas))
+    return Spread(2 * _largest_row_sum(gamma), norm, max(gammas))
+
+
+def _norm(gamma: Any) -> float:
+    """The spectral norm of a part, rounded up, or the root of its largest row and column sums."""
+    by_sums = sqrt(float(gamma.sum(axis=1).max()) * float(gamma.sum(axis=0).max()))
+    if by_sums < 0.5 or gamma.shape[0] > _MOST_NODES:
+        return by_sums * (1 + 1e-9)
+    return min(by_sums, float(np.linalg.norm(gamma.toarray(), 2))) * (1 + 1e-9)
+
+
+def _largest_row_sum(gamma: Any) -> float:
+    """An upper bound: x with (I - Gamma) x >= 1 is at least the row sums of Phi, as Phi >= 0."""
+    from scipy.sparse import eye_array  # noqa: PLC0415  (slow to load)
+    from scipy.sparse.linalg import spsolve  # noqa: PLC0415
+
+    ones = np.ones(gamma.shape[0])
+    sums: Floats = spsolve((eye_array(len(ones)) - gamma).tocsc(), ones)
+    for slack in (1e-9, 1e-6, 1e-3):
+        raised = sums * (1 + slack)
+        if bool((raised - gamma @ raised >= 1).all()):
+            return float(raised.max())
+    return inf

@@ -20,14 +20,7 @@ from pufferkit.checks import Floats
 from pufferkit.data.series import Series
 from pufferkit.experiments import measured as files
 from pufferkit.experiments.local_figures import binary_noise
-from pufferkit.experiments.result import (
-    Chart,
-    Claims,
-    Result,
-    Rows,
-    Settings,
-    by_these_rows,
-)
+from pufferkit.experiments.result import Chart, Claims, Result, Rows, Settings, by_these_rows
 from pufferkit.local import loss
 
 Bits = NDArray[np.intp]

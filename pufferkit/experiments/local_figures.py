@@ -10,20 +10,8 @@ from pufferkit.audit.limits import success_bound
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.experiments.attack_curve import THETAS, attack_curve
 from pufferkit.experiments.local_noise import noise_privacy_curves
-from pufferkit.experiments.result import (
-    Chart,
-    Claims,
-    Result,
-    Rows,
-    Settings,
-    by_these_rows,
-)
-from pufferkit.local import (
-    RandomizedResponse,
-    cheapest_noise,
-    constraint_planes,
-    loss,
-)
+from pufferkit.experiments.result import Chart, Claims, Result, Rows, Settings, by_these_rows
+from pufferkit.local import RandomizedResponse, cheapest_noise, constraint_planes, loss
 
 ADVERSARIES = ("ignorant", "every")
 

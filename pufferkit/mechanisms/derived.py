@@ -42,8 +42,7 @@ class Derived(Shown):
     --------
     >>> import pufferkit as pk
     >>> chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
-    >>> curve = pk.influence_curve(chain, pk.histogram([0, 1], 5000), 1)
-    >>> release = curve.release(chain.sample(5000, seed=1))
+    >>> release = pk.influence_curve(chain, pk.histogram([0, 1], 3000), 1).release([0, 0, 1] * 1000)
     >>> derived = pk.top_states(release, 1)
     >>> derived.labels, derived.epsilon
     (('0',), 1.0)
@@ -84,10 +83,9 @@ def transition_rates(release: Release, level: float = 0.95) -> Derived:
     --------
     >>> import pufferkit as pk
     >>> chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
-    >>> curve = pk.influence_curve(chain, pk.transition_counts([0, 1], 5000), 2)
-    >>> release = curve.release(chain.sample(5000, seed=1))
-    >>> rates = pk.transition_rates(release)
-    >>> 0.8 < rates.value[0] < 1
+    >>> noise = pk.influence_curve(chain, pk.transition_counts([0, 1], 3000), 2)
+    >>> rates = pk.transition_rates(noise.release([0, 0, 1] * 1000))
+    >>> 0.4 < rates.value[0] < 0.6
     True
     """
     _of_kind(release, "transition counts")
@@ -112,9 +110,8 @@ def mean_stay(release: Release, level: float = 0.95) -> Derived:
     --------
     >>> import pufferkit as pk
     >>> chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
-    >>> curve = pk.influence_curve(chain, pk.stays(1, 5000), 2)
-    >>> release = curve.release(chain.sample(5000, seed=1))
-    >>> stay = pk.mean_stay(release)
+    >>> noise = pk.influence_curve(chain, pk.stays(1, 3000), 2)
+    >>> stay = pk.mean_stay(noise.release([0, 0, 1] * 1000))
     >>> 1 <= stay.low[0] <= stay.value[0] <= stay.high[0]
     True
     """
@@ -172,8 +169,7 @@ def cumulative(release: Release, level: float = 0.95) -> Derived:
     --------
     >>> import pufferkit as pk
     >>> chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
-    >>> curve = pk.influence_curve(chain, pk.histogram([0, 1], 5000), 1)
-    >>> release = curve.release(chain.sample(5000, seed=1))
+    >>> release = pk.influence_curve(chain, pk.histogram([0, 1], 3000), 1).release([0, 0, 1] * 1000)
     >>> pk.cumulative(release).value[-1]
     1.0
     """
@@ -207,8 +203,7 @@ def quantile(
     --------
     >>> import pufferkit as pk
     >>> chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
-    >>> curve = pk.influence_curve(chain, pk.histogram([0, 1], 5000), 1)
-    >>> release = curve.release(chain.sample(5000, seed=1))
+    >>> release = pk.influence_curve(chain, pk.histogram([0, 1], 3000), 1).release([0, 0, 1] * 1000)
     >>> pk.quantile(release, 0.5, [0, 1]).value
     (0.0,)
     """
@@ -234,8 +229,7 @@ def load_duration(
     --------
     >>> import pufferkit as pk
     >>> chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
-    >>> curve = pk.influence_curve(chain, pk.histogram([0, 1], 5000), 1)
-    >>> release = curve.release(chain.sample(5000, seed=1))
+    >>> release = pk.influence_curve(chain, pk.histogram([0, 1], 3000), 1).release([0, 0, 1] * 1000)
     >>> pk.load_duration(release, [0, 1]).labels
     ('at least 0', 'at least 1')
     """
@@ -261,8 +255,7 @@ def peak(
     --------
     >>> import pufferkit as pk
     >>> chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
-    >>> curve = pk.influence_curve(chain, pk.histogram([0, 1], 5000), 1)
-    >>> release = curve.release(chain.sample(5000, seed=1))
+    >>> release = pk.influence_curve(chain, pk.histogram([0, 1], 3000), 1).release([0, 0, 1] * 1000)
     >>> pk.peak(release, [0, 1]).value
     (1.0,)
     """
@@ -285,8 +278,7 @@ def top_states(release: Release, count: int, level: float = 0.95) -> Derived:
     --------
     >>> import pufferkit as pk
     >>> chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
-    >>> curve = pk.influence_curve(chain, pk.histogram([0, 1], 5000), 1)
-    >>> release = curve.release(chain.sample(5000, seed=1))
+    >>> release = pk.influence_curve(chain, pk.histogram([0, 1], 3000), 1).release([0, 0, 1] * 1000)
     >>> pk.top_states(release, 1).how
     'surely the most frequent'
     """

@@ -18,8 +18,9 @@ from pufferkit.beliefs.protocol import beliefs_from_dict
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable, printable
 from pufferkit.influence.curve.graphs import GraphCurve
+from pufferkit.influence.curve.metric import Metric, as_metric
 from pufferkit.influence.curve.pairs import off_diagonal
-from pufferkit.influence.curve.profile import InfluenceCurve, Metric, as_metric
+from pufferkit.influence.curve.profile import InfluenceCurve
 from pufferkit.influence.curve.trees import TreeCurve
 from pufferkit.mechanisms.calibration import HISTOGRAMS, Calibration
 from pufferkit.mechanisms.evidence import Guarantee

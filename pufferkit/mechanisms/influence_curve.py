@@ -22,7 +22,8 @@ from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.answers import quilt_bound
 from pufferkit.influence.curve.graphs import GraphCurve, GraphModel
-from pufferkit.influence.curve.profile import InfluenceCurve, Metric, as_metric
+from pufferkit.influence.curve.metric import Metric, as_metric
+from pufferkit.influence.curve.profile import InfluenceCurve
 from pufferkit.influence.curve.trees import TreeCurve
 from pufferkit.influence.progress import Progress
 from pufferkit.influence.quilts.gaps import solvers
@@ -209,7 +210,12 @@ def contributions_of(
     units = [Fraction(each[at]) for at in query.columns or range(width)]
     rows = [moved.get(state, nothing) for state in beliefs.states]
     rows = [tuple(w / unit for w, unit in zip(row, units, strict=True)) for row in rows]
-    apart = {sum(abs(a - b) for a, b in zip(*pair, strict=True)) for pair in combinations(rows, 2)}
+    different = set(rows)
+    apart = {
+        sum(abs(a - b) for a, b in zip(*pair, strict=True)) for pair in combinations(different, 2)
+    }
+    if len(different) < len(rows):
+        apart.add(Fraction(0))
     furthest = max(apart, default=Fraction(0))
     if not furthest or (width > 1 and len(apart) == 1):
         return None
@@ -219,7 +225,7 @@ def contributions_of(
         for row in rows
     ]
     # States that floats cannot tell apart would seem to be the same.
-    if len(set(scaled)) < len(set(rows)):
+    if len(set(scaled)) < len(different):
         return None
     return tuple(row[0] if width == 1 else row for row in scaled)
 

@@ -23,8 +23,9 @@ import numpy as np
 
 from pufferkit.beliefs.protocol import Beliefs
 from pufferkit.checks import Floats
+from pufferkit.data.additive import histogram
 from pufferkit.data.numbers import quantile_of
-from pufferkit.data.queries import Lengths, Query, histogram
+from pufferkit.data.queries import Lengths, Query
 from pufferkit.errors import NotApplicable
 from pufferkit.mechanisms.calibration import Calibration
 from pufferkit.mechanisms.derived import Derived, quantile

@@ -16,7 +16,7 @@ from pufferkit import checks
 from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.beliefs.protocol import Beliefs, as_beliefs
-from pufferkit.data import queries
+from pufferkit.data import additive
 from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable
 from pufferkit.mechanisms.baselines import group_dp
@@ -237,16 +237,16 @@ def over(query: Query, lengths: Any) -> Query:
     size = sum(query.lengths if query.observed is None else query.observed)
     states = list(weights)
     if query.kind == "histogram":
-        return queries.histogram(states, lengths)
+        return additive.histogram(states, lengths)
     if query.kind == "relative frequencies":
-        return queries.relative_frequencies(states, lengths)
+        return additive.relative_frequencies(states, lengths)
     if query.kind == "count":
-        return queries.count(states[0], lengths)
+        return additive.count(states[0], lengths)
     values = {state: float(row[0]) for state, row in weights.items()}
     if query.kind == "total":
-        return queries.total(values, lengths)
+        return additive.total(values, lengths)
     if query.kind == "mean":
-        return queries.mean({state: value * size for state, value in values.items()}, lengths)
+        return additive.mean({state: value * size for state, value in values.items()}, lengths)
     raise NotApplicable(f"{query.name}: how it goes with the length is not known")
 
 

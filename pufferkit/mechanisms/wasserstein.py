@@ -202,7 +202,7 @@ def _(
 ) -> LargestDistance:
     _only_sums(query)
     if secrets is not None:
-        raise ValueError("secrets: these beliefs have secrets of their own; name all of them there")
+        raise ValueError("secrets: these beliefs already have secrets; name all of them there")
     theta.check_length(query.longest)
     worst, name, length = Farthest(Fraction(0), None), "", query.longest
     for member in theta.known_chains():

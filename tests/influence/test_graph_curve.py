@@ -182,3 +182,30 @@ def test_no_climb_over_potentials_with_zeros_leads_above_the_bound(seed):
         if (own := share(changed)) >= best:
             best, potentials = own, changed
     assert 0.5 < best <= 1 + 1e-7
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4))
+def test_no_climb_leads_above_drawing_again(seed):
+    """All likelihoods, by linear programming, against the bound for wide parts."""
+    rng = np.random.default_rng(seed)
+    edges = [[(0, 1), (1, 2), (2, 0)], [(0, 1), (1, 2), (2, 3), (3, 0)]][seed % 2]
+    count = 3 + seed % 2
+    sizes = [2 + (seed > 1 and n == 0) for n in range(count)]
+
+    def share(tables):
+        losses = Rates.of(sizes, list(tables.items()), "field").losses(np.full(count, 0.5))
+        if losses is None:
+            return 0.0
+        true = [graph_loss.largest_loss(sizes, list(tables.items()), 0.5, n) for n in range(count)]
+        return float(np.max(true / losses))
+
+    tables = {edge: rng.normal(0, 0.3, [sizes[n] for n in edge]) for edge in edges}
+    best = share(tables)
+    for _ in range(30):
+        changed = {edge: table.copy() for edge, table in tables.items()}
+        table = changed[edges[rng.integers(len(edges))]]
+        table[tuple(int(rng.integers(size)) for size in table.shape)] += rng.normal(0, 0.7)
+        if (own := share(changed)) >= best:
+            best, tables = own, changed
+    assert 0.5 < best <= 1 + 1e-7

@@ -28,7 +28,7 @@ from pufferkit.checks import Floats
 from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.curve.sway import Spread, graph_spread
-from pufferkit.influence.quilts.powers import Kernel, row_log_ratios
+from pufferkit.influence.quilts.powers import TINY, Kernel, row_log_ratios
 from pufferkit.mechanisms.calibration import Calibration, check_states
 from pufferkit.mechanisms.evidence import Evidence, Guarantee
 from pufferkit.rounding import last_passing, round_up
@@ -364,9 +364,14 @@ def _finite_sum(columns: Floats) -> float:
 
 
 def _largest_ratio(joint: Floats) -> float:
-    """Largest log-ratio of the distributions of a middle entry, one row for each neighbour."""
+    """Largest log-ratio of the distributions of a middle entry, one row for each neighbour.
+
+    Over all pairs of rows: the largest entry of a column over its smallest.
+    """
     possible = joint[joint.sum(axis=1) > 0]
     if len(possible) < 2:
         return 0.0
     given = possible / possible.sum(axis=1, keepdims=True)
-    return float(row_log_ratios(Kernel(given, given > 0)).max())
+    most, least = given.max(axis=0), given.min(axis=0)
+    least, most = least[most > 0], most[most > 0]
+    return float(np.log(most / least).max()) if (least >= TINY).all() else inf

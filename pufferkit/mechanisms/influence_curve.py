@@ -213,7 +213,12 @@ def contributions_of(
     units = [Fraction(each[at]) for at in query.columns or range(width)]
     rows = [moved.get(state, nothing) for state in beliefs.states]
     rows = [tuple(w / unit for w, unit in zip(row, units, strict=True)) for row in rows]
-    apart = {sum(abs(a - b) for a, b in zip(*pair, strict=True)) for pair in combinations(rows, 2)}
+    different = set(rows)
+    apart = {
+        sum(abs(a - b) for a, b in zip(*pair, strict=True)) for pair in combinations(different, 2)
+    }
+    if len(different) < len(rows):
+        apart.add(Fraction(0))
     furthest = max(apart, default=Fraction(0))
     if not furthest or (width > 1 and len(apart) == 1):
         return None
@@ -223,7 +228,7 @@ def contributions_of(
         for row in rows
     ]
     # States closer than the precision of floats would seem to be the same.
-    if len(set(scaled)) < len(set(rows)):
+    if len(set(scaled)) < len(different):
         return None
     return tuple(row[0] if width == 1 else row for row in scaled)
 

@@ -135,7 +135,7 @@ def _moved_between(record: Release) -> Fraction:
 
 
 def claimed_rows(record: Release) -> list[list[Fraction]] | None:
-    """For a user-defined query that is not a sum: rows with the distances that its author claims."""
+    """For a user-defined query that is not a sum: rows with the distances its author claims."""
     data = record.verification_data
     if record.kind != "own" or not isinstance(data, Mapping) or "apart" not in data:
         return None

@@ -2,7 +2,7 @@
 
     python examples/daily_stream.py DAYS MODEL.json LEDGER.db OUT [LATE]
 
-Run it as often as you like. A day that was released is given as it is, from the ledger, so a crash
+Run it as often as you like. A released day is returned unchanged from the ledger, so a crash
 or a second run draws nothing anew. LATE says what to do with rows of earlier days in a file:
 refuse (the default) or "leave out".
 """

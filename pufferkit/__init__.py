@@ -33,6 +33,11 @@ if TYPE_CHECKING:
     from pufferkit.beliefs.markov_random_field import MarkovRandomField as MarkovRandomField
     from pufferkit.beliefs.regime_class import RegimeClass as RegimeClass
     from pufferkit.beliefs.secrets import Secrets as Secrets
+    from pufferkit.data.additive import count as count
+    from pufferkit.data.additive import histogram as histogram
+    from pufferkit.data.additive import mean as mean
+    from pufferkit.data.additive import relative_frequencies as relative_frequencies
+    from pufferkit.data.additive import total as total
     from pufferkit.data.bins import Bins as Bins
     from pufferkit.data.by_time import by_time as by_time
     from pufferkit.data.by_time import time_in as time_in
@@ -48,11 +53,6 @@ if TYPE_CHECKING:
     from pufferkit.data.own import linear as linear
     from pufferkit.data.own import per_entry as per_entry
     from pufferkit.data.queries import Query as Query
-    from pufferkit.data.queries import count as count
-    from pufferkit.data.queries import histogram as histogram
-    from pufferkit.data.queries import mean as mean
-    from pufferkit.data.queries import relative_frequencies as relative_frequencies
-    from pufferkit.data.queries import total as total
     from pufferkit.data.questions import Question as Question
     from pufferkit.data.series import Series as Series
     from pufferkit.data.table import Table as Table
@@ -171,14 +171,8 @@ _HOMES = {
     "mechanisms.wasserstein": ["wasserstein"],
     "mechanisms.evidence": ["Evidence", "Guarantee"],
     "mechanisms.release": ["Release"],
-    "data.queries": [
-        "Query",
-        "count",
-        "histogram",
-        "mean",
-        "relative_frequencies",
-        "total",
-    ],
+    "data.queries": ["Query"],
+    "data.additive": ["count", "histogram", "mean", "relative_frequencies", "total"],
     "data.by_time": ["by_time", "time_in"],
     "data.calendar": ["Calendar"],
     "data.moves": ["days_with", "episodes", "stays", "transition_counts"],

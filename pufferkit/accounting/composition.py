@@ -45,7 +45,7 @@ from pufferkit.accounting.windows import (
 )
 from pufferkit.beliefs.protocol import Beliefs, as_beliefs
 from pufferkit.errors import NoTheorem
-from pufferkit.influence.curve.profile import PairRun
+from pufferkit.influence.curve.metric import PairRun
 from pufferkit.shown import Shown
 
 FEW = 16

@@ -23,7 +23,8 @@ from pufferkit.beliefs.protocol import Beliefs
 from pufferkit.checks import Floats
 from pufferkit.errors import NoTheorem
 from pufferkit.influence.answers import record_loss
-from pufferkit.influence.curve.profile import InfluenceCurve, Metric, PairRun
+from pufferkit.influence.curve.metric import Metric, PairRun
+from pufferkit.influence.curve.profile import InfluenceCurve
 from pufferkit.rounding import EPS, round_up
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Attackers, and measured against promised privacy.
+"""Attackers, and measured privacy against promised privacy.
 
 >>> import pufferkit as pk
 >>> from pufferkit.audit import audit, exact_loss

@@ -1,7 +1,7 @@
-"""Attackers on sanitised series: each sees outputs and guesses what was there.
+"""Attackers on sanitised series: each sees outputs and guesses the true entries.
 
-An entry x of a chain is turned into a symbol z with probability B(x, z), on its own. What an
-attacker makes of the symbols depends on what is looked at:
+An entry x of a chain is independently turned into a symbol z with probability B(x, z). The
+attackers differ in what they use:
 
 - `SingleBit`: the symbol of the entry and the distribution of the entry, nothing else ([B] 4.1);
 - `ForwardBackward`: all symbols and the chain; the exact posterior, so the best guess there is of
@@ -70,7 +70,7 @@ class Attacker:
         return self._labelled(self.posterior(outputs).argmax(axis=1))
 
     def posterior(self, outputs: Any) -> Floats:
-        """What the attacker believes of each entry: one row for each, one column for each state.
+        """The attacker's posterior: one row for each entry, one column for each state.
 
         Segments of a `Series` are independent: each starts the chain anew.
         """
@@ -142,7 +142,7 @@ class Attacker:
 
 
 class SingleBit(Attacker):
-    """Looks at one symbol at a time, and knows how common each state is at that time.
+    """Uses one symbol at a time, and the distribution of the entry at that time.
 
     With equal priors and noise below one half it guesses what it sees, as in [B] 4.1.
     """

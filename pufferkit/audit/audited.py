@@ -1,4 +1,4 @@
-"""What can be audited: calibrations of releases, and local mechanisms."""
+"""Objects that can be audited: calibrations of releases, and local mechanisms."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def belief_of(mechanism: Any, beliefs: Any) -> Any:
 
 
 def name_of(mechanism: Any) -> str:
-    """What to call a mechanism."""
+    """The name of a mechanism."""
     if isinstance(mechanism, Calibration):
         return mechanism.mechanism
     return str(getattr(mechanism, "name", type(mechanism).__name__))

@@ -1,4 +1,4 @@
-"""Measured against promised privacy."""
+"""Measured privacy against promised privacy."""
 
 from __future__ import annotations
 
@@ -39,19 +39,19 @@ def audit(
     decides between the two by their likelihood ratio. The two rates at which it names the first
     value, bounded by Clopper and Pearson, prove a lower bound on epsilon. A mechanism fails if that
     is above its promise. It passes otherwise, which proves nothing: a better attack may exist, and
-    a promise that is not tight cannot be reached by any.
+    no attack can reach a promise that is not tight.
 
     Parameters
     ----------
     mechanism
         A `Calibration`, or a local mechanism (it has an emission ``matrix`` and an ``epsilon``).
     beliefs
-        Against whom. Left out: those of the mechanism. Where a class leaves starts open, many
-        starts are tried.
+        The beliefs of the adversary; by default those of the mechanism. For classes with any start,
+        many initial distributions are tried.
     trials
         Releases for each of the two secrets.
     confidence
-        The bound is wrong, and a sound mechanism fails, with at most the rest of this probability.
+        The bound is wrong, or a sound mechanism fails, with probability at most 1 minus this.
     entry
         The entry to attack, counted from 1 over all segments, or its name. Left out: for releases
         the most promising one of a few, for local mechanisms the one in the middle.

@@ -80,7 +80,7 @@ def exact_loss(
     length: int | None = None,
     known: Mapping[int, Hashable] | None = None,
 ) -> float:
-    """The epsilon a release really has, for at most twenty entries; see `worst_case`.
+    """The true epsilon of a release, for at most twenty entries; see `worst_case`.
 
     Where a class has a range of matrices, the largest over those that are tried.
 
@@ -109,7 +109,7 @@ def worst_case(
     mechanism
         A calibration, or a local mechanism (an emission matrix with a promise).
     beliefs
-        Against whom. Left out: those of the mechanism.
+        The beliefs of the adversary; by default those of the mechanism.
     length, known
         For local mechanisms: entries in the series, and what the adversary knows of them, {entry
         counted from 1: state}.

@@ -1,4 +1,4 @@
-"""What an attacker may achieve under a promise, and what observed attacks prove against it.
+"""The best success of an attacker under a promise, and what observed attacks prove against it.
 
 If every output moves the odds between two values of an entry by a factor of at most e^epsilon, an
 attacker whose prior odds are at most m guesses right with probability at most
@@ -22,7 +22,7 @@ from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.rounding import last_passing
 
 POWER = 0.95
-"""How surely what is called detectable is found."""
+"""Probability with which a detectable loss is found."""
 
 _TAIL_ROUNDING = 1e-9
 """Relative error of the incomplete beta function that is allowed for; scipy has far less."""
@@ -91,7 +91,7 @@ def clopper_pearson(hits: int, trials: int, error: float) -> tuple[float, float]
 
 
 def proven_epsilon(hits: int, other_hits: int, trials: int, confidence: float) -> float:
-    """What an event proves about epsilon: a lower bound that holds with this confidence.
+    """The lower bound on epsilon that an event proves, with this confidence.
 
     ``hits`` of ``trials`` under one secret, ``other_hits`` of as many under the other. Both rates
     are bounded at half the error, so that both hold together. Never below 0.

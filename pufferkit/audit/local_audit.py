@@ -1,4 +1,4 @@
-"""The attack on a local mechanism: tell two values of an entry apart from the sanitised series."""
+"""The attack on a local mechanism: distinguish two values of an entry by the sanitised series."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def _adversaries(
             try:
                 conditioned(chain, length, known_codes(chain, length, facts))
             except ValueError:
-                continue  # cannot happen, so nobody knows it
+                continue  # it has probability zero, so it cannot be known
             yield facts
 
 

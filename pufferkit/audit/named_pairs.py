@@ -22,7 +22,7 @@ from pufferkit.errors import NotApplicable
 from pufferkit.mechanisms.calibration import Calibration
 from pufferkit.mechanisms.evidence import Guarantee
 
-Labels = Sequence[Sequence[Hashable]]
+ValueLabels = Sequence[Sequence[Hashable]]
 """For each entry the labels of its codes."""
 
 
@@ -36,14 +36,14 @@ class NamedPairs(Distribution):
     def of_entries(self) -> bool:
         return False
 
-    def rows(self, codes: NDArray[np.uint16], labels: Labels) -> list[tuple[Bools, Bools]]:
+    def rows(self, codes: NDArray[np.uint16], labels: ValueLabels) -> list[tuple[Bools, Bools]]:
         """For each pair, which of the listed data are in its first and in its second event."""
         return [
             (self._event(one, codes, labels), self._event(other, codes, labels))
             for one, other in self.pairs
         ]
 
-    def _event(self, event: Any, codes: NDArray[np.uint16], labels: Labels) -> Bools:
+    def _event(self, event: Any, codes: NDArray[np.uint16], labels: ValueLabels) -> Bools:
         if isinstance(self.distribution, FiniteJoint):
             listed = [n for n, p in enumerate(self.distribution.table.values()) if p > 0]
             return np.isin(listed, event)

@@ -28,8 +28,8 @@ from pufferkit.audit.report import Audit, WorstCase
 from pufferkit.beliefs.base import Distribution
 from pufferkit.beliefs.protocol import Beliefs
 from pufferkit.checks import Floats
+from pufferkit.data.additive import histogram
 from pufferkit.data.numbers import rank_scores
-from pufferkit.data.queries import histogram
 from pufferkit.errors import NotApplicable
 from pufferkit.mechanisms.calibration import Calibration
 

@@ -6,7 +6,7 @@ the number of trials, also where the outputs that tell are too rare ever to be d
 
 *The noise.* Whether the sampler of releases draws what it claims (`pufferkit.audit.noise_drawn`).
 
-*The attack.* Draw data given each of two secrets, release them, tell them apart.
+*The attack.* Draw data given each of two secrets, release them, and try to distinguish them.
 
 The attacker knows the belief, the query and the noise, so the best test is the likelihood ratio of
 the output under the two secrets. Which entry, which two values and which threshold, a pilot with
@@ -197,7 +197,7 @@ class _SecretModel:
         self.mean = own.mean(axis=0)
         self.spread = np.cov(own, rowvar=False).reshape(len(self.mean), -1)
         points = answers.points[answers.which[pilot:]]
-        # Only a rehearsal: this noise is quick, not safe, and nothing of it is released.
+        # Pilot only: this noise is quick, not safe, and is never released.
         self.outputs = (points + rehearsed(calibration, points.shape, rng)) * stretch
 
 

@@ -19,7 +19,7 @@ TOLERANCE = 1e-7
 
 @dataclass(frozen=True)
 class WorstCase:
-    """The output that tells most about a secret.
+    """The output that reveals most about a secret.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ class Audit(Report):
     Attributes
     ----------
     mechanism, promise, guarantee
-        What was promised: epsilon, and in words to whom.
+        The promise: epsilon, and the guarantee as text.
     proven
         A lower bound on the true epsilon, wrong with probability at most 1 - ``confidence``.
     confidence
@@ -66,7 +66,7 @@ class Audit(Report):
         The distribution the data were drawn from, the entry attacked (counted from 1, or its name),
         and its two values.
     notes
-        How it was done, in words.
+        Remarks on the method.
     exact
         The worst output, its loss computed by the definition, where that is feasible.
     noise

@@ -12,8 +12,9 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from pufferkit.data.additive import Values, mean, total
 from pufferkit.data.own import linear
-from pufferkit.data.queries import Lengths, Query, Values, mean, observed_in, total
+from pufferkit.data.queries import Lengths, Query, observed_in
 from pufferkit.data.series import Series
 from pufferkit.rounding import as_fraction
 

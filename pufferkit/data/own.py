@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit import checks
-from pufferkit.data.queries import Lengths, Query, WeightedCounts, distances
+from pufferkit.data.additive import WeightedCounts
+from pufferkit.data.queries import Lengths, Query, distances
 from pufferkit.data.series import Series, in_memory
 from pufferkit.rounding import as_fraction, at_least
 

@@ -7,21 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from pufferkit import checks
+from pufferkit.data.additive import count, histogram, mean, relative_frequencies, total
 from pufferkit.data.by_time import by_time, several, time_in
 from pufferkit.data.calendar import Calendar
 from pufferkit.data.moves import days_with, episodes, stays, transition_counts
 from pufferkit.data.names import BY, LEVELS, OF_DAYS, OF_STATES, OF_VALUES, SUMS
 from pufferkit.data.numbers import clipped_mean, clipped_total, moments, quantile_of
 from pufferkit.data.own import linear
-from pufferkit.data.queries import (
-    Lengths,
-    Query,
-    count,
-    histogram,
-    mean,
-    relative_frequencies,
-    total,
-)
+from pufferkit.data.queries import Lengths, Query
 from pufferkit.rounding import as_fraction
 
 

@@ -5,7 +5,7 @@
 >>> result.title
 '[C] Theorem 3.4: two releases cost more than twice one'
 
-[Q], [C] and [B] are the papers the README names. Every result has rows, a note that says what
+[Q], [C] and [B] are the papers listed in the documentation. Every result has rows, a note on what
 agrees, what cannot be compared and what is added, and a chart for `pufferkit.plots.charts`.
 """
 
@@ -93,7 +93,7 @@ def find(name: str) -> Experiment:
     for experiment in EXPERIMENTS:
         if experiment.name == name:
             return experiment
-    raise ValueError(f"name: {name!r} is no experiment; known are {', '.join(names())}")
+    raise ValueError(f"name: {name!r} is not an experiment; known are {', '.join(names())}")
 
 
 def run(
@@ -111,14 +111,14 @@ def run(
     name
         One of `names`.
     quick
-        Small settings that take a second or two, in place of those of the paper.
+        Small settings that take a second or two, instead of those of the paper.
     data
         For experiments on measured data: a file, or a folder that holds the files under their
         usual names; see `pufferkit.experiments.measured`. Others do not look at it.
     seed
-        For everything that is drawn.
+        Seed of all draws.
     progress
-        Called with what is at work, the number of parts done, and of all.
+        Called with the current part, the number of parts done and the number of all parts.
     """
     experiment = find(name)
     seed = checks.whole("seed", seed, 0)

@@ -1,11 +1,11 @@
-"""[B] Figure 2: noise that forgets correlation is broken by an attacker who knows it.
+"""[B] Figure 2: noise that ignores correlation is broken by an attacker who knows it.
 
 Bits from a symmetric chain that changes with probability theta are flipped with probability rho.
 Two choices of rho at the same epsilon:
 
 - *dp*: rho = 1 / (e^epsilon + 1), [B] (5), which hides a bit that no other bit predicts;
 - *ours*: rho = 1 / (e^b + 1), with b the event-level epsilon that `entry_epsilon` allows, so
-  that the promise holds against whoever knows the chain.
+  that the promise holds against adversaries who know the chain.
 
 For each the success of the correlation-aware attacker on the middle bit is measured, next to that
 of the single-bit attacker, 1 - rho, and to the bound that the promise means.
@@ -93,7 +93,7 @@ def attack_curve(
 def _success(
     chain: MarkovChain, rho: float, length: int, trials: int, rng: np.random.Generator
 ) -> tuple[float, float]:
-    """How often the correlation-aware attacker finds the middle bit, and the standard error.
+    """Success of the correlation-aware attacker on the middle bit, and its standard error.
 
     The mean, over sanitised series, of the chance that the likelier value is the true one: less
     noisy than counting hits, and with the same mean.

@@ -10,7 +10,7 @@ import numpy as np
 from pufferkit.accounting.composition import Composition, compose, entry_profile
 from pufferkit.accounting.spending import Spending
 from pufferkit.beliefs.markov_chain import MarkovChain
-from pufferkit.data.queries import count, histogram
+from pufferkit.data.additive import count, histogram
 from pufferkit.experiments.result import Chart, Result, Rows, Settings, by_these_rows
 from pufferkit.influence.quilts.hardest import max_influence
 from pufferkit.mechanisms.influence_curve import influence_curve
@@ -44,8 +44,8 @@ A histogram of three activities every week at epsilon 0.5; weeks of 2,016 entrie
 The paper gives theorems, no numbers.
 
 parallel: [C] 3.1 as proved, over all weeks. far_apart: [C] 3.3 covers two releases by
-markov_quilt_approx with a gap as long as the windows: weeks 1 and 3 here. adding has no theorem
-for windows; it is what people do.
+markov_quilt_approx with a gap as long as the windows: weeks 1 and 3 here. adding is not covered
+by a theorem for windows; it is common practice.
 
 Added: entry_profile. No entry is used twice."""
 

@@ -20,14 +20,7 @@ from pufferkit.checks import Floats
 from pufferkit.data.series import Series
 from pufferkit.experiments import measured as files
 from pufferkit.experiments.local_figures import binary_noise
-from pufferkit.experiments.result import (
-    Chart,
-    Claims,
-    Result,
-    Rows,
-    Settings,
-    by_these_rows,
-)
+from pufferkit.experiments.result import Chart, Claims, Result, Rows, Settings, by_these_rows
 from pufferkit.local import loss
 
 Bits = NDArray[np.intp]
@@ -60,7 +53,7 @@ Added: the exact posterior (forward_backward), the best there is on a true chain
 none, and Viterbi can do better there.
 
 The chain of the heart rates is counted from the data that are sanitised, as the paper does to
-compare; that is itself a release, and no way for a product."""
+compare; that is itself a release, and must not be done in practice."""
 
 
 def figure_4(settings: Settings) -> Result:
@@ -103,7 +96,7 @@ def figure_4(settings: Settings) -> Result:
 
 
 def _said(rows: Rows, series: dict[str, Bits]) -> Claims:
-    """What [B] 4.3 says of the figure, and whether these rows say so too."""
+    """The claims of [B] 4.3 about the figure, and whether these rows support them."""
     success = {(row["series"], row["epsilon"], row["attack"]): row["success"] for row in rows}
     over = max(
         share
@@ -171,7 +164,7 @@ def _attacked(
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """So small a network is slower on several threads, and by far where others work too."""
+    """Use one thread: so small a network is slower on several, especially on a busy machine."""
     import torch  # noqa: PLC0415
 
     before = torch.get_num_threads()

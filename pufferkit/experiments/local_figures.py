@@ -10,20 +10,8 @@ from pufferkit.audit.limits import success_bound
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.experiments.attack_curve import THETAS, attack_curve
 from pufferkit.experiments.local_noise import noise_privacy_curves
-from pufferkit.experiments.result import (
-    Chart,
-    Claims,
-    Result,
-    Rows,
-    Settings,
-    by_these_rows,
-)
-from pufferkit.local import (
-    RandomizedResponse,
-    cheapest_noise,
-    constraint_planes,
-    loss,
-)
+from pufferkit.experiments.result import Chart, Claims, Result, Rows, Settings, by_these_rows
+from pufferkit.local import RandomizedResponse, cheapest_noise, constraint_planes, loss
 
 ADVERSARIES = ("ignorant", "every")
 
@@ -170,16 +158,16 @@ def figure_2(settings: Settings) -> Result:
 
 
 def _said_of_attackers(rows: Rows) -> Claims:
-    """What [B] 4.2 says of DP noise."""
+    """The claims of [B] 4.2 about DP noise."""
     dp = sorted((row for row in rows if row["noise"] == "dp"), key=lambda row: row["theta"])
     bound, most = dp[0]["bound"], dp[0]["correlation_aware"]
     return [
         (
-            f"who sees one bit stays at the bound {bound:.3f}",
+            f"the attacker who sees one bit stays at the bound {bound:.3f}",
             all(row["single_bit"] <= row["bound"] + 1e-9 for row in dp),
         ),
         (
-            f"who knows the chain does better as theta falls, up to {most:.3f}",
+            f"the attacker who knows the chain does better as theta falls, up to {most:.3f}",
             most > bound
             and all(
                 low["correlation_aware"]
@@ -188,7 +176,7 @@ def _said_of_attackers(rows: Rows) -> Claims:
             ),
         ),
         (
-            "the charge of who knows the chain is more than twice the promise",
+            "the attacker who knows the chain is charged more than twice the promise",
             max(row["charged"] for row in dp) > 2 * dp[0]["epsilon"],
         ),
     ]
@@ -197,7 +185,7 @@ def _said_of_attackers(rows: Rows) -> Claims:
 def _said_of_us(rows: Rows) -> tuple[str, bool]:
     ours = [row for row in rows if row["noise"] == "ours"]
     kept = all(row["correlation_aware"] <= row["bound"] + 5 * row["standard_error"] for row in ours)
-    return "under our noise nobody exceeds the bound at any theta", kept
+    return "under our noise no attacker exceeds the bound at any theta", kept
 
 
 def figure_3(settings: Settings) -> Result:

@@ -1,6 +1,6 @@
-"""Measured series, the papers' own or like them, read from a path the user gives.
+"""Measured series, those of the papers or similar ones, read from a path the user gives.
 
-None of them is part of the project. Where to get them:
+None of them is part of the project. They can be obtained here:
 
 ``unidata.csv``
     Activity counts by minute, NHANES 2003-2004 (US federal data). In R:
@@ -51,7 +51,7 @@ Pieces = list[Floats]
 
 
 def need(data: Path | None, *patterns: str) -> Path:
-    """The first file under ``data`` with one of these names; an error says where to get it."""
+    """The first file under ``data`` with one of these names; the error says where to get it."""
     listed = " or ".join(f"{pattern} ({WHERE[pattern]})" for pattern in patterns)
     if data is None:
         raise ValueError(f"data: this experiment reads {listed}; give its path")

@@ -1,7 +1,7 @@
 """[Q] Tables 1 and 3 and Figure 4, lower row, on measured series.
 
-The household of Table 3 is public (AMPds2); the activity of Table 1 is not, and other people stand
-in for it.
+The household of Table 3 is public (AMPds2); the activity data of Table 1 are not, so other people's
+are used.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pufferkit.audit.noise_drawn import rehearsed
 from pufferkit.beliefs.estimation import fit
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
-from pufferkit.data.queries import relative_frequencies
+from pufferkit.data.additive import relative_frequencies
 from pufferkit.data.series import Series
 from pufferkit.experiments import measured as files
 from pufferkit.experiments.result import (
@@ -235,7 +235,7 @@ def table_3(settings: Settings) -> Result:
 
 
 def _said_of_order(rows: Rows, cell: tuple[str, str]) -> list[tuple[str, bool]]:
-    """What [Q] says of either table: where GK16 applies, and the order of the others."""
+    """The claims of [Q] about both tables: where GK16 applies, and the order of the others."""
     cells: dict[tuple[Any, ...], dict[str, float | None]] = {}
     for row in rows:
         cells.setdefault(tuple(row[c] for c in cell), {})[row["mechanism"]] = row["expected"]
@@ -310,7 +310,7 @@ def figure_4_lower(settings: Settings) -> Result:
 
 
 def _said_of_widths(rows: Rows) -> list[tuple[str, bool]]:
-    """What [Q] says of Figure 4, lower row: GroupDP drowns the shares, the quilts do not."""
+    """The claims of [Q] about Figure 4, lower row: GroupDP drowns the shares, the quilts do not."""
     widths = {
         (row["group"], row["mechanism"]): row["half_width_95"]
         for row in rows

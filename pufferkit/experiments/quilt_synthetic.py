@@ -9,7 +9,8 @@ import numpy as np
 
 from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.beliefs.markov_chain import MarkovChain
-from pufferkit.data.queries import Query, mean
+from pufferkit.data.additive import mean
+from pufferkit.data.queries import Query
 from pufferkit.experiments.result import (
     Chart,
     Result,
@@ -88,7 +89,7 @@ def figure_4_upper(settings: Settings) -> Result:
 
 
 def agreement(rows: Rows) -> list[tuple[str, bool]]:
-    """What [Q] 5.2 says of the figure, and whether these rows say so too."""
+    """The claims of [Q] 5.2 about the figure, and whether these rows support them."""
     error = {(row["epsilon"], row["alpha"], row["mechanism"]): row["expected"] for row in rows}
     cells = sorted({(epsilon, alpha) for epsilon, alpha, _ in error})
     alphas = sorted({alpha for _, alpha in cells})

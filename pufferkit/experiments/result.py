@@ -1,4 +1,4 @@
-"""What an experiment gives: rows, how to draw them, and a note on how they compare."""
+"""The result of an experiment: rows, a chart, and a note on how they compare."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pufferkit.mechanisms.plan import calibrate
 Rows = list[dict[str, Any]]
 Item = TypeVar("Item")
 Claims = Iterable[tuple[str, bool]]
-"""Words, and whether the rows bear them out."""
+"""A claim, and whether the rows support it."""
 _PRINTED = 60
 
 

@@ -1,4 +1,4 @@
-"""Asking: a worker for quick questions, another for long work, and answers that are kept."""
+"""Requests: a worker for quick ones, another for long ones, and a cache of answers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class LongWork:
 
 
 class Asking:
-    """Every answer is asked of a worker once and then kept."""
+    """Requests every answer from a worker once and then caches it."""
 
     def __init__(self, worker: type[Worker] = Worker) -> None:
         self.work = LongWork()
@@ -52,7 +52,7 @@ class Asking:
         return await self._quick.run(task, *given, lane=lane)
 
     async def _kept(self, task: Any, given: tuple[Any, ...], lane: str) -> Any:
-        """An answer that is kept; two pages that ask at once wait for the same one."""
+        """A cached answer; two pages that ask at the same time wait for the same one."""
         key = (task, given)
         if key in self._answers:
             return self._answers[key]
@@ -82,7 +82,7 @@ class Asking:
             self.work.progress = text
 
         if self.work.under_way:
-            raise ValueError(f"{self.work.name.lower()} is under way; wait for it or stop it")
+            raise ValueError(f"{self.work.name.lower()} is running; wait for it or stop it")
         self.work = LongWork(name)
         try:
             return await self._slow.run(task, *given, tell=show if telling else None)

@@ -1,4 +1,4 @@
-"""What the charts of the page share: a frame, axes, bars that lie, a legend that wraps."""
+"""Shared by the charts of the page: frame, axes, horizontal bars, a legend that wraps."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pufferkit.plots.canvas import BLUE, ORANGE, SKY
 
 
 def frame(what: str, **options: Any) -> dict[str, Any]:
-    """A picture that says in words what it shows."""
+    """A chart with a text description."""
     return {
         "animation": False,
         "aria": {"enabled": True, "label": {"description": what}},
@@ -42,13 +42,13 @@ def upright(name: str, **options: Any) -> dict[str, Any]:
 
 
 def log_from(values: Sequence[float]) -> dict[str, float]:
-    """Where bars on a log scale begin: a power of ten below the shortest."""
+    """Start of bars on a log scale: a power of ten below the shortest."""
     least = 10.0 ** (math.floor(math.log10(min(values, default=1.0))) - 1)
     return {"min": least, "startValue": least}
 
 
 def legend_above(count: int) -> list[dict[str, Any]]:
-    """A legend with as many lines as the width asks for, and the picture below it."""
+    """A legend with as many lines as the width requires, and the chart below it."""
 
     def lines(each: int) -> dict[str, Any]:
         high = 24 * -(-count // each)
@@ -61,7 +61,7 @@ def legend_above(count: int) -> list[dict[str, Any]]:
 
 
 def bar(value: float, good: bool, words: str, strong: bool = True) -> dict[str, Any]:
-    """A bar with words behind it; dashed and empty if what it shows does not do."""
+    """A bar with a label after it; dashed and empty for classes or mechanisms that fail."""
     full = BLUE if strong else SKY
     return {
         "value": value,
@@ -78,7 +78,7 @@ def bar(value: float, good: bool, words: str, strong: bool = True) -> dict[str, 
 def lying(
     what: str, names: Sequence[str], bars: Sequence[Mapping[str, Any]], measured: str, **more: Any
 ) -> dict[str, Any]:
-    """Bars that lie below one another on a log scale, with room for their words."""
+    """Horizontal bars on a log scale, with room for their labels."""
     values = [bar["value"] for bar in bars]
     series = {
         "type": "bar",

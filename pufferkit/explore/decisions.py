@@ -1,4 +1,4 @@
-"""Calls of the library from a question to an account: plan, cost, release, what it adds up to.
+"""Calls of the library from a question to an account: plan, cost, release, joint epsilon.
 
 Like `tasks` they run in a `Worker` and give plain data.
 """
@@ -28,7 +28,7 @@ _EPSILONS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 
 BEST = "best"
 MECHANISMS = {
-    BEST: "the least noise that other releases may follow",
+    BEST: "the least noise that composes with later releases",
     "influence_curve": "the influence curve",
     "influence_curve_per_bin": "the influence curve, with a scale for each bin",
     "exact_sum": "the least noise for one number and no other",
@@ -39,14 +39,14 @@ MECHANISMS = {
     "gk16": "by the norm of an influence matrix",
     "group_dp": "hides whole segments",
 }
-"""Mechanisms that may be chosen, in words. Entry DP hides no correlated entry, so it may not."""
+"""Descriptions of the mechanisms to choose from. Entry DP does not hide correlated entries."""
 
 FOR_SUMS = ("exact_sum", "wasserstein")
 """Mechanisms that may take minutes."""
 
 
 def noise_of(mechanism: str, theta: ChainClass, query: Query, epsilon: float) -> Calibration:
-    """The noise of the mechanism, or the least that is quick to compute."""
+    """The calibration of the mechanism, or the least noise among the quick ones."""
     from pufferkit.mechanisms.plan import calibrate  # noqa: PLC0415
     from pufferkit.mechanisms.targets import least_noise  # noqa: PLC0415
 
@@ -64,7 +64,7 @@ def live(
     mechanism: str,
     public: DataFile | None,
 ) -> dict[str, Any]:
-    """The noise at one epsilon, and releases of data that are public or made up."""
+    """The noise at one epsilon, and releases of public or simulated data."""
     from pufferkit.mechanisms.odds import in_odds  # noqa: PLC0415
     from pufferkit.mechanisms.usefulness import questioned  # noqa: PLC0415
 
@@ -83,7 +83,7 @@ def live(
         "mechanism": calibration.mechanism,
         "half_width": useful.half_width,
         "what": useful.what,
-        "text": ("" if asked.read is None else "Of what it follows from: ")
+        "text": ("" if asked.read is None else "For the release it is derived from: ")
         + str(useful).partition("\n")[0],
         "warning": useful.warning if useful.drowned else "",
         "odds": [*in_odds(epsilon), *filter(None, [questioned(epsilon)])],
@@ -94,14 +94,14 @@ def live(
 def _simulated(
     calibration: Calibration, asked: QueryAndReader, series: Series, whose: str
 ) -> dict[str, Any]:
-    """A few releases of a stand-in of the same shape as the data, with their exact answer."""
+    """A few releases of simulated data of the same shape as the data, with their exact answer."""
     releases = [calibration.release(series) for _ in range(_DRAWS)]
     answers = [shown(release, asked) for release in releases]
     exact = None
     if asked.read is None:
         exact = [float(value) for value in asked.query.exact(series)]
     if asked.read is None and answers[0]["grid"] is None:
-        # The error bars are of the noise alone, before a histogram is put right.
+        # The error bars show the noise alone, before the nearest histogram is taken.
         answers = [shown(release.as_drawn()) for release in releases]
     return {
         "labels": answers[0]["labels"],
@@ -118,19 +118,19 @@ def _simulated(
 def _stand_in(
     theta: ChainClass, public: DataFile | None, private: Series | None, length: int
 ) -> tuple[Series, str] | None:
-    """Made-up entries in the places of the private ones, whose states are never taken.
+    """Simulated entries in the places of the private ones, whose states are never used.
 
-    Lengths, gaps and times are taken: they are public by the promise itself.
+    Lengths, gaps and times are used: the promise treats them as public.
     """
     if public is not None and set(table_of(public).states) == set(theta.states):
         chain: Any = pk.MarkovChain.fit(table_of(public).all_series, smoothing=0.5)
-        whose = "made-up entries that move like the public people"
+        whose = "simulated entries with the transitions of the public people"
     else:
         try:
             chain = theta.distributions()[0].distribution
         except (ValueError, IndexError):
             return None
-        whose = "entries made up by the first chain of the class"
+        whose = "entries simulated from the first chain of the class"
     size = length if private is None else len(private)
     places = np.array([theta.states.index(state) for state in chain.states])
     codes = places[chain.sample(size, seed=_SEED)]
@@ -179,7 +179,7 @@ def errors(
 
 
 def session_of(deal: Deal) -> Session:
-    """The account with its data, which are read once."""
+    """The session of an account; its data are read once."""
     theta = beliefs_of(deal.model)
     data = series_of(deal.source, theta.states)
     return pk.Session(data, theta, deal.budget, deal.ledger, name=deal.account)
@@ -190,7 +190,7 @@ def _asked(deal: Deal, session: Session) -> QueryAndReader:
 
 
 def cost(deal: Deal) -> dict[str, Any]:
-    """What a release would take from the account. Nothing is written."""
+    """What a release would cost. Nothing is written."""
     session = session_of(deal)
     with session.ledger:
         query = _asked(deal, session).query
@@ -207,7 +207,7 @@ def cost(deal: Deal) -> dict[str, Any]:
 
 
 def release(deal: Deal) -> dict[str, Any]:
-    """Charge the ledger, draw the noise, give the record; drowned answers only ``anyway``."""
+    """Charge the ledger, draw the noise, return the record; a drowned answer needs ``anyway``."""
     session = session_of(deal)
     with session.ledger:
         asked = _asked(deal, session)
@@ -216,7 +216,7 @@ def release(deal: Deal) -> dict[str, Any]:
         if useful.drowned and not deal.anyway:
             raise ValueError(
                 f"{useful.warning}; nothing was released. Change the question, the beliefs or "
-                "epsilon, or say that it is meant"
+                "epsilon, or confirm that it is intended"
             )
         answer = session.release(
             asked.query, deal.epsilon, mechanism=deal.mechanism, label=deal.label
@@ -226,7 +226,7 @@ def release(deal: Deal) -> dict[str, Any]:
 
 
 def shown(answer: Release, asked: QueryAndReader | None = None) -> dict[str, Any]:
-    """A release as plain data for the page; or what is read from it."""
+    """A release, or the answer derived from it, as plain data for the page."""
     common: dict[str, Any] = {
         "json": answer.to_json(),
         "query": answer.query,
@@ -274,7 +274,7 @@ def _grid(answer: Release) -> dict[str, Any] | None:
 
 
 def exact(deal: Deal) -> list[float]:
-    """The exact answer, which has no privacy. Only for an account that is open already."""
+    """The exact answer, which has no privacy. Only for an account that already exists."""
     session = session_of(deal)
     with session.ledger:
         if not session.history:
@@ -286,14 +286,14 @@ def exact(deal: Deal) -> list[float]:
 
 
 def remaining(deal: Deal) -> dict[str, Any]:
-    """What is left on the account, and of which budget."""
+    """What remains of the account's budget, and the budget."""
     session = session_of(deal)
     with session.ledger:
         return {"remaining": session.remaining, "account": deal.account}
 
 
 def account(deal: Deal) -> dict[str, Any]:
-    """What was released from an account, and what it adds up to."""
+    """The releases from an account, and their joint epsilon."""
     session = session_of(deal)
     with session.ledger:
         history = session.history

@@ -1,4 +1,4 @@
-"""Data to try the explorer with: made up from a fixed seed, people who move between activities."""
+"""Demo data for the explorer: people who move between activities, simulated with a fixed seed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SEED = 20240304
 
 
 def make_demo(folder: Path) -> tuple[DataFile, DataFile]:
-    """Write one person's week and twelve other people's, and say how to read them."""
+    """Write one person's week and those of twelve others, and return how to read them."""
     chain = pk.MarkovChain.steady(ROWS, STATES)
     mine, others = folder / "demo-week.csv", folder / "demo-others.csv"
     seeds = random.Random(SEED)

@@ -1,4 +1,4 @@
-"""Which column is what, guessed from names and the first cells; a person corrects it."""
+"""The roles of columns, guessed from names and the first cells; the user can correct them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _STATES = re.compile(
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns of a file and what they are taken for; ``numbers`` lists those of numbers."""
+    """The columns of a file and their guessed roles; ``numbers`` lists numeric columns."""
 
     names: tuple[str, ...]
     state: str
@@ -69,7 +69,7 @@ def guess(cells: dict[str, list[Any]]) -> Columns:
 
 
 def _time(cells: dict[str, list[Any]], clocks: Sequence[str]) -> str:
-    """The column of times; or two with a comma between, of days and of hours."""
+    """The column of times; or two columns, dates and times, separated by a comma."""
     days = [name for name in clocks if _all(cells[name], _is_day)]
     hours = [name for name in clocks if _all(cells[name], _is_hour)]
     whole = [name for name in clocks if name not in (*days, *hours)]
@@ -80,7 +80,7 @@ def _time(cells: dict[str, list[Any]], clocks: Sequence[str]) -> str:
 
 
 def _rises(cells: Sequence[Any]) -> bool:
-    """Whether every number is larger than the one before, as seconds on a clock are."""
+    """Whether the numbers increase strictly, as times do."""
     numbers = [float(str(cell).replace(",", ".")) for cell in cells if str(cell or "").strip()]
     return len(numbers) > _FEW and all(a < b for a, b in pairwise(numbers))
 

@@ -19,7 +19,7 @@ _SHADES = {"Auto": None, "Light": False, "Dark": True}
 
 
 def draw(workspace: Workspace) -> None:
-    """The whole page, as the workspace stands."""
+    """The whole page, for the current state of the workspace."""
     ui.add_css(parts.STYLE)
     ui.add_body_html(parts.FOCUS)
     ui.colors(primary="#0072B2", secondary="#56B4E9", accent="#D55E00", negative="#a33b00")
@@ -79,7 +79,7 @@ def draw(workspace: Workspace) -> None:
 
 
 def _work(workspace: Workspace) -> Any:
-    """A line about long work, with a button that stops it."""
+    """A status line for long work, with a button that stops it."""
     with ui.element("div").classes("pk-row").props('role="status"') as line:
         ui.spinner(size="1.2em")
         words = ui.label()

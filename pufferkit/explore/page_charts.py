@@ -1,7 +1,7 @@
-"""Rows in, pictures out: options of the charts that the browser draws.
+"""Rows in, charts out: options of the charts that the browser draws.
 
 Colours are those of `pufferkit.plots`; the page's style sheet colours text and lines for light and
-dark. Every picture has its axes named and says in words what it shows (`aria`).
+dark. Every chart has named axes and a text description (`aria`).
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def days(
 def influence(
     rows: Sequence[Mapping[str, Any]], point: float | None, lower: float | None
 ) -> dict[str, Any]:
-    """Entries that each class budgets, against what people held out show at least."""
+    """Entries that each class budgets, against the influence of held-out people."""
     bars = [bar(row["budget"], row["passes"], f"{row['budget']:.3g}") for row in rows]
     line = {}
     if point is not None:
@@ -161,7 +161,7 @@ _ROW, _HEAD, _FOOT = 26, 26, 52
 def tables(
     grid: Mapping[str, Any], parts: Mapping[str, Sequence[float]], what: str
 ) -> tuple[dict[str, Any], str]:
-    """Answers that are tables of colours, one below another; and the height that it takes."""
+    """Answers as heat maps, one below another, and the height they need."""
     rows, columns = grid["rows"], grid["columns"]
     few = len(rows) * len(columns) <= _MOST_NUMBERS
     each = _HEAD + _ROW * len(rows) + _FOOT
@@ -248,7 +248,7 @@ def errors(rows: Sequence[Mapping[str, Any]], chosen: float, what: str) -> dict[
 
 
 def mechanisms(rows: Sequence[Mapping[str, Any]], what: str) -> dict[str, Any]:
-    """Error of each mechanism that applies, and how tight it is where that is known."""
+    """Error of each mechanism that applies, and its tightness where known."""
     there = [row for row in rows if row["applicable"]]
     bars = [
         bar(
@@ -265,7 +265,7 @@ def mechanisms(rows: Sequence[Mapping[str, Any]], what: str) -> dict[str, Any]:
 
 
 def classes(rows: Sequence[Mapping[str, Any]], chosen: str, what: str) -> dict[str, Any]:
-    """Error under each class of beliefs, the chosen one strong."""
+    """Error under each class of beliefs, the chosen one highlighted."""
     bars = [
         bar(row["half_width"], True, f"{row['half_width']:.3g}", row["model"] == chosen)
         for row in rows
@@ -276,7 +276,7 @@ def classes(rows: Sequence[Mapping[str, Any]], chosen: str, what: str) -> dict[s
 
 
 def p_values(rows: Sequence[Mapping[str, Any]], level: float) -> dict[str, Any]:
-    """How likely people like the held-out ones are under the class, test by test."""
+    """p-values of the held-out people under the class, test by test."""
     there = [row for row in rows if row["p_value"] is not None]
     least = 1e-6
     bars = [
@@ -303,7 +303,7 @@ def p_values(rows: Sequence[Mapping[str, Any]], level: float) -> dict[str, Any]:
 
 
 def profile(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What was spent on the entries, over time where it is known, else by their places."""
+    """The spending on the entries, over time where times are known, else by place."""
     dated = bool(rows) and "from" in rows[0]
     first, last = ("from", "till") if dated else ("first", "last")
     unit = 1000 if dated else 1  # microseconds; the browser counts in milliseconds

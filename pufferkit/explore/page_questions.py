@@ -1,7 +1,7 @@
-"""What can be asked on the page: most questions of the command line, by their names there.
+"""The questions of the page: most of those of the command line, by the same names.
 
-A question makes the query of the library, knows how an answer is read from its release, and says
-itself in Python and as options of a command.
+A question creates the query, knows how an answer is derived from its release, and writes itself as
+Python and as options of a command.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ GROUPS = {
         "peak": "largest value",
     },
 }
-"""Questions by the names of the command line, in words, by what they are about."""
+"""Descriptions of the questions by their names on the command line, grouped by topic."""
 
 KINDS = {name: words for group in GROUPS.values() for name, words in group.items()}
 """All of them."""
@@ -71,7 +71,7 @@ _ORDERED = ("cumulative", "load-duration", "peak")
 
 @dataclass(frozen=True)
 class QueryAndReader:
-    """A query, and how the answer is read from its release; ``None``: as it is."""
+    """A query, and how the answer is derived from its release; ``None``: the release itself."""
 
     query: Query
     read: Callable[[Release], Derived] | None = None
@@ -79,7 +79,7 @@ class QueryAndReader:
 
 @dataclass(frozen=True)
 class PageQuestion:
-    """What is asked; only what the kind needs counts.
+    """A question; only the fields that its kind needs are used.
 
     ``of`` are names of states, ``values`` numbers by names of states, ``at`` the share below a
     quantile, ``at_least`` a time like 30m, ``between`` hours like 22:00-06:00, ``low`` and ``high``
@@ -113,7 +113,7 @@ class PageQuestion:
 
     @property
     def words(self) -> str:
-        """What is asked, as a sentence begins."""
+        """The question as the beginning of a sentence."""
         sentence = KINDS[self.kind].capitalize()
         some = " or ".join(f"“{name}”" for name in self.of)
         if self.kind == "quantile":
@@ -135,7 +135,7 @@ class PageQuestion:
         return query
 
     def like(self, states: Sequence[Hashable], length: int) -> Query:
-        """A query that an entry moves as far, about a length alone."""
+        """A query of the same sensitivity, for a length alone."""
         if self.kind not in CLOCKED:
             return self.over(states, [length])
         of = tuple(_label(name, states) for name in self.of)
@@ -194,7 +194,7 @@ class PageQuestion:
         given = {_label(name, states): value for name, value in self.values}
         missing = [str(state) for state in states if state not in given]
         if missing:
-            raise ValueError(f"values: none for {', '.join(missing)}; give 0 if it adds nothing")
+            raise ValueError(f"values: none for {', '.join(missing)}; give 0 for no contribution")
         if self.kind in (*_ORDERED, "quantile") and len(set(given.values())) < len(given):
             raise ValueError("values: must differ from state to state, to put them in order")
         return given
@@ -239,7 +239,7 @@ class PageQuestion:
 
 
 def usual_values(states: Sequence[str]) -> list[float]:
-    """Middles of levels where states are levels of numbers, and their places otherwise."""
+    """Midpoints of levels where states are levels of numbers, their indices otherwise."""
     levels = pk.Bins.of_names(states)
     if levels is not None:
         try:
@@ -250,9 +250,9 @@ def usual_values(states: Sequence[str]) -> list[float]:
 
 
 def _listed(names: Sequence[str]) -> str:
-    """Names with commas between them; one name may have a comma itself."""
+    """Names separated by commas; a single name may contain a comma."""
     if len(names) > 1 and any("," in name for name in names):
-        raise ValueError("the command line takes no list of states whose names have commas")
+        raise ValueError("the command line takes no list of states whose names contain commas")
     return ",".join(names)
 
 

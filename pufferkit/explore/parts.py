@@ -1,4 +1,4 @@
-"""Parts that the steps share: cards, errors as sentences, tables, pictures, code to copy."""
+"""Parts shared by the steps: cards, error messages, tables, charts, code to copy."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ TO_HEADING = """setTimeout(() => {
   const heading = document.querySelector('.pk-card h2');
   if (heading) { heading.tabIndex = -1; heading.focus(); window.scrollTo(0, 0); }
 }, 50)"""
-"""Puts whoever goes on by a button to the top of the new step."""
+"""Moves the focus to the heading of a new step."""
 
 
 @contextmanager
@@ -126,18 +126,18 @@ def heading(text: str) -> None:
 
 
 def soft(text: str) -> ui.label:
-    """Words beside the matter."""
+    """A secondary line of text."""
     return ui.label(text).classes("pk-soft")
 
 
 def problem() -> ui.label:
-    """Where the sentences of the library appear; empty while all is well."""
+    """The place for error messages of the library; empty without errors."""
     return ui.label().classes("pk-bad").props('role="alert"')
 
 
 @asynccontextmanager
 async def attempt(place: ui.label, *buttons: Any) -> AsyncIterator[None]:
-    """Run what may be refused; the sentence appears at the place, buttons rest meanwhile."""
+    """Run an action that may be refused; show its error, with buttons disabled meanwhile."""
     place.set_text("")
     for button in buttons:
         button.disable()
@@ -179,7 +179,7 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[Any]], numeric: Sequence
 
 
 def picture(options: dict[str, Any], height: str = "") -> ui.echart:
-    """A picture; its words are read to those who do not see it."""
+    """A chart; screen readers get its description."""
     drawn = ui.echart(options, renderer="svg").classes("pk-chart")
     if height:
         drawn.style(f"height: {height}")
@@ -203,7 +203,7 @@ def code(title: str, text: str) -> None:
 
 @contextmanager
 def more(title: str) -> Iterator[Any]:
-    """Words for whoever wants them, folded up."""
+    """Details that can be unfolded."""
     with ui.element("details").classes("pk-more") as box:
         with ui.element("summary"):
             ui.label(title)
@@ -214,7 +214,7 @@ def more(title: str) -> Iterator[Any]:
 def select(
     label: str, options: Any, value: Any, action: Any = None, *, mark: str, multiple: bool = False
 ) -> ui.select:
-    """One or several of a few."""
+    """A choice of one or several options."""
     made = ui.select(options, label=label, value=value, on_change=action, multiple=multiple)
     return made.props("outlined dense options-dense" + (" use-chips" if multiple else "")).mark(
         mark

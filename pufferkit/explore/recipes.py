@@ -1,6 +1,6 @@
-"""What a person chose, as values: each makes an object of the library and says itself in code.
+"""The user's choices as values: each creates an object of the library and writes itself as code.
 
-The page, the Python text and the command line come from the same recipe, so they do the same.
+Page, Python code and command come from the same recipe, so they do the same.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def call(name: str, given: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class DataFile:
-    """A file, and which of its columns is what. Empty text: not said."""
+    """A file and the roles of its columns. Empty text means not given."""
 
     path: str
     state: str
@@ -64,7 +64,7 @@ class DataFile:
 
     @property
     def _how(self) -> dict[str, Any]:
-        """Options of the readers that were said."""
+        """The reader options that were given."""
         said = {
             "time": self._times,
             "bins": self.bins,
@@ -81,7 +81,7 @@ class DataFile:
         """All rows as those of many subjects."""
         how = {"subject": self.subject or None, **self._how}
         if "time" not in how and "every" not in how:
-            how["every"] = 1  # rows without a clock are neighbours as they stand
+            how["every"] = 1  # rows without times are successive entries
         return cast("Table", pk.read_table(self.path, state=self.state, **how))
 
     def python(self) -> str:
@@ -111,7 +111,7 @@ class DataFile:
 
 @dataclass(frozen=True)
 class Deal:
-    """One release: of which data, under which beliefs, at which price, from which account."""
+    """One release: data, beliefs, query, epsilon and account."""
 
     source: DataFile
     model: str
@@ -172,7 +172,7 @@ class Deal:
 
 
 def codes_of(deal: Deal) -> dict[str, str]:
-    """The program and the command; what the command line cannot say is said in its place."""
+    """The program and the command, or why there is no command."""
     try:
         command = deal.command()
     except ValueError as reason:

@@ -1,11 +1,11 @@
-"""The door of the explorer: loopback only, a token in the address, no other origin.
+"""The server of the explorer: loopback only, a token in the address, no other origin.
 
-Whoever can open the page can spend the budget, so three things are asked of every request, those
-for scripts and the socket included. The address begins with the token, which other users of the
-machine do not know. The ``Host`` is this server's: a name that an attacker makes point to 127.0.0.1
-(DNS rebinding) is not. The ``Origin``, where a browser names one, is this page's. The token is part
-of the path and not a cookie, because cookies of 127.0.0.1 go to every port. Answers forbid the
-browser to load anything from elsewhere, to be framed, and to tell the address to others.
+Anyone who can open the page can spend the budget, so every request, including those for scripts and
+the socket, must pass three checks. The address begins with the token, which other users of the
+machine do not know. The ``Host`` is this server's, which excludes names that an attacker points to
+127.0.0.1 (DNS rebinding). The ``Origin``, if sent, is this page's. The token is part of the path
+and not a cookie, because cookies of 127.0.0.1 are sent to every port. Response headers forbid the
+browser to load anything from elsewhere, to frame the page, and to send its address as referrer.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _headers(host: str) -> list[tuple[bytes, bytes]]:
 
 
 class Guard:
-    """Asks every request for token, host and origin before the page sees it."""
+    """Checks token, host and origin of every request before it reaches the page."""
 
     def __init__(self, app: Any, token: str, port: int) -> None:
         self._app, self._token = app, token
@@ -99,11 +99,11 @@ def serve(
     Parameters
     ----------
     folder
-        Where ledger, models and dropped files are kept; made if it is not there.
+        Folder for ledger, models and dropped files; created if it does not exist.
     port
-        On loopback; 0 takes any that is free.
+        Port on loopback; 0 takes any free one.
     opened
-        Called with the address, token included, once it answers.
+        Called with the address, token included, once the server responds.
     """
     try:
         import uvicorn  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""The calls of the library that the page makes. They run in a `Worker` and give plain data."""
+"""The page's calls of the library. They run in a `Worker` and return plain data."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ _DAY = 24 * 60 * 60 * 10**6
 BUILT = {
     "single chain": "one chain, counted from all public people",
     "region": "every chain that the public counts leave plausible, at 95%",
-    "hull": "every mixture of the public people's own chains, changing as it likes",
-    "any start": "the counted matrix, with any start: also for whoever knows single entries",
+    "hull": "every mixture of the public people's chains, changing at any time",
+    "any start": "the counted matrix with any start: also against those who know single entries",
 }
-"""Classes that are counted from a public file, in words."""
+"""Descriptions of the classes fitted to a public file."""
 
 
 def warm() -> None:
-    """Load what the first question needs."""
+    """Load what the first request needs."""
     pk.influence_curve(pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]]), pk.count(1, 100), 1.0)
 
 
 def _stamp(path: str) -> tuple[int, int]:
-    """When a file was changed, so that a changed file is read anew."""
+    """Modification time of a file, so that a changed file is read again."""
     status = os.stat(path)
     return status.st_mtime_ns, status.st_size
 
@@ -86,7 +86,7 @@ def _clock(table: Table) -> tuple[int | None, list[int] | None]:
 
 
 def look_at_public(source: DataFile) -> dict[str, Any]:
-    """A public file in words and numbers that may be drawn."""
+    """Facts about a public file that may be shown."""
     table = table_of(source)
     people = _people(table)
     day, _ = _clock(table)
@@ -106,7 +106,7 @@ def look_at_public(source: DataFile) -> dict[str, Any]:
 
 
 def look_at_private(source: DataFile, states: tuple[str, ...] | None) -> dict[str, Any]:
-    """How long a private series is and what was not observed: public by the promise itself."""
+    """Length and gaps of a private series, which the promise treats as public."""
     series = series_of(source, states)
     return {
         "entries": len(series),
@@ -183,12 +183,12 @@ def mixing(states: Sequence[str], pi_min: float, gap: float, folder: str) -> dic
 
 
 def from_file(path: str, folder: str) -> dict[str, Any]:
-    """A model that is there already."""
+    """An existing model file."""
     return kept(Path(path).stem, read_model(path), folder)
 
 
 def kept(name: str, theta: ChainClass, folder: str) -> dict[str, Any]:
-    """A class written to the folder, and what it means in words."""
+    """Write a class to the folder, and return its description."""
     text = json.dumps(theta.to_dict(), indent=2) + "\n"
     plain = "".join(c if c.isalnum() else "-" for c in name).strip("-")
     place = Path(folder) / f"{plain}.json"
@@ -299,7 +299,7 @@ def noise(
     length: int,
     epsilon: float,
 ) -> list[dict[str, Any]]:
-    """What every kept class costs for the question at hand."""
+    """The noise of every stored class for the current question."""
     rows: list[dict[str, Any]] = []
     for model in models:
         try:

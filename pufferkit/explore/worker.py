@@ -1,6 +1,6 @@
-"""A process that computes, so that the page answers meanwhile; it is ended to cancel.
+"""A process that computes while the page stays responsive; ending it cancels the work.
 
-Threads would not do: a plan holds the interpreter, and a thread cannot be stopped.
+Threads are not enough: a plan holds the interpreter, and a thread cannot be stopped.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _TELL_EVERY = 0.1
 
 
 class Refused(Exception):
-    """What the library answered in place of a result, in its own words."""
+    """The error message of the library in place of a result."""
 
 
 class Cancelled(Exception):
-    """The person, or a newer question, stopped the work."""
+    """The user, or a newer request, stopped the work."""
 
 
 class Worker:
@@ -68,8 +68,8 @@ class Worker:
         Cancelled
             If the process was ended, or a newer task took this one's place.
         """
-        # A page that goes away cancels its question; the answer must be taken all the same, or the
-        # next question would get it.
+        # A page that closes cancels its request; the answer must be read anyway, or the next
+        # request would get it.
         work = asyncio.ensure_future(self._run(task, given, tell, lane))
         self._under_way.add(work)
         work.add_done_callback(self._done)
@@ -78,7 +78,7 @@ class Worker:
     def _done(self, work: asyncio.Future[Any]) -> None:
         self._under_way.discard(work)
         if not work.cancelled():
-            work.exception()  # so that nobody misses it if the page is gone
+            work.exception()  # retrieved, so that asyncio does not warn if the page is gone
 
     async def _run(
         self, task: Callable[..., Any], given: Sequence[Any], tell: TextProgress | None, lane: str

@@ -1,7 +1,6 @@
-"""What the explorer remembers: files, beliefs, question, account, and answers that were computed.
+"""The state of the explorer: files, beliefs, question, account, and cached answers.
 
-One person, one workspace: it lives as long as the server, so a page that is loaded again finds
-everything where it was.
+There is one workspace per server, so a page that is loaded again finds everything as it was.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from pufferkit.explore.worker import Cancelled, Refused, Worker
 STEPS = ("Data", "Beliefs", "Question", "Release", "Account")
 PUBLIC, PRIVATE = "public", "private"
 EPSILONS = (0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0, 10.0)
-"""Where the slider stops."""
+"""Values of the slider."""
 
 _LARGEST = 256 * 2**20
 _PAUSE = 0.2
@@ -30,7 +29,7 @@ _PAUSE = 0.2
 
 @dataclass
 class File:
-    """A file with a role: how it is read, its columns, and what may be shown of it."""
+    """A file with a role: how it is read, its columns, and what may be shown."""
 
     source: DataFile
     columns: Columns
@@ -38,7 +37,7 @@ class File:
 
 
 class Workspace(Asking):
-    """State of the page; every answer is asked of a worker once and then kept."""
+    """State of the page; every answer is requested from a worker once and then cached."""
 
     def __init__(self, folder: Path, worker: type[Worker] = Worker) -> None:
         super().__init__(worker)
@@ -78,7 +77,7 @@ class Workspace(Asking):
     async def drop(self, role: str, name: str, content: bytes) -> None:
         """Keep a dropped file in the folder, for its owner alone, and take it."""
         if len(content) > _LARGEST:
-            raise ValueError("file: is larger than 256 MB; name its path in place of dropping it")
+            raise ValueError("file: it is larger than 256 MB; give its path instead of dropping it")
         plain = "".join(c if c.isalnum() or c in ".-_" else "-" for c in Path(name).name)
         place = self.folder / f"{role}-{plain}"
         place.touch(mode=0o600)
@@ -99,7 +98,7 @@ class Workspace(Asking):
             self.choice, self.checks = None, {}
 
     async def correct(self, role: str, **changes: str) -> None:
-        """Say what a column is; what was seen of the file no longer counts."""
+        """Set the role of a column; what was read from the file is discarded."""
         file = self.files[role]
         file.source = replace(file.source, **changes)
         file.seen = {}
@@ -107,10 +106,10 @@ class Workspace(Asking):
             self.choice, self.checks = None, {}
 
     async def read(self, role: str) -> None:
-        """Read a file as it was said."""
+        """Read a file with the given columns."""
         file = self.files[role]
         if not file.source.state:
-            raise ValueError("state: say which column holds the states")
+            raise ValueError("state: choose the column with the states")
         if role == PUBLIC:
             file.seen = await self._ask(tasks.look_at_public, file.source)
             return
@@ -143,20 +142,20 @@ class Workspace(Asking):
         return list(self.files[PUBLIC].seen["states"]) if self.source(PUBLIC) else []
 
     def keep(self, model: dict[str, Any]) -> None:
-        """Put a class on the shelf, and choose it if it is the first."""
+        """Store a class, and choose it if it is the first."""
         self.beliefs[model["path"]] = model
         if not self.chosen:
             self.choose(model["path"])
 
     def choose(self, path: str) -> None:
-        """Take a class from the shelf."""
+        """Choose a stored class."""
         self.chosen = path
         named = {*self.question.of, *(name for name, _ in self.question.values)}
         if not named <= set(self.states):
             self.question = PageQuestion()
 
     async def build(self, task: Any, *given: Any) -> None:
-        """Make a class and put it on the shelf."""
+        """Create a class and store it."""
         self.keep(await self._ask(task, *given, str(self.folder)))
 
     async def compare(self) -> None:
@@ -171,7 +170,7 @@ class Workspace(Asking):
                     self.choose(row["model"]["path"])
 
     async def check(self) -> None:
-        """Whether the chosen class covers people it was not told of."""
+        """Test the chosen class on public people."""
         given = (self.chosen, self._public(), 3)
         self.checks[self.chosen] = await self._long(
             "Checking the class on public people", tasks.check, given, telling=False
@@ -184,7 +183,7 @@ class Workspace(Asking):
         return source
 
     async def noise(self) -> list[dict[str, Any]]:
-        """What each class on the shelf costs for the question at hand."""
+        """The noise of each stored class for the current question."""
         paths = tuple(self.beliefs)
         given = (paths, self.question, self.source(PRIVATE), self.length, self.epsilon)
         rows: list[dict[str, Any]] = await self._kept(tasks.noise, given, lane="noise")
@@ -224,7 +223,7 @@ class Workspace(Asking):
         return answer
 
     async def prefetch(self) -> None:
-        """Work out the other stops of the slider while nothing else is asked of the slow worker."""
+        """Compute the other values of the slider while the slow worker is idle."""
         if not self.chosen or self.mechanism in decisions.FOR_SUMS:
             return
         asked, mechanism, public = self._asked, self.mechanism, self.source(PUBLIC)
@@ -293,9 +292,9 @@ class Workspace(Asking):
         )
 
     async def set_budget(self, account: str, budget: Any) -> None:
-        """Name the account and its budget; the ledger is asked whether that can be."""
+        """Set the account and its budget, after checking them with the ledger."""
         if not account.strip():
-            raise ValueError("account: name whose series this is, like anna")
+            raise ValueError("account: give a name for this series, like anna")
         if not isinstance(budget, (int, float)) or not budget > 0:
             raise ValueError("budget: must be a number above 0, for example 3")
         before = self.account, self.budget
@@ -321,15 +320,15 @@ class Workspace(Asking):
         return left
 
     async def release(self) -> dict[str, Any]:
-        """One release; a second press while the first is under way changes nothing."""
+        """One release; a second click while the first is running changes nothing."""
         if self.releasing:
             raise Cancelled("this release is under way")
         if not self.has_budget:
             raise ValueError("budget: set one first; it is for everything released about the data")
         deal = self.deal()
         self.releasing = True
-        # A page that is loaded again or closed meanwhile cancels its question, and the ledger is
-        # charged all the same: what it gave is kept for the next page.
+        # A page that is reloaded or closed meanwhile cancels its request, but the ledger is charged
+        # anyway: the result is kept for the next page.
         return await asyncio.shield(asyncio.ensure_future(self._release(deal)))
 
     async def _release(self, deal: Deal) -> dict[str, Any]:
@@ -344,14 +343,14 @@ class Workspace(Asking):
         return answer
 
     async def exact(self, deal: Deal) -> list[float]:
-        """The exact answer, for its owner's eyes; refused before a budget exists."""
+        """The exact answer, which must stay private; refused before a budget exists."""
         if not self.has_budget:
             raise ValueError("budget: private data are not drawn before a budget exists")
         answer: list[float] = await self._ask(decisions.exact, deal)
         return answer
 
     async def books(self) -> dict[str, Any]:
-        """What was released, and what it adds up to."""
+        """The releases, and their joint epsilon."""
         answer: dict[str, Any] = await self._ask(decisions.account, self.deal())
         return answer
 

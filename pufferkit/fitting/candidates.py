@@ -1,14 +1,14 @@
-"""Classes of beliefs from a table of public people, from the plainest to the widest.
+"""Classes of beliefs from a table of public people, from the simplest to the widest.
 
 ====================  =========================================================================
-single chain          everybody's moves together, taken as known
+single chain          one chain for everybody, assumed known
 seasonal chain        the same for each hour of the day
 two-sided region      every chain that the counts leave plausible, forward and backward
 hull of people        mixtures of each person's chain, of each quarter of each person's day, and
-                      of everybody's, changing as they like
-calibrated hull       the same, with as much of anything else as people left out have shown
-hidden regimes        entries drawn by regimes nobody sees, one model for everybody
-regimes of people     each person's own moves between these regimes
+                      of the pooled chain, changing at any time
+calibrated hull       the same, with the contamination that people left out have shown
+hidden regimes        entries emitted by hidden regimes, one model for everybody
+regimes of people     each person's own transitions between these regimes
 ====================  =========================================================================
 """
 
@@ -35,7 +35,7 @@ _CONFIDENCE = 0.95
 
 
 def single_chain(people: People) -> ChainClass:
-    """Everybody's moves together as one known chain."""
+    """The pooled transitions of all people as one known chain."""
     return ChainClass.of(MarkovChain.fit(people.pooled, SMOOTHING))
 
 
@@ -50,19 +50,19 @@ def two_sided_region(people: People) -> ChainClass:
 
 
 def people_hull(people: People, inflate: float = 0.0) -> ChainClass:
-    """Mixtures of people and parts of the day, changing as they like."""
+    """Mixtures of people and parts of the day, changing at any time."""
     return HullClass.of_people(people, inflate)
 
 
 def unsure_of_person(people: People) -> float:
-    """How much more those lose who do not know which of these people it is, each as likely."""
+    """The additional loss against adversaries unsure which of these people it is."""
     forward, _ = people.hull_kernels()
     own = forward[1 : 1 + len(people.series)]
     return transfer_cap([MarkovChain.steady(kernel).stationary for kernel in own])
 
 
 def hidden_regimes(people: People, regimes: int, seed: int = 0) -> tuple[RegimeClass, HiddenModel]:
-    """One model of hidden regimes for everybody; regimes that last days are taken as known."""
+    """One model of hidden regimes for everybody; regimes that last days are assumed known."""
     segments = [np.asarray(segment) for segment in people.pooled.segments]
     model = baum_welch.fit(segments, len(people.states), regimes, restarts=4, seed=seed)
     return _regime_class(model, people, _known_after(model, people.day)), model
@@ -71,11 +71,11 @@ def hidden_regimes(people: People, regimes: int, seed: int = 0) -> tuple[RegimeC
 def regimes_of_people(
     people: People, model: HiddenModel, window: int, seed: int = 0
 ) -> RegimeClass:
-    """Each person's own moves between the regimes of everybody's model.
+    """Each person's own transitions between the regimes of the common model.
 
     With fewer than ten people also the refit to data simulated from the model, of twenty, that
-    shows most influence: the fit alone would be too sure of itself. A regime that lasts for days
-    for somebody (a holiday) is taken as known for all.
+    shows most influence: the fit alone would be overconfident. A regime that lasts for days
+    for somebody (a holiday) is assumed known for all.
     """
     each = [[np.asarray(segment) for segment in one.segments] for one in people.series]
     models = [model, *people_models(model, each)]

@@ -50,7 +50,7 @@ _COUNTS = "counts alone cannot tell; give the series, or a million rows of the t
 
 @dataclass(frozen=True, repr=False)
 class ModelReport(Report):
-    """What data say about beliefs, without noise: keep it to yourself if they are private."""
+    """Tests of beliefs on data, without noise: do not share them if the data are private."""
 
     beliefs: str
     """What was checked."""
@@ -61,11 +61,11 @@ class ModelReport(Report):
     checks: tuple[Check, ...]
     """The answers."""
     epsilon: float
-    """Where noise is compared."""
+    """Epsilon at which noise is compared."""
     noise: dict[str, float | None]
     """Scale of the influence curve for a 1-Lipschitz query over these data: under the ``given``
     beliefs, and under chains of ``first`` and ``second`` order fitted to the data; empty where it
-    cannot be told."""
+    not available."""
 
     def table_rows(self) -> list[dict[str, Any]]:
         """One for each check."""
@@ -78,7 +78,7 @@ class ModelReport(Report):
 
     @property
     def verdict(self) -> str:
-        """One sentence. Influence decides, because no noise can do with less than it asks for."""
+        """One sentence. Influence decides, because it bounds the noise from below."""
         failed = [check for check in self.checks if check.passed is False]
         for name in (INFLUENCE, ROWS, PREDICTION):
             for check in failed:
@@ -86,11 +86,11 @@ class ModelReport(Report):
                     return check.text
         if failed:
             return f"these beliefs fail: {'; '.join(check.name for check in failed)}"
-        return "nothing speaks against these beliefs"
+        return "no test refutes these beliefs"
 
     @property
     def second_order_factor(self) -> float | None:
-        """How many times the noise a second-order chain needs."""
+        """The noise of a second-order chain relative to that of a first-order one."""
         first, second = self.noise.get("first"), self.noise.get("second")
         return None if not first or not second else second / first
 
@@ -131,36 +131,36 @@ def check_model(
     repetitions: int = 100,
     seed: int = 0,
 ) -> ModelReport:
-    """Ask whether beliefs are good enough for data, and above all whether they budget enough.
+    """Test whether beliefs fit data, and above all whether they budget for enough influence.
 
-    One step of memory, moves that do not change over time, chains of the class that cover the
-    counts; rows by part of the day; predictions; and the influence of one entry, which decides:
-    no noise can do with less than it asks for (`pufferkit.fitting.measured_influence`).
+    The tests are: one step of memory, transitions constant over time, coverage of the counts by the
+    class, rows by part of the day, predictions, and the influence of one entry, which decides: it
+    bounds the noise of every mechanism from below (`pufferkit.fitting.measured_influence`).
 
     Parameters
     ----------
     data
         A `Series`, a sequence of states or of segments; several people, as a list of `Series` or as
         the `Table` of `read_table`; or transition counts, as a square numpy array in the order of
-        the beliefs' states. Counts, and tables of more than a million rows or in other engines, can
-        only tell whether the class covers them. Best are public people that the beliefs were *not*
-        fitted on.
+        the beliefs' states. For counts, and for tables of more than a million rows or in other
+        engines, only coverage is tested. Best are public people that the beliefs were *not* fitted
+        to.
     beliefs
         A `MarkovChain` or a `ChainClass`.
     level
         A test with a p-value below this fails.
     epsilon
-        Where the noise of first and second order is compared.
+        Epsilon at which the noise of first and second order is compared.
     day
-        Entries in a day; a table with times knows. Influence is compared day by day, rows by
-        quarters of the day. Without it blocks of a twentieth of the data take the place of days.
+        Entries in a day; a table with times knows it. Influence is compared day by day, rows by
+        quarters of the day. Without it, blocks of a twentieth of the data replace days.
     window
         Entries on either side within which influence is measured; by default a third of a day.
     public
-        Public people that flexible predictors learn from, a `Series` each; without them
-        predictions are not compared.
+        Public people to train flexible predictors on, a `Series` each; without them predictions are
+        not compared.
     repetitions, seed
-        Of the series drawn from the class.
+        Number and seed of the series drawn from the class.
 
     Examples
     --------

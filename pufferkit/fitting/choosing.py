@@ -1,8 +1,8 @@
-"""From a table of public people to beliefs that people who were held out do not refute.
+"""From a table of public people to beliefs that held-out people do not refute.
 
-People are split. On one part every class of `pufferkit.fitting.candidates` is built, on the other
-all are tested (`pufferkit.fitting.decision`). A class is recommended only if it budgets the
-influence that those held out show; of these, the one with the least noise for the query at hand.
+People are split. Every class of `pufferkit.fitting.candidates` is fitted to one part and tested on
+the other (`pufferkit.fitting.decision`). A class can be recommended only if it budgets for the
+influence that the held-out people show; of these, the one with the least noise for the query is.
 """
 
 from __future__ import annotations
@@ -66,18 +66,18 @@ class Candidate:
     """One class of beliefs, tested on people who were held out."""
 
     name: str
-    """What it is called here."""
+    """Its name in the table."""
     beliefs: ChainClass | None
     """The class; ``None`` if it could not be built."""
     promise: str
-    """To whom the promise is made, or why there is none."""
+    """The adversaries it holds against, or why it could not be built."""
     checks: tuple[Check, ...] = ()
-    """The answers of the tests."""
+    """The results of the tests."""
     scale: float | None = None
     """Laplace scale for the query; ``None`` if there is none."""
     at_its_word: bool = False
-    """Whether one fitted model is taken as the truth. It is not recommended: such a fit shows less
-    influence than the truth more often than not."""
+    """Whether one fitted model is taken as the truth. It is not recommended: such a fit usually
+    shows less influence than the truth."""
 
     @property
     def influence(self) -> InfluenceCheck | None:
@@ -86,11 +86,11 @@ class Candidate:
 
     @property
     def covers(self) -> bool:
-        """Whether the class budgets what people show, and not by slack.
+        """Whether the class budgets for the influence of the held-out people, and not by slack.
 
-        Series drawn from the class must reach what people show, or its rows must be theirs. Worse
-        predictions than a flexible predictor's are told but do not decide: what others would do
-        better by them, influence has measured.
+        Series drawn from the class must reach the influence of the people, or its rows must be
+        theirs. Predictions worse than a flexible predictor's are reported but do not decide,
+        because influence already measures what matters.
         """
         influence, rows = self.influence, self._answer(ROWS)
         if self.scale is None or influence is None or not influence.passed or rows is False:
@@ -119,24 +119,24 @@ class Candidate:
 
 @dataclass(frozen=True, eq=False)
 class Choice(Report):
-    """Every class that was built, and which one is recommended."""
+    """Every class that was fitted, and the recommended one."""
 
     rows: tuple[Candidate, ...]
-    """The classes, from the plainest to the widest."""
+    """The classes, from the simplest to the widest."""
     measured: MeasuredInfluence | None
-    """Influence of one entry on people held out; ``None`` if they cannot tell."""
+    """Influence of one entry on people held out; ``None`` if it cannot be measured."""
     public: int
     held_out: int
-    """How many people, or stretches of one person, built and tested."""
+    """Numbers of people, or stretches of one person, used for fitting and for testing."""
     query: str
     epsilon: float
-    """What noise is compared for."""
+    """The query and epsilon for which noise is compared."""
     advice: tuple[str, ...] = ()
-    """What would pass, if nothing does; and what to know about the split."""
+    """Remedies if no class passes, and remarks on the split."""
 
     @property
     def best(self) -> Candidate | None:
-        """Of the classes that cover and are not a bare fit, the one with the least noise."""
+        """The class with the least noise among those that cover and are not a bare fit."""
         covering = [row for row in self.rows if row.covers and not row.at_its_word]
         return min(covering, key=lambda row: row.scale or 0.0, default=None)
 
@@ -198,19 +198,19 @@ def choose_beliefs(
     seed: int = 0,
     progress: TextProgress | None = None,
 ) -> Choice:
-    """Build every class on some public people, test it on the others, and say which to use.
+    """Fit every class to some public people, test it on the others, and recommend one.
 
     Parameters
     ----------
     people
-        Public people: a `Table`, or one `Series` each over the same states. One person alone is
-        cut into stretches; then nothing is said about other people.
+        Public people: a `Table`, or one `Series` each over the same states. A single person is cut
+        into stretches; the result then says nothing about other people.
     query
-        What will be asked about a series to be released; its lengths are those of that series.
+        The query about the series to be released, with the lengths of that series.
     epsilon
-        At which noise is compared.
+        Epsilon at which noise is compared.
     day
-        Entries in a day; a table with times knows. Without it there are no seasonal classes.
+        Entries in a day; a table with times knows it. Without it there are no seasonal classes.
     firsts
         With series: slot of the first entry of each, from 0 to ``day - 1``; 0 if left out.
     window
@@ -223,9 +223,9 @@ def choose_beliefs(
     alpha
         A calibrated hull misses a new person with this probability at most, with enough people.
     repetitions, seed
-        Of the series drawn from the classes.
+        Number and seed of the series drawn from the classes.
     progress
-        Called with what is done next.
+        Called with the name of the next step.
 
     Examples
     --------
@@ -291,7 +291,7 @@ def _attempt(name: str, make: Callable[[], Candidate]) -> Candidate:
 
 
 def _unsure(built: People, epsilon: float) -> str:
-    """What someone learns who does not know which of the public people it is."""
+    """The bound for an adversary unsure which of the public people it is."""
     if len(built.series) < 2:
         return ""
     most = epsilon + unsure_of_person(built)
@@ -313,7 +313,7 @@ def _calibrated(built: People, alpha: float, row: Callable[..., Candidate]) -> C
 def _regime_rows(
     built: People, clock: Days, regimes: Sequence[int], row: Callable[..., Candidate], seed: int
 ) -> Iterator[Candidate]:
-    """One model for everybody, with more regimes until that no longer helps; then people's own."""
+    """One model for everybody, with more regimes until they no longer help; then one per person."""
     best, model, nats = None, None, float("inf")
     for count in regimes:
         try:
@@ -336,7 +336,7 @@ def _regime_rows(
 
 
 def _split(everybody: People, held_out: int | None, seed: int) -> tuple[People, People, list[str]]:
-    """Those who build and those who test; one person alone is cut into stretches of whole days."""
+    """People to fit and people to test; a single person is cut into stretches of whole days."""
     notes = []
     if len(everybody.series) == 1:
         notes.append(
@@ -381,7 +381,7 @@ def _stretches(people: People) -> People:
 
 
 def promise_of(theta: ChainClass) -> str:
-    """To whom the promise of a class is made, in one sentence."""
+    """The adversaries that a class covers, in one sentence."""
     if theta.promise is not None:
         return theta.promise
     return _KNOWN if theta.lists_matrices else _REGION
@@ -399,7 +399,7 @@ def _covers(row: Candidate) -> str:
 
 
 def _advice(built: People, tested: People, clock: Days, repetitions: int, seed: int) -> list[str]:
-    """What would pass: every second, fifth or tenth entry, if a plain class covers it then."""
+    """Remedies: every second, fifth or tenth entry, if a simple class covers them."""
     lines = ["what would pass: more hidden regimes, fewer levels, more people, or coarser steps"]
     for factor in _THINNED:
         if clock.day // factor < 6:

@@ -8,8 +8,8 @@ left out: the divergence can grow by it.
 For chains the divergence given a secret is a maximum over paths of a sum of log-ratios, so a
 forward and a backward pass of maxima give it for all of them at once, secrets of the beliefs' own
 included (`pufferkit.fitting.chain_closeness`); for networks two passes along the edges do
-(`pufferkit.fitting.network_closeness`). Any member of the class gives a Delta that holds: where the
-matrix is open, one near the adversary's is taken, and it is checked that it is a member.
+(`pufferkit.fitting.network_closeness`). Any member of the class gives a valid Delta: where the
+class does not fix the matrix, one near the adversary's is taken and checked to be a member.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Closeness:
     """The belief of the class that is nearest."""
 
     def epsilon(self, epsilon: float) -> float:
-        """What is epsilon-private for the class is this much private against the adversary."""
+        """Epsilon against the adversary of a release that is epsilon-private for the class."""
         return checks.privacy(epsilon) + 2 * self.delta
 
 

@@ -1,7 +1,7 @@
 """The tests that decide between classes of beliefs, on people who were held out.
 
-Influence decides: what one entry gives away in the data must be what the class budgets. Rows and
-predictions tell where a class is wrong.
+Influence decides: the class must budget for the influence of one entry in the data. Rows and
+predictions show where a class is wrong.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ class InfluenceCheck(Check):
     """The test that decides: ``statistic`` is the influence of the data."""
 
     budget: float | None = None
-    """Entries that the class budgets; ``None`` if nothing could be told."""
+    """Entries that the class budgets; ``None`` if it could not be tested."""
 
 
 @dataclass(frozen=True)
 class Days:
-    """How entries lie in days.
+    """The layout of entries in days.
 
     Attributes
     ----------
@@ -94,10 +94,10 @@ class Days:
 def influence_of_people(
     people: Sequence[Sequence[Codes]], states: int, clock: Days, seed: int = 0
 ) -> tuple[MeasuredInfluence, list[list[Codes]]]:
-    """Influence of the person who shows most, and the people it was measured on.
+    """The largest influence of any person, and the people it was measured on.
 
-    Each person is measured alone: pooled, the entries would also tell who it is. If nobody has
-    enough entries alone, all are pooled. The lower limit holds for all people at once.
+    Each person is measured separately: pooled entries would also reveal who it is. If nobody has
+    enough entries, all are pooled. The lower limit holds for all people at once.
     """
     confidence = 1 - 0.05 / len(people)
     alone: list[tuple[MeasuredInfluence, list[Codes]]] = []
@@ -125,7 +125,7 @@ def influence_check(
     repetitions: int = 100,
     seed: int = 0,
 ) -> InfluenceCheck:
-    """Whether the influence measured on people is within what a class budgets.
+    """Test whether the influence measured on people is within the budget of a class.
 
     Of series drawn from the best member of a class that lists all its members, 5% at least must
     reach the data; that is the test, whatever bias the estimate has. A class that budgets less than
@@ -185,7 +185,7 @@ def rows_check(
     slots: Sequence[Codes] | None = None,
     level: float = 0.01,
 ) -> Check:
-    """Whether the rows of people, part of the day by part, are plausible under a class."""
+    """Test whether people's rows, for each part of the day, are plausible under a class."""
     bounds, schedule = region_bounds(theta), schedule_of(theta, from_start=slots is None)
     try:
         kernels = forward_kernels(theta) if bounds is None else None
@@ -224,7 +224,7 @@ def prediction_check(
     *,
     slots: Sequence[Codes] | None = None,
 ) -> Check:
-    """Whether flexible predictors of public people do better on those held out."""
+    """Test whether flexible predictors trained on public people do better on those held out."""
     try:
         given = class_predictor(theta, people, max(clock.day // _PARTS, 1))
         times = slots if clock.known else None

@@ -1,12 +1,12 @@
-"""How many entries one entry gives away, measured on a series.
+"""The influence of one entry, in entries, measured on a series.
 
-Learning X_i = x instead of x' moves the expected histogram h by
+Learning X_i = x instead of x' changes the expected histogram h by
 
     N(x, x') = 1/2 || E[h | X_i = x] - E[h | X_i = x'] ||_1   entries.
 
 Laplace noise of scale s on a histogram loses at least 2 N / s (1 + o(1)) as s grows, whatever the
-belief: take an output beyond the range of h in the direction of the signs of the difference. So N
-is what a class of beliefs must budget, and data can tell whether it does.
+belief: take an output beyond the range of h in the direction of the signs of the difference. So a
+class of beliefs must budget for N, which data can test.
 
 Here E[h | X_i = x] is the mean histogram of the ``window`` entries on either side of the visits to
 x. Days are taken as the units that vary: the point estimate subtracts the bias that drawing days
@@ -37,7 +37,7 @@ VISITS = 50
 """A state is compared if the windows around it are more than this many."""
 
 _DAYS = 3
-"""A state must be visited on this many days; one day tells nothing about how days vary."""
+"""A state must be visited on this many days; one day carries no information about variation."""
 
 _BOOTSTRAPS = 1000
 
@@ -47,7 +47,7 @@ Simulate = Callable[[int], Sequence[Any]]
 
 @dataclass(frozen=True)
 class MeasuredInfluence:
-    """Entries by which the expected histogram moves when one entry is learned."""
+    """The number of entries by which the expected histogram changes when one entry is learned."""
 
     window: int
     """Entries on either side that count."""

@@ -1,8 +1,8 @@
-"""What a class of beliefs says about people: predictions, series drawn from it, its own influence.
+"""Predictions, simulated series and influence of a class of beliefs.
 
-A class answers through its `distributions`: chains, or functions of a hidden chain. Where it lists
-all of them, the one that predicts people best speaks for it. Where it holds more (a hull, a
-region), its vertices are mixed anew in every part of the day, by weights chosen in hindsight.
+A class is represented by its `distributions`: chains, or functions of a hidden chain. Where it
+lists all of them, the one that predicts people best represents it. Where it contains more (a hull,
+a region), its vertices are mixed in every part of the day, by weights chosen in hindsight.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _LEAST = 1e-300
 
 
 def budgeted_influence(theta: ChainClass, window: int) -> float:
-    """Entries that noise for a class allows one entry to give away, epsilon / b at a small epsilon.
+    """The influence, in entries, that the noise of a class allows: epsilon / b at a small epsilon.
 
     Over a series of 2 ``window`` + period entries, the period that of the clock of the class: in
     every slot there is an entry with whole windows on either side, the same window in which
@@ -48,8 +48,8 @@ def budgeted_influence(theta: ChainClass, window: int) -> float:
 def filtered(member: MarkovChain | HiddenChain, person: Codes) -> Floats:
     """Distribution of each entry after the first given those before it, a row for each.
 
-    The forward recursion over the hidden states that show what was observed. A row is NaN once the
-    member holds what happened for impossible.
+    The forward recursion over the hidden states that emit what was observed. A row is NaN once the
+    data have probability zero under the member.
     """
     hidden = member.chain if isinstance(member, HiddenChain) else member
     shown = np.asarray(member.shown if isinstance(member, HiddenChain) else range(len(member)))
@@ -71,7 +71,7 @@ def filtered(member: MarkovChain | HiddenChain, person: Codes) -> Floats:
 
 
 def member_predictor(member: MarkovChain | HiddenChain) -> Predictor:
-    """The predictor of one distribution; nothing is scored that it holds for impossible."""
+    """The predictor of one distribution; entries of probability zero are not scored."""
 
     def predict(person: Codes, slots: Codes) -> Floats:
         rows = filtered(member, person)
@@ -138,7 +138,7 @@ def region_predictor(low: Floats, high: Floats, block: int) -> Predictor:
 
 
 def best_member(theta: ChainClass, people: Sequence[Codes]) -> Speaker:
-    """The distribution that makes people most likely; of many listed, the first entries tell."""
+    """The distribution with the largest likelihood; of many, judged by the first entries."""
     bounds = region_bounds(theta)
     if bounds is not None:
         return _nearest(people, theta, *bounds)
@@ -155,7 +155,7 @@ def best_member(theta: ChainClass, people: Sequence[Codes]) -> Speaker:
 
 
 def _nearest(people: Sequence[Codes], theta: ChainClass, low: Floats, high: Floats) -> Speaker:
-    """The chain within bounds that makes the moves of people most likely."""
+    """The chain within bounds with the largest likelihood."""
     counts = np.zeros(low.shape)
     for person in people:
         seen = (person[:-1] >= 0) & (person[1:] >= 0)
@@ -174,7 +174,7 @@ def _nearest(people: Sequence[Codes], theta: ChainClass, low: Floats, high: Floa
 
 @singledispatch
 def _speakers(theta: ChainClass) -> list[Speaker]:
-    """The distributions of a class that can speak for it."""
+    """The distributions of a class that can represent it."""
     speakers = []
     for one in theta.distributions():
         member = one.distribution
@@ -211,7 +211,7 @@ def _(theta: SeasonalClass) -> list[Speaker]:
 
 
 def class_predictor(theta: ChainClass, people: Sequence[Codes], block: int) -> Predictor:
-    """How a class predicts people at its best."""
+    """The best predictor of a class."""
     bounds = region_bounds(theta)
     if bounds is not None:
         return region_predictor(*bounds, block)
@@ -230,7 +230,7 @@ def region_bounds(theta: ChainClass) -> tuple[Floats, Floats] | None:
 
 
 def allowed_contamination(theta: ChainClass) -> float:
-    """Weight of anything else that a class allows in a row of its kernels."""
+    """The contamination weight that a class allows in a row of its kernels."""
     return min((part.contamination for part in theta.kernels()), default=0.0)
 
 

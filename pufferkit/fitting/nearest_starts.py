@@ -1,13 +1,13 @@
-"""The start that brings a chain with a given matrix nearest to an adversary.
+"""The initial distribution that brings a chain with a given matrix nearest to an adversary.
 
-Let mu be a start of a chain with matrix P, theta the adversary. Of the divergence given X_i = a
-along data that begin with x, only
+Let mu be the initial distribution of a chain with matrix P, theta the adversary. In the divergence
+given X_i = a along data that begin with x, only
 
     log (mu P^{i-1})(a) - log mu(x)        (and its negative, the other way round)
 
 depends on mu. So "Delta <= d" is a set of linear inequalities in mu, two for each i, a and x: the
-infimum over starts is found by bisection on d, each step a linear programme. Delta of the start
-that comes out is then computed as that of any other chain, so that what is returned always holds.
+infimum over initial distributions is found by bisection on d, each step a linear programme. Delta
+of the result is then computed as for any other chain, so the returned value is always valid.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pufferkit.checks import Floats
 from pufferkit.rounding import last_passing
 
 MOST_ROWS = 20_000
-"""Inequalities of a programme; longer series keep the adversary's own start."""
+"""Most inequalities of a programme; longer series keep the adversary's initial distribution."""
 
 _TOLERANCE = 1e-9
 _NONE = -1e280
@@ -30,7 +30,7 @@ _NONE = -1e280
 def nearest_starts(
     adversary: MarkovChain, transition: Floats, length: int, largest: float
 ) -> list[Floats]:
-    """Starts that come nearer and nearer, from Delta ``largest`` down to the infimum.
+    """Initial distributions with decreasing Delta, from ``largest`` down to the infimum.
 
     Only from states that the adversary can start in. Any other must never lead to a value that the
     adversary thinks possible, or Delta is infinite; then its share changes no ratio.
@@ -94,7 +94,7 @@ def _inequalities(
 
 
 def _feasible(above: Floats, below: Floats, constants: Floats, delta: float) -> Floats | None:
-    """A start with every loss at most ``delta``, or nothing."""
+    """An initial distribution with every loss at most ``delta``, or ``None``."""
     from scipy.optimize import linprog  # noqa: PLC0415
 
     factors = np.exp(np.clip(constants - delta, -600, 600))[:, None]

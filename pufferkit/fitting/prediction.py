@@ -1,9 +1,9 @@
-"""How well a belief predicts people who were held out, against flexible predictors.
+"""How well a belief predicts held-out people, compared with flexible predictors.
 
-Privacy against a belief is worth little where better predictions are easy to have. A *predictor*
-takes a person's codes and the time of day of each entry and gives, for every entry after the first,
-the log-probability it gave that entry beforehand; NaN where nothing was observed. Its score is the
-mean negative log-probability, in nats a step.
+Privacy against a belief is worth little where better predictions are easy. A *predictor* takes a
+person's codes and the time of day of each entry and returns, for every entry after the first, its
+predictive log-probability; NaN where nothing was observed. Its score is the mean negative
+log-probability, in nats per step.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ Predictor = Callable[[Codes, Codes], Floats]
 """Codes and slots of one person to log-probabilities of the entries after the first."""
 
 TOLERANCE = 0.02
-"""Nats a step that a belief may lose to the best flexible predictor."""
+"""Nats per step that a belief may lose to the best flexible predictor."""
 
 _SHARE = 0.03
 """The same as a share of what that one has, where there is much to predict."""
 
 _BACK_OFF = 5.0
-"""Visits to a context that weigh as much as what shorter contexts say."""
+"""Visits to a context that weigh as much as the shorter contexts."""
 
 _MOST_CELLS = 4_000_000
 _MOST_ORDER = 4
@@ -45,9 +45,9 @@ class PredictionGap:
     """Nats a step of a belief and of flexible predictors on the same entries."""
 
     given: float
-    """Of the belief."""
+    """Score of the belief."""
     flexible: dict[str, float]
-    """Of the others, by name."""
+    """Scores of the others, by name."""
     error: float
     """Standard error over days of the difference to the best of them."""
 

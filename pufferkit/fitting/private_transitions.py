@@ -1,7 +1,8 @@
-"""Beliefs paid for: transition counts with noise, and a region that accounts for the noise.
+"""Beliefs bought with budget: noisy transition counts, and a region that accounts for the noise.
 
 When there are no public data, part of the budget can buy a transition matrix. The counts are a
-query like any other (4-Lipschitz: an entry is part of two moves), released under *weaker* beliefs
+query like any other (4-Lipschitz: an entry is part of two transitions), released under *weaker*
+beliefs
 that need no data, or by group privacy when nothing is known. Around the noisy counts lies a
 region that holds the chain with the stated confidence:
 
@@ -70,7 +71,7 @@ class PrivateTransitions:
 
         Event-level epsilons add up, so the answer may spend what the influence curve of the region
         allows at epsilon, less what the counts have spent. The promise is to every chain of the
-        region; that the chain behind the data is one of them has the region's confidence.
+        region, which contains the true chain with the region's confidence.
 
         Raises
         ------
@@ -117,8 +118,8 @@ def private_transitions(
 ) -> PrivateTransitions:
     """Release transition counts with noise, and the region of chains around them.
 
-    Every call draws anew and spends epsilon, and no ledger is charged: what comes after is
-    accounted for by `PrivateTransitions.calibrate`, or enter ``entry_epsilon`` yourself.
+    Every call draws new noise and spends epsilon, and no ledger is charged: later releases are
+    accounted for by `PrivateTransitions.calibrate`, or account for ``entry_epsilon`` yourself.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Does a chain describe these data? Likelihood-ratio tests on counts of moves.
+"""Whether a chain describes data: likelihood-ratio tests on transition counts.
 
 Every test compares 2 sum n log (n / expected) with a chi-squared distribution. Degrees of freedom
 count only contexts and moves that were seen, and p-values are those of large samples.
@@ -27,18 +27,18 @@ MOST_STATES = 128
 
 @dataclass(frozen=True)
 class Check:
-    """One question about data and model."""
+    """One test of a model on data."""
 
     name: str
-    """What is asked."""
+    """The hypothesis."""
     passed: bool | None
-    """The answer; ``None`` where the data cannot tell."""
+    """Whether it passed; ``None`` where the data are not enough."""
     text: str
-    """The answer in words."""
+    """The result as text."""
     statistic: float | None = None
     freedom: int | None = None
     p_value: float | None = None
-    """Of the test, where there is one."""
+    """Statistic, degrees of freedom and p-value, where there are any."""
 
 
 def order_check(series: Series, level: float) -> Check:
@@ -165,7 +165,7 @@ def _homogeneous(name: str, tables: NDArray[Any], level: float, otherwise: str) 
         return Check(name, None, "too few moves to tell")
     p = _tail(statistic, freedom)
     numbers = f"deviance {max(statistic, 0):.4g} on {freedom}, p = {p:.3g}"
-    text = f"nothing speaks against it: {numbers}" if p >= level else f"{otherwise}; {numbers}"
+    text = f"not refuted: {numbers}" if p >= level else f"{otherwise}; {numbers}"
     return Check(name, p >= level, text, max(statistic, 0.0), freedom, p)
 
 

@@ -34,6 +34,9 @@ _MOST_PROFILES = 200
 Draw = Callable[[Counts, Floats], tuple[Floats, Floats]]
 """Draws noisy counts for these releases, with at least these scales; returns both."""
 
+DrawRecord = Callable[[float], Mapping[str, Any]]
+"""The noisy values of a run that are kept in one place, with at least this scale."""
+
 
 @dataclass(frozen=True)
 class Receipt:
@@ -154,7 +157,7 @@ class Accounts:
         pending: Sequence[PendingRelease],
         record: str,
         body: Mapping[str, Any],
-        draw: Callable[[], Mapping[str, Any]],
+        draw: DrawRecord,
     ) -> str:
         """Charge a release whose values are stored in one place, the account ``record``.
 
@@ -165,17 +168,19 @@ class Accounts:
         used = digest([[release.account, release.window, *release.used] for release in pending])
         return self._pay_record(record, used, body, draw, pending)
 
-    def charge(self, pending: Sequence[PendingRelease]) -> int:
+    def charge(self, pending: Sequence[PendingRelease]) -> tuple[int, float]:
         """Charge some releases of a run whose value is stored in one place, each once.
 
-        Nothing is drawn before `pay_record`, after all of them. Returns the largest total.
+        Nothing is drawn before `pay_record`, after all of them. Returns the largest total, and the
+        largest scale that was charged for: a run that was killed, among subjects of which some had
+        longer series, may have charged for more noise.
         """
         names = list(dict.fromkeys(release.account for release in pending))
         while True:
             known, entries = self._standing(names)
             charges = self._charges(pending, known, entries)
             if not charges:
-                return max(account.total for account in known.values())
+                return max(account.total for account in known.values()), self._charged(entries)
             self.ledger.charge_many(charges, data_meant=self._meant)
 
     def pay_record(
@@ -184,7 +189,7 @@ class Accounts:
         used: str,
         total: int,
         body: Mapping[str, Any],
-        draw: Callable[[], Mapping[str, Any]],
+        draw: DrawRecord,
     ) -> str:
         """Draw and store the values that all subjects were charged for by `charge`.
 
@@ -209,7 +214,7 @@ class Accounts:
         record: str,
         used: str,
         body: Mapping[str, Any],
-        draw: Callable[[], Mapping[str, Any]],
+        draw: DrawRecord,
         pending: Sequence[PendingRelease],
         least: int = 0,
     ) -> str:
@@ -225,7 +230,8 @@ class Accounts:
             charges = self._charges(pending, known, entries)
             account = known[record]
             total = max([account.total, least, *(charge.total for charge in charges)])
-            value = None if self.ledger.find(record, key) is not None else draw()
+            drawn = self.ledger.find(record, key) is not None
+            value = None if drawn else draw(self._charged(entries))
             charges.append(
                 Charge(record, key, amount, total, facts, account.entries, self.terms, value)
             )
@@ -234,6 +240,11 @@ class Accounts:
         # Another process may have charged the same label for other entries in the meantime.
         self._same_entries(record, key, used)
         return key
+
+    def _charged(self, entries: Sequence[Entry]) -> float:
+        """The largest scale that this run was charged for."""
+        own = (e.body["scale"] for e in entries if e.body["run"] == self.run.identity)
+        return max(own, default=0.0)
 
     def _standing(self, names: Sequence[str]) -> tuple[dict[str, Account], list[Entry]]:
         """Balances of the accounts, also of those that do not exist yet, and their charges."""

@@ -66,9 +66,9 @@ def summed_up(asked: FleetRows, grouped: Groups | None) -> FleetRows:
     return FleetRows(nobody, windows, counts, nobody, nobody, observed, seen, days)
 
 
-def noisy_sums(sums: Counts, run: FleetRun, calibration: Calibration) -> tuple[Floats, Floats]:
+def noisy_sums(sums: Counts, run: FleetRun, scale: float) -> tuple[Floats, Floats]:
     """Noise on the sums of all subjects."""
-    wanted = np.full(len(sums), calibration.scale)
+    wanted = np.full(len(sums), scale)
     return run.draw(sums, wanted), wanted
 
 

@@ -148,7 +148,7 @@ def release_all_on_cluster(
         with keep(run) as accounts:
             sampler = None
             if accounts is None:
-                values, drawn = noisy_sums(together.counts, run, calibration)
+                values, drawn = noisy_sums(together.counts, run, calibration.scale)
                 sampler = run.sampler(drawn)
             else:
                 values, drawn = packs.paid_together(accounts, together, calibration)
@@ -289,7 +289,7 @@ class _Packs:
         self, accounts: Accounts, together: FleetRows, calibration: Calibration
     ) -> tuple[Floats, Floats]:
         """Charge every account, then draw and store the noisy sums, or return the stored ones."""
-        record, total = f"{self.prefix}{EVERYBODY}", 0
+        record, total, scale = f"{self.prefix}{EVERYBODY}", 0, calibration.scale
         before, after = _Used(), _Used()
         for pending in self._pending():
             before.add(pending)
@@ -299,7 +299,8 @@ class _Packs:
         accounts.refuse_other_entries(record, used)
         self.check(accounts)
         for pending in self._pending():
-            total = max(total, accounts.charge(pending))
+            own, charged = accounts.charge(pending)
+            total, scale = max(total, own), max(scale, charged)
             accounts.forget()
             after.add(pending)
         if after.digest != used:
@@ -307,12 +308,12 @@ class _Packs:
         body = {
             "query": f"{self.run.query} over all subjects",
             "mechanism": self.run.mechanism,
-            "scale": calibration.scale,
+            "scale": scale,
             "windows": together.window.tolist(),
         }
 
-        def draw() -> dict[str, Any]:
-            values, scales = noisy_sums(together.counts, self.run, calibration)
+        def draw(least: float) -> dict[str, Any]:
+            values, scales = noisy_sums(together.counts, self.run, max(scale, least))
             return {"value": values.tolist(), "scale": scales.tolist()}
 
         stored = accounts.ledger.find(record, accounts.pay_record(record, used, total, body, draw))

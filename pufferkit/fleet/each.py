@@ -251,7 +251,7 @@ def release_all(
     data = recognised(local, account_names(local, prefix)) if ledger is not None else {}
     with _accounts(run, ledger, budget, data, data_meant) as accounts:
         if accounts is None:
-            values, scales = noisy_sums(sums, run, calibration)
+            values, scales = noisy_sums(sums, run, calibration.scale)
         else:
             record = f"{prefix}{EVERYBODY}"
             pending = pending_releases(local, asked, rows, used, calibrations, prefix)
@@ -286,8 +286,8 @@ def _recorded(
         "windows": windows.tolist(),
     }
 
-    def draw() -> dict[str, Any]:
-        values, scales = noisy_sums(sums, run, calibration)
+    def draw(least: float) -> dict[str, Any]:
+        values, scales = noisy_sums(sums, run, max(calibration.scale, least))
         return {"value": values.tolist(), "scale": scales.tolist()}
 
     stored = accounts.ledger.find(record, accounts.pay_jointly(pending, record, body, draw))

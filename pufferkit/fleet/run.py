@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from pufferkit import checks, noise
 from pufferkit.beliefs.chain_class import ChainClass, as_chain_class
 from pufferkit.checks import Floats
+from pufferkit.data.additive import histogram
 from pufferkit.data.names import FOLLOWS, SUMS
 from pufferkit.data.numbers import rank_scores
-from pufferkit.data.queries import histogram
 from pufferkit.data.questions import Question
 from pufferkit.data.table import Counts, Table, Windows
 from pufferkit.mechanisms.calibration import Calibration

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pufferkit.data.bins import Bins, as_bins
 from pufferkit.data.series import Series
@@ -20,6 +20,7 @@ from pufferkit.frames import raw
 from pufferkit.frames.aggregate import STATE, SUBJECT, TIME
 from pufferkit.frames.harmless import csv_bytes
 from pufferkit.frames.moments import Clock, Policy, applied, time_columns
+from pufferkit.frames.quick_rows import quick_series
 from pufferkit.frames.raw import TextFormat
 from pufferkit.frames.row_times import (
     NO_TIME,
@@ -31,6 +32,9 @@ from pufferkit.frames.row_times import (
     places_of,
     split_after,
 )
+
+if TYPE_CHECKING:
+    import polars as pl
 
 _SUFFIXES = (".csv", ".parquet")
 
@@ -123,10 +127,17 @@ def read_series(
     there = {role: name for role, name in wanted.items() if name is not None}
     cut = None if bins is None else as_bins(bins)
     table = raw.opened(path, text)
-    columns, notes = _columns(table, there, names, clock, numeric=cut is not None)
+    declared = None if states is None else tuple(states)
+    chosen = _chosen(table, there, names, numeric=cut is not None)
+    plain = segment is None and cut is None and every is None and independent_after is None
+    if plain and clock.is_plain and len(names) < 2:
+        when_read = chosen.rows[names[0]] if names else None
+        quick = quick_series(chosen.rows[state], when_read, declared, state_labels)
+        if quick is not None:
+            return replace(quick, read_as=chosen.notes)
+    columns, notes = _cells(chosen, there, names, clock)
     file, cells = table.name, columns["state"]
     lengths = _segment_lengths(file, columns.get("segment"), len(cells))
-    declared = None if states is None else tuple(states)
     if cut is not None:
         declared = cut.named(declared)
         cells = [None if cell is None else declared[cut.level(cell)] for cell in cells]
@@ -141,16 +152,7 @@ def read_series(
         lengths, declared_after = split_after(file, times, lengths, independent_after)
     places = None if times is None else places_of(file, times, lengths, step)
     labels = _observed_labels(cells, declared)
-    pieces, start = [], 0
-    for length in lengths:
-        piece = labels[start : start + length]
-        if places is not None:
-            filled: list[Hashable | None] = [None] * (places[start + length - 1] + 1)
-            for place, label in zip(places[start : start + length], piece, strict=True):
-                filled[place] = label
-            piece = filled
-        pieces.append(piece)
-        start += length
+    pieces = _placed(labels, lengths, places)
     try:
         series = Series.of(pieces, declared)
     except ValueError as error:
@@ -180,7 +182,7 @@ def read_record(
         All values that can occur.
     """
     table = raw.opened(path)
-    file, (columns, _) = table.name, _columns(table, {"entry": entry, "state": state})
+    file, columns = table.name, columns_of(table, {"entry": entry, "state": state})
     for row, cell in enumerate(columns["state"], 1):
         if nothing_in(cell):
             raise ValueError(f"{file}: row {row} has no state; the model needs one for each entry")
@@ -204,15 +206,19 @@ def states_from_text(names: Iterable[str]) -> list[Hashable]:
     return state_labels([name.strip() for name in names], None)
 
 
-def _columns(
-    table: raw.Opened,
-    wanted: dict[str, str],
-    time: Sequence[str] = (),
-    clock: Clock | None = None,
-    *,
-    numeric: bool = False,
-) -> tuple[dict[str, list[Any]], tuple[str, ...]]:
-    """The wanted columns as lists, by their role, and what was detected about them."""
+@dataclass(frozen=True, eq=False)
+class _Chosen:
+    """The columns that are read, the table of them alone, and what was detected about them."""
+
+    rows: pl.DataFrame
+    table: raw.Opened
+    notes: tuple[str, ...]
+
+
+def _chosen(
+    table: raw.Opened, wanted: dict[str, str], time: Sequence[str] = (), *, numeric: bool = False
+) -> _Chosen:
+    """The wanted columns, of which those of text are text, but for numbers to be cut."""
     import polars as pl  # noqa: PLC0415
 
     kind = "CSV" if table.is_text else "Parquet"
@@ -249,13 +255,28 @@ def _columns(
         raise ValueError(f"{table.name}: has a header but no rows")
     if numeric and not rows.schema[wanted["state"]].is_numeric():
         raise ValueError(f"{table.name}: bins need numbers, but {wanted['state']!r} holds none")
+    return _Chosen(rows, read, notes)
+
+
+def columns_of(
+    table: raw.Opened, wanted: dict[str, str], time: Sequence[str] = ()
+) -> dict[str, list[Any]]:
+    """The wanted columns as lists, by their role."""
+    return _cells(_chosen(table, wanted, time), wanted, time)[0]
+
+
+def _cells(
+    chosen: _Chosen, wanted: dict[str, str], time: Sequence[str] = (), clock: Clock | None = None
+) -> tuple[dict[str, list[Any]], tuple[str, ...]]:
+    """The wanted columns as lists, by their role, and what was detected about them."""
+    rows, notes = chosen.rows, chosen.notes
     cells = {role: rows[name].to_list() for role, name in wanted.items()}
     if time:
         plain = len(time) == 1 and (clock is None or clock.is_plain)
-        if plain and not (table.is_text and _is_calendar(rows[time[0]])):
+        if plain and not (chosen.table.is_text and _is_calendar(rows[time[0]])):
             cells["time"] = rows[time[0]].to_list()
         else:
-            moments, said = _moments(read, time, wanted, clock or Clock())
+            moments, said = _moments(chosen.table, time, wanted, clock or Clock())
             cells["time"], notes = moments["time"], (*notes, *said)
             cells["state"] = [
                 cell if kept else None
@@ -310,6 +331,23 @@ def _observed_labels(
     """Cells as state labels; ``None`` for empty cells."""
     present = iter(state_labels([cell for cell in cells if not nothing_in(cell)], declared))
     return [None if nothing_in(cell) else next(present) for cell in cells]
+
+
+def _placed(
+    labels: Sequence[Hashable | None], lengths: Sequence[int], places: Sequence[int] | None
+) -> list[Sequence[Hashable | None]]:
+    """Labels by segments, those of a clock at their places, with nothing between them."""
+    pieces, start = [], 0
+    for length in lengths:
+        piece = labels[start : start + length]
+        if places is not None:
+            filled: list[Hashable | None] = [None] * (places[start + length - 1] + 1)
+            for place, label in zip(places[start : start + length], piece, strict=True):
+                filled[place] = label
+            piece = filled
+        pieces.append(piece)
+        start += length
+    return pieces
 
 
 def _segment_lengths(file: str, segments: Sequence[Any] | None, rows: int) -> list[int]:

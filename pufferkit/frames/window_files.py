@@ -16,7 +16,7 @@ from typing import Any, Literal, get_args
 from pufferkit.data.calendar import microseconds
 from pufferkit.data.series import Series
 from pufferkit.frames import raw
-from pufferkit.frames.files import _columns, state_labels
+from pufferkit.frames.files import columns_of, state_labels
 from pufferkit.frames.raw import TextFormat
 from pufferkit.frames.row_times import NO_TIME, _times, nothing_in
 
@@ -58,7 +58,7 @@ def read_window(
     if late not in get_args(Late):
         raise ValueError(f"late: must be one of {', '.join(get_args(Late))}, got {late!r}")
     table = raw.opened(path, text)
-    columns, _ = _columns(table, {"state": state}, (time,))
+    columns = columns_of(table, {"state": state}, (time,))
     moments = _moments(table.name, columns["time"])
     labels = state_labels(columns["state"], tuple(states))
     begin, end = (_plain("window", 0, own) for own in window)

@@ -1,14 +1,15 @@
 """Randomised response on Markov chains: entries sanitised one by one, where they arise ([B]).
 
-Each entry is kept or changed by its own coin, so nobody needs to be trusted with the true series.
-(`CorrelatedResponse` keeps one bit from coin to coin, on the phone.)
-What an output says about one entry then depends on its neighbours too, and on what an adversary
-knows of them already. Two guarantees, never mixed up:
+Each entry is kept or changed at random, so no collector needs to be trusted with the true series.
+(`CorrelatedResponse` keeps one bit from entry to entry, on the device.) What an output reveals
+about one entry also depends on its neighbours, and on what an adversary already knows about them.
+There are two separate guarantees:
 
 - ``"ignorant"``: the adversary knows the chain and no entry ([B] Theorem 1; Pufferfish for each
   entry);
 - ``"every"``: the adversary may know any set of other entries ([B] Definition 4). The default,
-  because knowing some entries can make the others tell *more* (see the errata of [B] Theorem 2).
+  because knowing some entries can make the others *more* informative (see the errata of [B] Theorem
+  2).
 
 >>> from pufferkit import MarkovChain
 >>> from pufferkit.local import cheapest_noise

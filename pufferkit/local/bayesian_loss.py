@@ -28,10 +28,10 @@ from pufferkit.local.one_sided import Binary, answers, supports
 Adversary = Literal["every", "ignorant"]
 
 LONGEST = 1 << 17
-"""Series up to this length are followed to the end."""
+"""Series up to this length are evaluated exactly."""
 
 FAR = 1 << 16
-"""Distances that are followed when there is no length; what lies further away is bounded."""
+"""Distances evaluated when there is no length; larger ones are bounded."""
 
 _CLOSE = 1e-10
 _LARGE = 300.0
@@ -67,7 +67,7 @@ def loss(
         One given set of known entries instead: position, from 1, to the state there, or to
         ``None`` for the worst state. Needs ``length``.
     target
-        The entry asked about, from 1; if left out, the worst one. Needs ``length``.
+        The entry in question, from 1; by default the worst one. Needs ``length``.
 
     Returns
     -------
@@ -118,7 +118,7 @@ def binary_loss(binary: Binary, own: tuple[float, ...], length: int | None, name
     if not any(len(values) == 2 for values in supports(chain, min(length or 4, 4))):
         return Loss((0.0, 0.0), name, length, "no entry has two possible values", True)
     if all(answer == 0 for answer in own):
-        return Loss((0.0, 0.0), name, length, "answers say nothing", True)
+        return Loss((0.0, 0.0), name, length, "answers carry no information", True)
     if not all(isfinite(answer) for answer in own):
         return unbounded(name, length)
     if length is not None and length <= LONGEST:
@@ -127,8 +127,8 @@ def binary_loss(binary: Binary, own: tuple[float, ...], length: int | None, name
     if not (np.linalg.matrix_power(chain.transition, 2) > 0).all():
         size = "of any length" if length is None else f"of {length} entries"
         raise NotApplicable(
-            f"transition: some moves never happen, so the chain does not forget and the loss for a "
-            f"series {size} may be without bound; give a length of at most {LONGEST}"
+            f"transition: some moves never happen, so the chain may not mix and the loss for a "
+            f"series {size} may be unbounded; give a length of at most {LONGEST}"
         )
     if name == "ignorant" and chain.is_stationary and max(own_pair(own)) < _LARGE:
         loss = _closed_form(binary, own)
@@ -140,7 +140,7 @@ def probability(name: str, value: Any) -> float:
     """A number from 0 to 1, or an error."""
     number = checks.real(name, value)
     if not 0 <= number <= 1:
-        raise ValueError(f"{name}: is a probability, between 0 and 1; got {number:g}")
+        raise ValueError(f"{name}: must be a probability between 0 and 1, got {number:g}")
     return number
 
 

@@ -1,8 +1,8 @@
-"""The least noise that keeps a promise.
+"""The least noise for a promised epsilon.
 
-Write A = log((1 - rho_0) / rho_1) and B = log((1 - rho_1) / rho_0) for what an answer says at most,
-in each direction. If the chain is positively correlated, the loss in one direction depends on A
-alone and rises with it, the other on B alone. So a promise is A <= A*, B <= B*, that is
+Write A = log((1 - rho_0) / rho_1) and B = log((1 - rho_1) / rho_0) for the largest log-ratio of an
+answer in each direction. If the chain is positively correlated, the loss in one direction depends
+on A alone and increases with it, the other on B alone. So a promise is A <= A*, B <= B*, that is
 
     rho_0 + e^{A*} rho_1 >= 1,    rho_1 + e^{B*} rho_0 >= 1:
 
@@ -45,7 +45,7 @@ _CLOSE = 1e-6
 _NARROW = 1e-6
 _HALF = 0.5
 _MOST_EPSILON = 50.0
-"""Beyond this nothing is sought: draws are multiples of 2^-64, and no answer says more than 44."""
+"""Upper end of searches: draws are multiples of 2^-64, so no log-ratio exceeds 44."""
 
 
 def cheapest_noise(
@@ -123,7 +123,7 @@ def cheapest_noise(
 def answer_limits(
     binary: Binary, epsilon: float, adversary: str, length: int | None
 ) -> tuple[float, float]:
-    """(A*, B*): how much an answer may say in each direction. For positively correlated chains."""
+    """(A*, B*): the largest allowed log-ratios of an answer. For positively correlated chains."""
 
     def largest(direction: int) -> float:
         def margin(a: float) -> float:

@@ -1,4 +1,4 @@
-"""What sanitised answers say about the true series: counts and transitions, without bias.
+"""Unbiased estimates from sanitised answers: counts and transitions of the true series.
 
 Let M be the emission matrix and V its inverse. Given the true series, answers are independent, and
 the mean of V(z_t, y) is 1 if x_t = y and 0 otherwise. So sums of V(z_t, y) estimate how often y
@@ -118,7 +118,7 @@ def estimate(
     codes, lengths = _codes(answers, mechanism)
     matrix = mechanism.matrix
     if np.linalg.cond(matrix) > 1e12:
-        raise ValueError("mechanism: its answers say nothing, so they allow no estimate")
+        raise ValueError("mechanism: its answers carry no information, so there is no estimate")
     inverse: Floats = np.linalg.inv(matrix).astype(np.float64)
     size = len(matrix)
     singles, pairs, triples = _tables(codes, lengths, size)

@@ -87,7 +87,7 @@ def matrix_loss(
     """
     name = known_adversary(adversary)
     if (matrix == matrix[0]).all():
-        return Loss((0.0, 0.0), name, length, "answers say nothing", True)
+        return Loss((0.0, 0.0), name, length, "answers carry no information", True)
     losses = pair_losses(chain, matrix, length, name == "every", reach=reach)
     if losses is not None:
         bound, reached, method = losses
@@ -126,7 +126,7 @@ def entry_loss(chain: MarkovChain, b: float, length: int | None, adversary: str)
     value, method = min(options)
     if value == inf and b < inf:
         raise NotApplicable(
-            f"transition: {MOST_BLOCK} steps do not make this chain forget (it is periodic, "
+            f"transition: this chain does not mix within {MOST_BLOCK} steps (it is periodic, "
             "reducible or very sparse), so no loss is certified for series of any length; give a "
             "length, for which entries can be added up"
         )

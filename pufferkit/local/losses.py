@@ -1,4 +1,4 @@
-"""A privacy loss that says how it was got, and its parts in two directions."""
+"""A privacy loss with the method behind it, and its parts in two directions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pufferkit.rounding import EPS
 
 
 class Loss(float):
-    """A privacy loss that says how it was got. It is a number, rounded up.
+    """A privacy loss with the method behind it. It is a number, rounded up.
 
     Attributes
     ----------
@@ -24,7 +24,7 @@ class Loss(float):
     length
         Length of the series; ``None`` for the supremum over all lengths.
     method
-        How it was got: ``"closed form"``, ``"exact recursion"``, ``"tanh bound"``, ...
+        The method: ``"closed form"``, ``"exact recursion"``, ``"tanh bound"``, ...
     exact
         Whether it is the loss itself, to rounding, and not only a bound on it.
     directions

@@ -1,4 +1,4 @@
-"""Randomised response as a mechanism: what it does to an entry, and what that is promised to hide.
+"""Randomised response as a mechanism: its emission matrix and its promise.
 
 The promise is for the probabilities that are drawn (`pufferkit.noise.flip_threshold`): multiples of
 2^-64, equal to the floats given here if those are at least 2^-11, and otherwise larger by less than
@@ -32,7 +32,7 @@ FORMAT = "pufferkit-response/1"
 
 
 class BaseResponse(JsonRecord, Sanitizer):
-    """What all kinds share."""
+    """The part shared by all local mechanisms."""
 
     _called = "mechanism"
 
@@ -63,7 +63,7 @@ class BaseResponse(JsonRecord, Sanitizer):
 
     @property
     def guarantee(self) -> str:
-        """The promise in words."""
+        """The promise as text."""
         who = (
             "who may know any other entries"
             if self.adversary == "every"
@@ -127,12 +127,12 @@ class RandomizedResponse(BaseResponse):
     rho_0, rho_1
         P(answer 1 | state 0) and P(answer 0 | state 1), at most 1/2 each.
     epsilon
-        What is promised; the loss itself if left out. A mechanism that loses more than it promises
-        can be looked at, but it does not sanitise.
+        The promise; by default the loss itself. A mechanism whose loss exceeds its promise can be
+        inspected, but it refuses to sanitise.
     adversary
         ``"every"`` or ``"ignorant"``, as in `loss`.
     length
-        Longest series that is promised for; ``None``: any.
+        Longest series covered; ``None``: any length.
 
     Attributes
     ----------

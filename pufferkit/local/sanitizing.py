@@ -72,13 +72,13 @@ def sanitize(series: Any, mechanism: Sanitizer) -> Any:
         A `Series`, a one-dimensional array, a sequence of states (or of segments), or an iterator
         of states.
     mechanism
-        From `cheapest_noise`, or made by hand. It must keep its own promise.
+        From `cheapest_noise`, or constructed directly. Its loss must not exceed its epsilon.
 
     Raises
     ------
     ValueError
-        Among others, if the chain of the mechanism was fitted to this very series. In a stream that
-        is noticed as it goes on, after some answers were given.
+        Among others, if the chain of the mechanism was fitted to this series. In a stream this is
+        detected only after some answers have been given.
 
     Returns
     -------
@@ -87,9 +87,9 @@ def sanitize(series: Any, mechanism: Sanitizer) -> Any:
 
     Notes
     -----
-    A series sanitised twice has been asked twice: the two losses add up. Independent segments do
-    not add up. An entry that was not observed (``None``) is given no answer. That is the series
-    answered whole with some answers thrown away, so the promise holds, for that entry too.
+    The losses of a series sanitised twice add up. Independent segments do not add up. An unobserved
+    entry (``None``) gets no answer. That equals the whole series with some answers discarded, so
+    the promise holds, also for that entry.
 
     Examples
     --------
@@ -230,8 +230,8 @@ def _short_enough(lengths: Iterable[int], mechanism: Sanitizer) -> None:
 
 def _too_long(most: int) -> str:
     return (
-        f"series: is longer than the {most} entries that are promised for; make the mechanism for "
-        "that length, or for any with length=None"
+        f"series: is longer than the {most} entries that the mechanism covers; create it for "
+        "that length, or for any length with length=None"
     )
 
 

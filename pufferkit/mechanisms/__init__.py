@@ -1,1 +1,1 @@
-"""From beliefs, a query and epsilon to the noise that is needed."""
+"""Mechanisms: from beliefs, a query and epsilon to a calibration of the noise."""

@@ -1,4 +1,4 @@
-"""The active quilt of every node: who is cut off by what, and what noise each node needs."""
+"""The active quilt of every node, and the noise that each node needs."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from pufferkit.rounding import round_up
 from pufferkit.shown import Shown
 
 _LINES = 20
-"""Nodes that are shown as words, those that need most."""
+"""Most nodes in the text, those that need most noise."""
 
 _GAPS = "entries that were not observed count as nearby here; markov_quilt may need less noise"
 _MIXING = "influence from the speed of mixing, as in markov_quilt_approx(bound='tight')"
 
 
 class ActiveQuilt(NamedTuple):
-    """A node, the quilt with the least score, and the noise that this node alone would need."""
+    """A node, the quilt with the least score, and the noise that this node by itself would need."""
 
     node: Hashable
     quilt: tuple[Hashable, ...]
     """Nodes of the quilt; none for the trivial one, which keeps everything."""
     nearby: int
-    """card(X_N): the nodes that the quilt does not cut off, the node itself included."""
+    """card(X_N): the nodes that the quilt does not separate, the node itself included."""
     influence: float
     """Max-influence of the node on its quilt."""
     scale: float
     """L card(X_N) / (epsilon - influence)."""
     belief: str
-    """The belief of the class that needs most at this node."""
+    """The belief of the class that needs most noise at this node."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -45,13 +45,13 @@ class ActiveQuilts(Shown):
     Attributes
     ----------
     rows
-        One for each node, in the order asked for.
+        One for each node, in the order requested.
     epsilon
         Pufferfish privacy for each node.
     query
-        What is asked.
+        Name of the query.
     notes
-        What a reader should know.
+        Remarks for readers.
 
     Examples
     --------
@@ -110,7 +110,7 @@ class ActiveQuilts(Shown):
             numbers = (cell.rjust(n) for cell, n in zip(row[2:], wide[2:], strict=True))
             lines.append("  ".join([words, *numbers]))
         if len(self.rows) > _LINES:
-            lines.append(f"and {len(self.rows) - _LINES:,} that need no more")
+            lines.append(f"and {len(self.rows) - _LINES:,} nodes that need no more noise")
         return "\n".join([*lines, *self.notes])
 
 
@@ -122,20 +122,20 @@ def active_quilts(
     *,
     progress: Progress | None = None,
 ) -> ActiveQuilts:
-    """The active quilt of every node, and the noise that each node alone would need.
+    """The active quilt of every node, and the noise that each node by itself would need.
 
-    A quilt X_Q of X_i cuts it off from all but the nearby nodes X_N. The active one ([Q] Section 4)
-    has the least score
+    A quilt X_Q of X_i separates it from all but the nearby nodes X_N. The active one ([Q] Section
+    4) has the least score
 
         card(X_N) / (epsilon - max-influence of X_i on X_Q),
 
     and L times the largest score over nodes is the noise of `markov_quilt` ([Q] Theorem 4.3): so a
-    table of all nodes shows who sets the noise, and how much less would do for the others. Noise
-    of less than the largest scale keeps no promise to the node that needs it.
+    table of all nodes shows which node determines the noise, and how much less the others need.
+    Noise below the largest scale gives no guarantee for the node that needs it.
 
     Over a class of chains the largest least score over its chains counts at each node, and
     ``belief`` names the chain. Networks with one graph share one quilt. In networks whose parts
-    have more than 12 nodes the quilts are those that `markov_quilt` looks at. Segments start
+    have more than 12 nodes the quilts are those that `markov_quilt` considers. Segments start
     alike; the table is of the longest.
 
     Parameters
@@ -153,7 +153,7 @@ def active_quilts(
     Raises
     ------
     NotApplicable
-        If the secrets are others than single entries, or no chain of a class decides.
+        If the secrets are not single entries, or no single chain of a class decides.
     ValueError
         If there are more than 100,000 nodes (times chains) to solve, or no such node.
 
@@ -172,7 +172,7 @@ def active_quilts(
     theta, epsilon = checked(beliefs, query, epsilon)
     if theta.names_secrets:
         raise NotApplicable(
-            "active quilts are of single entries; the secrets here are others "
+            "active quilts are defined for single entries, not for these secrets "
             f"({theta.description})"
         )
     chosen = None
@@ -181,7 +181,7 @@ def active_quilts(
             raise ValueError(f"nodes: expected a list of nodes, got {nodes!r}; write [{nodes!r}]")
         chosen = list(nodes)
         if not chosen:
-            raise ValueError("nodes: names none; leave it out for all of them")
+            raise ValueError("nodes: must name at least one node; leave it out for all of them")
     search = QuiltSearch(query.longest, epsilon, progress=progress)
     bounds = active.active_quilts(theta, search, chosen)
     rows = tuple(

@@ -1,6 +1,6 @@
-"""What one would use without this library: entry DP, group DP, and the mechanism of GK16.
+"""Baselines without this library: entry DP, group DP, and the mechanism of GK16.
 
-GK16 (Ghosh and Kleinberg, 2016) bounds how much each entry is swayed by its neighbours. Let
+GK16 (Ghosh and Kleinberg, 2016) bounds how much each entry depends on its neighbours. Let
 Gamma_ij be half the largest log-ratio of P(X_i = x | neighbours) when neighbour j changes; graphs
 have theirs in `pufferkit.influence.curve.sway`. On a chain Gamma has four values: the first entry
 given the second, which any start makes large, the last given the one before, and entries between
@@ -28,7 +28,7 @@ from pufferkit.checks import Floats
 from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.curve.sway import Spread, graph_spread
-from pufferkit.influence.quilts.powers import Kernel, row_log_ratios
+from pufferkit.influence.quilts.powers import TINY, Kernel, row_log_ratios
 from pufferkit.mechanisms.calibration import Calibration, check_states
 from pufferkit.mechanisms.evidence import Evidence, Guarantee
 from pufferkit.rounding import last_passing, round_up
@@ -36,7 +36,7 @@ from pufferkit.rounding import last_passing, round_up
 
 @dataclass(frozen=True)
 class Baseline:
-    """Noise by somebody else's theorem, to compare with. It has no way to a release.
+    """Noise by another theorem, for comparison. It cannot be released.
 
     Attributes
     ----------
@@ -47,11 +47,11 @@ class Baseline:
     deviation, expected_l1_error
         Standard deviation of the noise on a coordinate, and the mean error over all of them.
     promise
-        What it promises, and to whom.
+        The guarantee, and against whom it holds.
     why
-        What decided the size of the noise.
+        What determined the size of the noise.
     weaker
-        Whether the promise is weaker than Pufferfish for each entry.
+        Whether the guarantee is weaker than Pufferfish for each entry.
 
     Examples
     --------
@@ -83,9 +83,9 @@ def group_dp(query: Query, epsilon: float, beliefs: Any = None) -> Calibration:
         As for the other mechanisms.
     beliefs
         A `BayesianNetwork` or a `MarkovRandomField`, or several: then L times the largest of their
-        independent parts over epsilon. A value of an entry says nothing about entries of other
-        parts, so when it changes, only its part does. It holds against everyone who believes that
-        the parts are independent, whatever they believe of what is within them.
+        independent parts over epsilon. The value of an entry reveals nothing about entries of other
+        parts, so when it changes, only its part does. It holds against every adversary who believes
+        that the parts are independent, whatever they believe about each part.
 
     Examples
     --------
@@ -130,7 +130,7 @@ def group_dp(query: Query, epsilon: float, beliefs: Any = None) -> Calibration:
 
 
 def entry_dp(query: Query, epsilon: float) -> Calibration:
-    """Hide one entry as if the others said nothing about it: L over epsilon.
+    """Hide one entry as if it were independent of the others: L over epsilon.
 
     A baseline to compare with. It does **not** protect correlated entries.
 
@@ -200,7 +200,7 @@ def gk16(beliefs: Any, query: Query, epsilon: float) -> Calibration:
 def _spreads(theta: Beliefs, length: int) -> Iterator[tuple[str, Spread]]:
     """Every belief by name, with its spread."""
     raise NotApplicable(
-        f"gk16 is about Markov chains, networks and random fields; here is a {theta.description}"
+        f"gk16 needs Markov chains, networks or random fields, not a {theta.description}"
     )
 
 
@@ -223,14 +223,14 @@ def _(theta: NetworkClass | FieldClass, length: int) -> Iterator[tuple[str, Spre
 
 
 _LONG = 10_000
-"""Beyond it norm and row sums are bounded for all lengths at once."""
+"""For longer series, norm and row sums are bounded for all lengths at once."""
 
 _PIVOTS = 1_000
 """Pivots that are computed one by one; a matrix of more than `_LONG` entries has more."""
 
 
 class _Sway(NamedTuple):
-    """The entries of Gamma: how much a neighbour can sway the conditional distribution."""
+    """The entries of Gamma: how much a neighbour can change the conditional distribution."""
 
     first: float
     left: float
@@ -244,15 +244,17 @@ class _Sway(NamedTuple):
         return below, above
 
     def norm(self, length: int) -> float:
-        """The spectral norm: of two bidiagonal matrices, as odd entries are swayed by even ones.
+        """The spectral norm: of two bidiagonal matrices, as odd entries depend on even ones.
 
-        Where a lower bound shows that it is not below 1, that bound.
+        If a lower bound shows that it is not below 1, that bound.
         """
         if length == 1 or max(self) in (0.0, inf):
             return 0.0 if length == 1 else max(self)
         below, above = self._beside(min(length, _LONG))
         rows = len(below) + 1
-        wave = np.sin(pi * np.arange(1, rows + 1) / (rows + 1))  # stretched most, but for the ends
+        wave = np.sin(
+            pi * np.arange(1, rows + 1) / (rows + 1)
+        )  # stretched most, except at the ends
         moved = np.append(above * wave[1:], 0.0) + np.append(0.0, below * wave[:-1])
         at_least = float(np.linalg.norm(moved) / np.linalg.norm(wave))
         if at_least >= 1:
@@ -285,8 +287,8 @@ class _Sway(NamedTuple):
         """At least 0 only if the norm is below this one at every length beyond `_LONG`.
 
         Gamma Gamma^T falls into two tridiagonal matrices, of odd and of even rows, with left^2 +
-        right^2 on the diagonal and left * right beside it, but for the ends. norm^2 I less such a
-        matrix is positive definite if all its pivots are positive. Between the ends they are
+        right^2 on the diagonal and left * right beside it, except at the ends. norm^2 I minus such
+        a matrix is positive definite if all its pivots are positive. Between the ends they are
         pivot' = c - (left right)^2 / pivot, c = norm^2 - left^2 - right^2: increasing, with two
         fixed points if norm > left + right, and above the lower one it runs monotonically to the
         upper. So all later pivots are at least the smaller of the last one and the upper.
@@ -325,7 +327,7 @@ class _Sway(NamedTuple):
 
         y_i = c + a p^(i-1) + b q^(T-i), c = 1 / (1 - left - right), p and q the small roots of
         right p^2 - p + left = 0 and left q^2 - q + right = 0: between the ends it is a solution,
-        and a and b meet the equations there.
+        and a and b satisfy the equations there.
         """
         spread = 1 - self.left - self.right
         root = np.sqrt(1 - 4 * self.left * self.right)
@@ -362,9 +364,14 @@ def _finite_sum(columns: Floats) -> float:
 
 
 def _largest_ratio(joint: Floats) -> float:
-    """Largest log-ratio of the distributions of a middle entry, one row for each neighbour."""
+    """Largest log-ratio of the distributions of a middle entry, one row for each neighbour.
+
+    Over all pairs of rows: the largest entry of a column over its smallest.
+    """
     possible = joint[joint.sum(axis=1) > 0]
     if len(possible) < 2:
         return 0.0
     given = possible / possible.sum(axis=1, keepdims=True)
-    return float(row_log_ratios(Kernel(given, given > 0)).max())
+    most, least = given.max(axis=0), given.min(axis=0)
+    least, most = least[most > 0], most[most > 0]
+    return float(np.log(most / least).max()) if (least >= TINY).all() else inf

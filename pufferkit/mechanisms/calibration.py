@@ -28,7 +28,7 @@ from pufferkit.mechanisms.release import Release
 from pufferkit.shown import Shown
 
 GAPS = (
-    "the distribution of a sum over the observed entries alone is not computed, and more entries "
+    "the distribution of a sum over the observed entries only is not computed, and more entries "
     "do not always mean a larger distance; use influence_curve or markov_quilt, or fill the gaps"
 )
 
@@ -37,10 +37,10 @@ HISTOGRAMS = frozenset({"histogram", "relative frequencies", "by time"})
 """Kinds of queries that are shown as the nearest proper histogram."""
 
 OF_SUMS = frozenset({"wasserstein", "exact_sum"})
-"""Mechanisms that follow the distribution of the answer: their noise is for these lengths alone."""
+"""Mechanisms that use the distribution of the answer: their noise is for these lengths only."""
 
 NO_CHOICE = OF_SUMS | {"gk16"}
-"""Mechanisms that are for sums with Laplace noise, and not for a choice of a level."""
+"""Mechanisms for sums with Laplace noise, which do not cover the noisy choice of a level."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -52,22 +52,22 @@ class Calibration(Shown):
     mechanism
         Its name.
     epsilon
-        The privacy parameter asked for.
+        The requested privacy parameter.
     scale
-        Scale of the noise on every coordinate. If each has its own, the one scale for all that
+        Scale of the noise on every coordinate. If they differ, the common scale that
         would spend as much on an entry.
     scales
         The scale of each coordinate, if they differ.
     query
-        What is asked.
+        The query.
     beliefs
         The class Theta; ``None`` if the mechanism needs none.
     evidence
         What binds.
     guarantee
-        What is promised.
+        The guarantee.
     verification_data
-        What a check of the scale needs besides; see `Release`.
+        What `verify` needs besides; see `Release`.
 
     Examples
     --------
@@ -96,10 +96,13 @@ class Calibration(Shown):
         checks.positive("scale", self.scale)
         if self.scales is not None and (len(self.scales) != self.query.size or self.unit is None):
             raise ValueError(
-                f"scales: one for each of {self.query.size} coordinates, for whole answers only"
+                f"scales: must be one for each of {self.query.size} coordinates, for whole "
+                "answers only"
             )
         if self.query.kind == "quantile" and self.mechanism in NO_CHOICE:
-            raise NotApplicable(f"{self.mechanism} is for numbers with noise, not for a choice")
+            raise NotApplicable(
+                f"{self.mechanism} is for numbers with noise, not for a noisy choice of a level"
+            )
         if self.beliefs is not None:
             check_states(self.beliefs, self.query)
         notes = () if self.beliefs is None else self.beliefs.caveats
@@ -123,17 +126,17 @@ class Calibration(Shown):
 
     @property
     def entry_epsilon(self) -> float:
-        """By how much one entry moves the log-likelihood of the answer: L / scale."""
+        """The event-level epsilon: how far one entry moves the log-likelihood, L / scale."""
         return self.query.lipschitz / self.scale
 
     @property
     def sensitivity(self) -> float:
-        """The distance that the scale was made for, over which the grid of the noise is paid.
+        """The distance that the scale was calibrated for, by which the grid of the noise is paid.
 
-        The distance of the Wasserstein Mechanism where that is shorter than the Lipschitz constant.
-        Otherwise the least distance between two states that are told apart: rounding to the grid
-        moves close answers as far as distant ones, and pairs of states are promised their own.
-        For `exact_sum`, which pays for the grid otherwise, it only says how fine the grid must be.
+        The distance of the Wasserstein Mechanism if that is shorter than the Lipschitz constant.
+        Otherwise the least positive distance between two states: rounding to the grid moves close
+        answers as far as distant ones, and each pair of states has its own guarantee. For
+        `exact_sum`, which pays for the grid differently, it only determines how fine the grid is.
         """
         made_for, constant = self.scale * self.epsilon, self.query.lipschitz
         if made_for < constant * (1 - 2.0**-48):
@@ -149,14 +152,14 @@ class Calibration(Shown):
 
     @property
     def mean_scale(self) -> float:
-        """The scale of the noise; if each coordinate has its own, their mean."""
+        """The scale of the noise; the mean if coordinates have different scales."""
         return self.scale if self.scales is None else sum(self.scales) / len(self.scales)
 
     @property
     def expected_l1_error(self) -> float:
         """Expected L1 distance between the exact and the noisy answer.
 
-        Of a quantile a bound of the ranks missed: the mean of the largest noise on the other
+        For a quantile, a bound on the error in ranks: the mean of the largest noise on the other
         levels, scale (1 + 1/2 + ... + 1 / (levels - 1)).
         """
         if self.query.kind == "quantile":
@@ -167,7 +170,7 @@ class Calibration(Shown):
     def half_width(self, level: float = 0.95) -> float:
         """Half the width of the confidence interval of one coordinate, the widest of all.
 
-        Of a quantile, by how many ranks the level that is chosen may miss (`rank_error`).
+        For a quantile, the error of the chosen level in ranks (`rank_error`).
         """
         if self.query.kind == "quantile":
             return rank_error(self.scale, self.query.size, level)
@@ -183,7 +186,7 @@ class Calibration(Shown):
 
     @property
     def drawn_scale(self) -> float:
-        """The scale of the noise with what the grid of Laplace noise costs."""
+        """The scale of the noise, including the cost of the grid of Laplace noise."""
         if self.unit is not None:
             return self.scale
         query = self.query
@@ -191,7 +194,7 @@ class Calibration(Shown):
 
     @property
     def sampler(self) -> noise.Sampler:
-        """Who draws the noise of a release: OpenDP, or our own sampler for many numbers at once."""
+        """The sampler of a release: OpenDP's, or our own for many numbers at once."""
         query = self.query
         if query.kind == "quantile":
             return "opendp"
@@ -200,9 +203,9 @@ class Calibration(Shown):
         return noise.grid_sampler(self.scale, self.sensitivity, query.size, query.largest)
 
     def release(self, series: Any) -> Release:
-        """Answer the query on ``series`` with noise. Every call draws anew and spends epsilon.
+        """Answer the query on ``series``. Every call draws fresh noise and spends epsilon.
 
-        The value of a histogram is the nearest proper one; ``raw`` is what was drawn.
+        The value of a histogram is the nearest proper one; ``raw`` is the noisy answer as drawn.
 
         Parameters
         ----------
@@ -252,7 +255,7 @@ class Calibration(Shown):
         return drawn.as_histogram() if self.query.kind in HISTOGRAMS else drawn
 
     def chosen_place(self, counts: Sequence[Fraction]) -> int:
-        """Of a quantile: the place of a level near it, by a fresh noisy choice.
+        """For a quantile: the index of a level close to it, by a fresh noisy choice.
 
         Examples
         --------
@@ -290,7 +293,7 @@ class Calibration(Shown):
         return record or None
 
     def checked(self, series: Any) -> Series:
-        """The data as this calibration expects them: known states, the right lengths.
+        """The data, checked for this calibration: known states, the right lengths.
 
         Data that the beliefs were fitted on are refused.
         """
@@ -300,7 +303,7 @@ class Calibration(Shown):
             series = in_order(series, names)
         data = Series.of(series, states) if not isinstance(series, Series) else series
         if states is not None and set(data.states) - set(states):
-            # A Series may declare more states than the model, as long as none of them occurs.
+            # A Series may declare more states than the model, if none of them occurs.
             data = Series.of(data, states)
         if sorted(data.lengths) != sorted(self.query.lengths):
             raise ValueError(
@@ -316,7 +319,7 @@ class Calibration(Shown):
         return data
 
     def _check_gaps(self, data: Series, named: bool) -> None:
-        """Whether query and mechanism can do with the entries that were not observed."""
+        """Check that query and mechanism allow the entries that were not observed."""
         if named:
             raise ValueError(
                 "series: a network or a joint distribution needs a value for each of its names"
@@ -337,13 +340,13 @@ class Calibration(Shown):
         ):
             raise ValueError(
                 f"series: {data.missing} of its {len(data)} entries were not observed, but "
-                f"{self.query.name} was asked of {sum(wanted)} observed entries; make the query "
+                f"{self.query.name} was made for {sum(wanted)} observed entries; make the query "
                 "with the series in place of the lengths, like relative_frequencies(states, series)"
             )
 
 
 def _over_gaps(evidence: Evidence, missing: int) -> Evidence:
-    """Says that the whole span was counted, unless a mechanism counted otherwise."""
+    """The evidence, marked as counting the whole span unless the mechanism counted otherwise."""
     if evidence.counted is not None or not missing or evidence.bound == "entry":
         return evidence
     return replace(evidence, counted="span")
@@ -353,14 +356,14 @@ def chains_only(beliefs: Any, mechanism: str) -> ChainClass:
     """The beliefs as a class of chains; ``NotApplicable`` if they are of another kind."""
     theta = as_beliefs(beliefs)
     if not isinstance(theta, ChainClass):
-        raise NotApplicable(f"{mechanism} is about Markov chains; here is a {theta.description}")
+        raise NotApplicable(f"{mechanism} needs Markov chains, not a {theta.description}")
     return theta
 
 
 def checked(
     beliefs: Any, query: Query, epsilon: float, secrets: Secrets | Sequence[Secrets] | None = None
 ) -> tuple[Beliefs, float]:
-    """Beliefs, with these secrets if there are some, and epsilon for a query."""
+    """The beliefs, with these secrets if any, and epsilon, checked for a query."""
     epsilon = checks.privacy(epsilon)
     theta = as_beliefs(beliefs)
     if secrets is not None:
@@ -371,12 +374,13 @@ def checked(
 
 
 def check_states(beliefs: Beliefs, query: Query) -> None:
-    """A query and its beliefs must speak of the same entries and states."""
+    """Refuse a query about other entries or states than those of the beliefs."""
     if isinstance(query, Mapping) or (
         isinstance(query, (list, tuple)) and any(isinstance(part, (Query, tuple)) for part in query)
     ):
         raise ValueError(
-            "query: is several; dashboard(beliefs, {name: (query, error), ...}) plans them together"
+            "query: must be one Query; dashboard(beliefs, {name: (query, error), ...}) plans "
+            "several"
         )
     if not isinstance(query, Query):
         raise ValueError(
@@ -393,13 +397,13 @@ def check_states(beliefs: Beliefs, query: Query) -> None:
     known = set(states)
     if query.states is not None and set(query.states) != known:
         raise ValueError(
-            f"query: is about states {list(query.states)}, the beliefs about "
+            f"query: has states {list(query.states)}, the beliefs "
             f"{list(states)}; use the same labels in both"
         )
     if query.moved is not None and not set(query.moved) <= known:
         strange = sorted(repr(s) for s in set(query.moved) - known)
         raise ValueError(
-            f"query: counts {', '.join(strange)}, which the beliefs do not know; their states "
+            f"query: counts {', '.join(strange)}, not among the states of the beliefs; these "
             f"are {list(states)}"
         )
 
@@ -417,7 +421,7 @@ def in_order(values: Mapping[Any, Any], names: tuple[Hashable, ...]) -> list[Any
 
 
 def _check_values(beliefs: Beliefs, names: tuple[Hashable, ...], data: Series) -> None:
-    """Each entry must be a value that its own variable can have."""
+    """Refuse an entry that is not a value of its variable."""
     for name, value in zip(names, data.labels, strict=True):
         allowed = beliefs.values(name)
         if value not in allowed:

@@ -1,4 +1,4 @@
-"""How far one entry of a known chain moves a sum: what the Wasserstein Mechanism asks of it."""
+"""How far one entry of a known chain moves a sum: the distance of the Wasserstein Mechanism."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pufferkit.influence.progress import Progress
 from pufferkit.influence.sums.transport import w_infinity
 from pufferkit.rounding import as_fraction
 
-OPEN_TIE = "a tie was too close for floats and counted as the larger distance"
+OPEN_TIE = "a tie could not be decided in floats and counted as the larger distance"
 
 _EXACT_WORK = 2 * 10**6
 
@@ -32,23 +32,23 @@ class Farthest:
     distance: Fraction
     node: Hashable
     notes: tuple[str, ...] = ()
-    rounding: float = 0.0  # what the rounding of probabilities may add to a loss
+    rounding: float = 0.0  # the most that the rounding of probabilities adds to a loss
 
 
 LargestDistance = tuple[Farthest, str, int, dict[str, Any] | None]
-"""The largest distance over a class, the belief that has it, of which length, and what a check of
-it needs."""
+"""The largest distance over a class, the belief that attains it, the length, and verification
+data."""
 
 
 def known_members(theta: ChainClass) -> tuple[Member, ...]:
-    """The chains of a class; ``NotApplicable`` if their distributions are not known."""
+    """The chains of a class; ``NotApplicable`` if their distributions are unknown."""
     members = theta.members()
     if any(member.chain.has_underflow for member in members):
-        raise NotApplicable("some states are too rare for a float; drop or merge them")
+        raise NotApplicable("the probability of some states underflows; drop or merge them")
     if any(member.any_start for member in members):
         raise NotApplicable(
-            "the Wasserstein Mechanism needs known distributions, and this class leaves the start "
-            "open; name the starts with ChainClass.of, or use influence_curve"
+            "the Wasserstein Mechanism needs known distributions, and this class allows any "
+            "start; name the starts with ChainClass.of, or use influence_curve"
         )
     return members
 
@@ -112,7 +112,7 @@ def _distributions(chain: MarkovChain, length: int) -> list[np.ndarray[Any, np.d
 
 
 def exact_distance(chain: MarkovChain, values: Sequence[int], length: int) -> Farthest:
-    """The same with fractions throughout; a float of the chain stands for its decimal."""
+    """The same in exact fractions; a float of the chain counts as its decimal."""
     size = len(values)
     rows = [[as_fraction("transition", p) for p in row] for row in chain.transition.tolist()]
     rows = [[p / sum(row) for p in row] for row in rows]
@@ -155,12 +155,12 @@ def values_of(query: Query, states: Sequence[Hashable]) -> tuple[Ints, Fraction]
 
 
 def refuse_lost(lost: bool) -> None:
-    """Refuse distributions of which floats do not hold all numbers."""
+    """Refuse distributions in which some probability underflowed."""
     if lost:
         raise NotApplicable(
-            "some sums are too unlikely for floats next to others, and the least likely decide the "
-            "distance; use influence_curve, a shorter series, or beliefs without transitions "
-            "of next to no probability"
+            "the probability of some sums underflows, and the least likely decide the distance; "
+            "use influence_curve, a shorter series, or beliefs without transitions of tiny "
+            "probability"
         )
 
 

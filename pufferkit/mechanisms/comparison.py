@@ -1,4 +1,4 @@
-"""Our noise beside that of others, with what each promises."""
+"""Our noise beside that of other mechanisms, with the guarantee of each."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ _HEADS = ("mechanism", "noise", "deviation", "expected L1 error", "promise")
 
 @dataclass(frozen=True, repr=False)
 class Comparison(Shown):
-    """A plan, and what other theorems ask for the same question.
+    """A plan, and the noise of other theorems for the same query.
 
     Attributes
     ----------
     plan
-        Our mechanisms; what is released comes from here alone.
+        Our mechanisms; only these can be released.
     baselines
-        Those of others that apply.
+        Other mechanisms that apply.
     refused
-        Those that do not, and why.
+        Other mechanisms that do not apply, and why.
 
     Examples
     --------
@@ -48,7 +48,7 @@ class Comparison(Shown):
     refused: tuple[tuple[str, str], ...] = ()
 
     def table_rows(self) -> list[dict[str, Any]]:
-        """All of them, those that hide entries first, then the least error first."""
+        """All mechanisms: those that hide entries first, then by increasing error."""
         rows = []
         for own in self.plan.entries:
             if own.calibration is not None and own.mechanism not in OPTIONS:
@@ -64,7 +64,7 @@ class Comparison(Shown):
                     other.noise,
                     other.deviation,
                     other.expected_l1_error,
-                    f"{other.promise}; to compare only",
+                    f"{other.promise}; for comparison only",
                 )
             )
         rows.sort(key=lambda row: (row[0], row[4]))
@@ -99,17 +99,17 @@ def compare(
     delta: float = 1e-6,
     progress: NamedProgress | None = None,
 ) -> Comparison:
-    """Our mechanisms beside what one would use today, each with its promise. Spends nothing.
+    """Our mechanisms beside those of others, each with its guarantee. Spends nothing.
 
-    Rényi Pufferfish privacy promises less: with a chance of ``delta`` nothing. Temporal privacy
-    leakage promises the same, for one known chain. Neither can be released from here.
+    Rényi Pufferfish privacy guarantees less: it may fail with probability ``delta``. Temporal
+    privacy leakage gives the same guarantee, for one known chain. Neither can be released here.
 
     Parameters
     ----------
     beliefs, query, epsilon, progress
         As for `plan`.
     delta
-        For promises that leave a chance out.
+        For guarantees that may fail with this probability.
 
     Examples
     --------

@@ -1,19 +1,19 @@
-"""Several questions at once: one joint release, each question with the noise that its error allows.
+"""Several queries at once: one joint release, each query with the noise that its error allows.
 
-If question j moves by at most d_j(x, x') when one entry x is replaced by x', and its coordinates
+If query j moves by at most d_j(x, x') when one entry x is replaced by x', and its coordinates
 have noise of scale s_j, then the joint release moves the log-likelihood of its output by at most
 
     cost(x, x')  =  sum over j of  d_j(x, x') / s_j,
 
 whatever the other entries are, and the pairwise influence curve takes any such cost. It is never
-more than the sum of what the questions spend on an entry one by one, and less where they tell
-different pairs of states apart. (Pufferfish epsilons themselves do not add up: what releases cost
+more than the sum of what the queries spend on an entry one by one, and less if they distinguish
+different pairs of states. (Pufferfish epsilons themselves do not add up: the cost of releases
 together is the loss at their joint cost, a little more or less than the sum.)
 
-The loss rises with every 1 / s_j. So the least total epsilon at which every question meets a stated
+The loss rises with every 1 / s_j. So the least total epsilon at which every query meets a given
 error is reached with each s_j as large as its error allows. That solves the programme (minimise the
-loss over 1 / s_j >= 1 / allowed_j) exactly, and no search over splits is needed. Given a total
-epsilon instead, all errors are stretched by one factor, the least it pays for.
+loss over 1 / s_j >= 1 / allowed_j) exactly, and no search over splits is needed. For a given total
+epsilon, all errors are multiplied by one factor, the least that it allows.
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ from pufferkit.shown import Shown
 
 @dataclass(frozen=True, repr=False)
 class Dashboard(Shown):
-    """Several questions, calibrated together.
+    """Several queries, calibrated together.
 
     Attributes
     ----------
     calibration
-        Of the joint query; a scale for each coordinate. `release` it, or give it to a session: it
-        is one charge.
+        The calibration of the joint query, with a scale for each coordinate. `release` it, or give
+        it to a session: it is one charge.
     names, sizes, errors, alone
-        Of each question: its name, how many numbers it has, the half-width of their intervals, and
-        the epsilon it would cost alone.
+        For each query: its name, its number of coordinates, the half-width of their intervals, and
+        the epsilon it would cost by itself.
     level
-        Of the intervals.
+        Confidence level of the intervals.
 
     Examples
     --------
@@ -74,11 +74,11 @@ class Dashboard(Shown):
 
     @property
     def epsilon(self) -> float:
-        """Of everything together."""
+        """The epsilon of all queries together."""
         return self.calibration.epsilon
 
     def table_rows(self) -> list[dict[str, Any]]:
-        """One for each question."""
+        """One for each query."""
         first = np.cumsum([0, *self.sizes])[:-1]
         scales = self.calibration.scales or ()
         rows = zip(self.names, self.sizes, first, self.errors, self.alone, strict=True)
@@ -104,20 +104,20 @@ class Dashboard(Shown):
         return "\n".join(lines)
 
     def release(self, series: Any) -> dict[str, Release]:
-        """All answers with noise, by name; epsilon is that of all of them.
+        """All noisy answers, by name; epsilon is that of all of them together.
 
-        For the record that `verify` checks, release ``calibration`` and `split` what it gives.
+        For a record that `verify` checks, release ``calibration`` and `split` the result.
         """
         return split(self.calibration.release(series))
 
 
 def split(release: Release) -> dict[str, Release]:
-    """The questions of a joint release, one by one; each still speaks of the joint epsilon.
+    """The queries of a joint release, one by one; the epsilon of each is the joint one.
 
-    What `verify` checks is the joint release.
+    `verify` checks the joint release.
     """
     if release.kind != "several":
-        raise ValueError(f"release: {release.query} is one question, not several")
+        raise ValueError(f"release: must be of several queries, got {release.query}")
     parts: dict[str, Release] = {}
     at = 0
     scales = release.scales or (release.scale,) * len(release.raw)
@@ -152,20 +152,20 @@ def dashboard(
     epsilon: float | None = None,
     level: float = 0.95,
 ) -> Dashboard:
-    """Several questions, each with the error it may have, at the least total epsilon.
+    """Several queries, each with its allowed error, at the least total epsilon.
 
     Parameters
     ----------
     beliefs
         A `MarkovChain` or any `ChainClass`.
     asked
-        Name of each question to the query and the half-width that its intervals may have. Queries
-        are made for the same series.
+        From the name of each query to the query and the half-width allowed for its intervals.
+        Queries are made for the same series.
     epsilon
-        If given, errors are only proportions: all are stretched by one factor, so that the total is
-        this.
+        If given, errors are only proportions: all are multiplied by one factor, so that the total
+        is this.
     level
-        Of the intervals, each number for itself.
+        Confidence level of the intervals, for each number by itself.
 
     Examples
     --------
@@ -196,7 +196,7 @@ def dashboard(
             break
         total *= 1 + _STEP
     else:
-        raise NotApplicable("no epsilon was found at which these errors are met")
+        raise NotApplicable("no epsilon meets these errors; allow larger ones")
     stretched = tuple(round_up(scale * (cost / b), 8 + 2 * query.size) for scale in scales)
     calibration = Calibration(
         "influence_curve",
@@ -225,19 +225,19 @@ _SMALLEST = 1e-12
 
 
 def largest_scale(name: str, error: float, level: float, unit: Fraction | None) -> float:
-    """The largest scale at which an interval reaches no further than ``error`` to either side."""
+    """The largest scale at which the half-width of the interval is at most ``error``."""
 
     def room(scale: float) -> float:
         return error - half_width(scale, level, unit=unit)
 
     least = error * _SMALLEST
     if room(least) < 0:
-        raise ValueError(f"error: {name} cannot be within {error:g}; give more")
+        raise ValueError(f"error: {name} cannot be within {error:g}; allow a larger error")
     return last_passing(room, least, error * 4, EPS)
 
 
 def _largest_cost(query: Query, theta: Beliefs, scales: Sequence[float]) -> float:
-    """What the joint release spends on an entry at most: its event-level epsilon."""
+    """The event-level epsilon of the joint release."""
     moved, columns = query.apart or {}, query.columns or ()
     units = [Fraction(scales[at]) for at in columns]
     largest = max(
@@ -254,6 +254,6 @@ def _loss(theta: Any, query: Query, scales: Sequence[float], cost: float) -> flo
 
 
 def _alone(theta: Any, query: Query, scale: float) -> float:
-    """What one question would cost with this noise."""
+    """The epsilon of one query by itself with this noise."""
     curve = InfluenceCurve(theta, query.longest, metric_of(theta, query))
     return float(curve.epsilon(query.lipschitz / scale))

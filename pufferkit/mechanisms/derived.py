@@ -1,10 +1,10 @@
-"""What follows from released numbers: rates, stays, quantiles, curves. Post-processing, so free.
+"""Post-processing of released numbers, at no cost: rates, stays, quantiles, curves.
 
-Every function below takes a `Release` (or what was released in it) and never data, so it costs no
+Every function below takes a `Release` and never data, so it costs no
 privacy. Intervals: the released numbers lie in their simultaneous intervals with probability at
-least ``level``, and what is derived lies between its least and largest value over that box (and
+least ``level``, and a derived number lies between its least and largest value over that box (and
 over what is possible: counts are not negative). So each derived interval holds with at least that
-probability, for all of them at once. It speaks of the noise alone.
+probability, for all of them at once. It accounts for the noise only.
 """
 
 from __future__ import annotations
@@ -25,25 +25,24 @@ from pufferkit.shown import Shown
 
 @dataclass(frozen=True, repr=False)
 class Derived(Shown):
-    """Numbers that follow from a release.
+    """Numbers derived from a release.
 
     Attributes
     ----------
     what, how
-        What they are, and how value and interval were made.
+        What they are, and how values and intervals were computed.
     labels, value, low, high
-        One for each number; the interval may be infinite where the release says nothing.
+        One for each number; an interval may be infinite if the release is uninformative.
     level
         With at least this probability all intervals hold at once.
     epsilon
-        Of the release: nothing was added.
+        That of the release: post-processing adds nothing.
 
     Examples
     --------
     >>> import pufferkit as pk
     >>> chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
-    >>> curve = pk.influence_curve(chain, pk.histogram([0, 1], 5000), 1)
-    >>> release = curve.release(chain.sample(5000, seed=1))
+    >>> release = pk.influence_curve(chain, pk.histogram([0, 1], 3000), 1).release([0, 0, 1] * 1000)
     >>> derived = pk.top_states(release, 1)
     >>> derived.labels, derived.epsilon
     (('0',), 1.0)
@@ -75,7 +74,7 @@ class Derived(Shown):
 
 
 def transition_rates(release: Release, level: float = 0.95) -> Derived:
-    """Where each state goes next: rows of the transition counts divided by their sums.
+    """Transition rates: rows of the transition counts divided by their sums.
 
     A rate n / (n + others) rises with n and falls with the others, so its interval has its ends at
     corners of the box.
@@ -84,10 +83,9 @@ def transition_rates(release: Release, level: float = 0.95) -> Derived:
     --------
     >>> import pufferkit as pk
     >>> chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
-    >>> curve = pk.influence_curve(chain, pk.transition_counts([0, 1], 5000), 2)
-    >>> release = curve.release(chain.sample(5000, seed=1))
-    >>> rates = pk.transition_rates(release)
-    >>> 0.8 < rates.value[0] < 1
+    >>> noise = pk.influence_curve(chain, pk.transition_counts([0, 1], 3000), 2)
+    >>> rates = pk.transition_rates(noise.release([0, 0, 1] * 1000))
+    >>> 0.4 < rates.value[0] < 0.6
     True
     """
     _of_kind(release, "transition counts")
@@ -98,7 +96,7 @@ def transition_rates(release: Release, level: float = 0.95) -> Derived:
     value = _share(raw, raw.sum(axis=1, keepdims=True) - raw)
     least = _share(low, high.sum(axis=1, keepdims=True) - high, 0.0)
     most = _share(high, low.sum(axis=1, keepdims=True) - low, 1.0)
-    how = "rows of noisy counts divided by their sums, below 0 taken for 0"
+    how = "rows of noisy counts divided by their sums, negative ones set to 0"
     ends = (value, least, np.maximum(most, value))
     return _derived(release, level, "transition rates", release.labels, ends, how)
 
@@ -112,9 +110,8 @@ def mean_stay(release: Release, level: float = 0.95) -> Derived:
     --------
     >>> import pufferkit as pk
     >>> chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
-    >>> curve = pk.influence_curve(chain, pk.stays(1, 5000), 2)
-    >>> release = curve.release(chain.sample(5000, seed=1))
-    >>> stay = pk.mean_stay(release)
+    >>> noise = pk.influence_curve(chain, pk.stays(1, 3000), 2)
+    >>> stay = pk.mean_stay(noise.release([0, 0, 1] * 1000))
     >>> 1 <= stay.low[0] <= stay.value[0] <= stay.high[0]
     True
     """
@@ -130,12 +127,12 @@ def mean_stay(release: Release, level: float = 0.95) -> Derived:
 
 
 def variance(release: Release, low: float, high: float, level: float = 0.95) -> Derived:
-    """The variance of clipped values, from their released moments: mean of u^2 less squared mean.
+    """The variance of clipped values, from their released moments: mean square minus squared mean.
 
     Parameters
     ----------
     release
-        Of `pufferkit.moments` with the same range.
+        A release of `pufferkit.moments` with the same range.
     low, high
         The declared range.
 
@@ -149,7 +146,7 @@ def variance(release: Release, low: float, high: float, level: float = 0.95) -> 
     True
     """
     if release.labels != ("mean", "mean square"):
-        raise ValueError(f"release: {release.query} is no release of moments")
+        raise ValueError(f"release: must be of moments, got {release.query}")
     half = (checks.real("high", high) - checks.real("low", low)) / 2
     (m_low, s_low), (m_high, s_high) = (np.clip(end, -1.0, 1.0) for end in _box(release, level))
     square = 0.0 if m_low <= 0 <= m_high else min(m_low**2, m_high**2)
@@ -157,7 +154,7 @@ def variance(release: Release, low: float, high: float, level: float = 0.95) -> 
     least = max(0.0, float(s_low) - max(m_low**2, m_high**2))
     mean, second = release.raw
     value = min(max(second - mean**2, least), most)
-    how = "mean square less squared mean, over the box of both"
+    how = "mean square minus squared mean, over the box of both"
     ends = (value * half**2, least * half**2, most * half**2)
     return _derived(release, level, "variance", ("variance",), ends, how)
 
@@ -165,15 +162,14 @@ def variance(release: Release, low: float, high: float, level: float = 0.95) -> 
 def cumulative(release: Release, level: float = 0.95) -> Derived:
     """The share of entries at or below each level, from a histogram in the order of levels.
 
-    A sum over the first bins is also the total, which is public, less the sum over the others; the
-    tighter of the two is taken, and the curve never falls.
+    A sum over the first bins is also the total, which is public, minus the sum over the others; the
+    tighter of the two is used, and the curve never decreases.
 
     Examples
     --------
     >>> import pufferkit as pk
     >>> chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
-    >>> curve = pk.influence_curve(chain, pk.histogram([0, 1], 5000), 1)
-    >>> release = curve.release(chain.sample(5000, seed=1))
+    >>> release = pk.influence_curve(chain, pk.histogram([0, 1], 3000), 1).release([0, 0, 1] * 1000)
     >>> pk.cumulative(release).value[-1]
     1.0
     """
@@ -191,13 +187,13 @@ def quantile(
 ) -> Derived:
     """The level below which this share of the entries lies: the noisy histogram inverted.
 
-    The interval holds every level that the band of the cumulative distribution allows, so it has at
-    least the probability of the band.
+    The interval contains every level that the band of the cumulative distribution allows, so it has
+    at least the probability of the band.
 
     Parameters
     ----------
     release
-        Of a histogram or of relative frequencies, its states in the order of the levels.
+        A release of a histogram or of relative frequencies, its states in the order of the levels.
     share
         Between 0 and 1; 0.5 is the median.
     values
@@ -207,8 +203,7 @@ def quantile(
     --------
     >>> import pufferkit as pk
     >>> chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
-    >>> curve = pk.influence_curve(chain, pk.histogram([0, 1], 5000), 1)
-    >>> release = curve.release(chain.sample(5000, seed=1))
+    >>> release = pk.influence_curve(chain, pk.histogram([0, 1], 3000), 1).release([0, 0, 1] * 1000)
     >>> pk.quantile(release, 0.5, [0, 1]).value
     (0.0,)
     """
@@ -226,16 +221,15 @@ def quantile(
 def load_duration(
     release: Release, values: Sequence[float] | Mapping[str, float], level: float = 0.95
 ) -> Derived:
-    """For how many entries the load is at least each level: the curve that engineers draw.
+    """For how many entries the load is at least each level: the load duration curve.
 
-    It is what the cumulative distribution leaves, from the highest level down.
+    It is the total minus the cumulative distribution, from the highest level down.
 
     Examples
     --------
     >>> import pufferkit as pk
     >>> chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
-    >>> curve = pk.influence_curve(chain, pk.histogram([0, 1], 5000), 1)
-    >>> release = curve.release(chain.sample(5000, seed=1))
+    >>> release = pk.influence_curve(chain, pk.histogram([0, 1], 3000), 1).release([0, 0, 1] * 1000)
     >>> pk.load_duration(release, [0, 1]).labels
     ('at least 0', 'at least 1')
     """
@@ -243,7 +237,7 @@ def load_duration(
     values_below, low, high, total = _steps_of(release, level)
     below = [np.concatenate([[0.0], curve[:-1]]) for curve in (values_below, high, low)]
     middle, least, most = (total - curve for curve in below)
-    how = "what the noisy cumulative distribution leaves above each level"
+    how = "the total minus the noisy cumulative distribution"
     ends = (middle, least, most)
     labels = tuple(f"at least {number:g}" for number in numbers)
     return _derived(release, level, "load duration", labels, ends, how)
@@ -252,17 +246,16 @@ def load_duration(
 def peak(
     release: Release, values: Sequence[float] | Mapping[str, float], level: float = 0.95
 ) -> Derived:
-    """The highest level that surely occurs, and the highest that can.
+    """The highest level that certainly occurs, and the highest that may occur.
 
-    A level occurs for sure if the interval of its bin lies above 0. The value and the lower end are
-    the highest such level, the upper end the highest whose interval allows an entry.
+    A level certainly occurs if the interval of its bin lies above 0. The value and the lower end
+    are the highest such level, the upper end the highest whose interval allows an entry.
 
     Examples
     --------
     >>> import pufferkit as pk
     >>> chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
-    >>> curve = pk.influence_curve(chain, pk.histogram([0, 1], 5000), 1)
-    >>> release = curve.release(chain.sample(5000, seed=1))
+    >>> release = pk.influence_curve(chain, pk.histogram([0, 1], 3000), 1).release([0, 0, 1] * 1000)
     >>> pk.peak(release, [0, 1]).value
     (1.0,)
     """
@@ -278,23 +271,24 @@ def peak(
 def top_states(release: Release, count: int, level: float = 0.95) -> Derived:
     """The states that occur most, by their noisy counts, each with its interval.
 
-    Where intervals of a state inside and one outside overlap, the choice may be that of the noise,
-    and ``how`` says so.
+    If the intervals of a chosen state and another overlap, the choice may be due to the noise,
+    which ``how`` states.
 
     Examples
     --------
     >>> import pufferkit as pk
     >>> chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
-    >>> curve = pk.influence_curve(chain, pk.histogram([0, 1], 5000), 1)
-    >>> release = curve.release(chain.sample(5000, seed=1))
+    >>> release = pk.influence_curve(chain, pk.histogram([0, 1], 3000), 1).release([0, 0, 1] * 1000)
     >>> pk.top_states(release, 1).how
     'surely the most frequent'
     """
     if release.kind not in ("histogram", "relative frequencies"):
-        raise ValueError(f"release: {release.query} is no histogram over states")
+        raise ValueError(f"release: must be a histogram over states, got {release.query}")
     count = checks.whole("count", count, 1)
     if count >= len(release.labels):
-        raise ValueError(f"count: there are {len(release.labels)} states; ask for fewer")
+        raise ValueError(
+            f"count: must be at most {len(release.labels)}, the number of states, got {count}"
+        )
     low, high = _box(release, level, 0.0)
     order = np.argsort(-np.array(release.raw), kind="stable")
     inside, outside = order[:count], order[count:]
@@ -313,11 +307,11 @@ def top_states(release: Release, count: int, level: float = 0.95) -> Derived:
 
 def _of_kind(release: Release, kind: str) -> None:
     if release.kind != kind:
-        raise ValueError(f"release: is of {release.query}, not of {kind}")
+        raise ValueError(f"release: must be of {kind}, got {release.query}")
 
 
 def _box(release: Release, level: float, least: float = -inf) -> tuple[Floats, Floats]:
-    """Ends of the simultaneous intervals of what was drawn."""
+    """Ends of the simultaneous intervals of the noisy answer."""
     ends = np.array(release.as_drawn().interval(level, simultaneous=True))
     low, high = np.maximum(ends[:, 0], least), np.maximum(ends[:, 1], least)
     return low, high
@@ -326,7 +320,9 @@ def _box(release: Release, level: float, least: float = -inf) -> tuple[Floats, F
 def _steps_of(release: Release, level: float) -> tuple[Floats, Floats, Floats, float]:
     """Counts up to each bin and their band, all rising from 0 to the total."""
     if release.kind not in ("histogram", "relative frequencies") or release.total is None:
-        raise ValueError(f"release: {release.query} is no histogram over levels in their order")
+        raise ValueError(
+            f"release: must be a histogram over levels in their order, got {release.query}"
+        )
     total = release.total
     low, high = _box(release, level, 0.0)
     high = np.minimum(high, total)
@@ -344,19 +340,25 @@ def _steps_of(release: Release, level: float) -> tuple[Floats, Floats, Floats, f
 
 
 def _values(release: Release, values: Sequence[float] | Mapping[Any, float]) -> list[float]:
-    """The value of each level, which must rise."""
+    """The value of each level, which must increase."""
     if isinstance(values, Mapping):
         by_name: dict[Hashable, float] = {str(state): value for state, value in values.items()}
         missing = [label for label in release.labels if label not in by_name]
         if missing:
-            raise ValueError(f"values: none for {', '.join(missing)}")
+            raise ValueError(
+                f"values: have no value for {', '.join(missing)}; give one for each level"
+            )
         numbers = [checks.real("values", by_name[label]) for label in release.labels]
     else:
         numbers = [checks.real("values", value) for value in values]
     if len(numbers) != len(release.labels):
-        raise ValueError(f"values: {len(numbers)} for {len(release.labels)} levels")
+        raise ValueError(
+            f"values: must be one for each of {len(release.labels)} levels, got {len(numbers)}"
+        )
     if any(b <= a for a, b in pairwise(numbers)):
-        raise ValueError("values: must rise from level to level; sort the states by their values")
+        raise ValueError(
+            "values: must increase from level to level; sort the states by their values"
+        )
     return numbers
 
 

@@ -1,4 +1,4 @@
-"""How far events move a sum: what the Wasserstein Mechanism asks where events are the secrets."""
+"""How far events move a sum: the distance of the Wasserstein Mechanism for events as secrets."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Event = Mapping[Hashable, Any]
 """Entries or variables by name, and the value or the values that each may have."""
 
 Condition = dict[int, list[int]]
-"""Places of entries, and the places of the states that each may have."""
+"""Indices of entries, and the indices of the states that each may have."""
 
 _MOST_VALUES = 256
 
@@ -42,12 +42,12 @@ _MOST_VALUES = 256
 def condition(
     event: Mapping[Hashable, Any], entries: Sequence[Hashable], values: Sequence[Hashable]
 ) -> Condition:
-    """An event by the places of its entries and of the values that they may have."""
+    """An event by the indices of its entries and of the values that they may have."""
     places: Condition = {}
     for entry, allowed in event.items():
         if entry not in entries or isinstance(entry, bool):
             named = f"1 to {len(entries)}" if isinstance(entries, range) else list(entries)
-            raise ValueError(f"secrets: {entry!r} is no entry; they are {named}")
+            raise ValueError(f"secrets: {entry!r} is not an entry; the entries are {named}")
         several = isinstance(allowed, (list, tuple, set, frozenset)) and allowed not in values
         chosen = list(allowed) if several else [allowed]
         unknown = [value for value in chosen if value not in values]
@@ -98,7 +98,7 @@ def of_conditions(
 
 
 def _within(event: Condition, begin: int, length: int, size: int) -> dict[int, Bools]:
-    """What an event asks of one segment, entries counted from 1."""
+    """The conditions of an event on one segment, entries counted from 1."""
     allowed = {}
     for place, states in event.items():
         if begin <= place < begin + length:
@@ -134,7 +134,7 @@ def of_network_events(
 def window_distance(
     chain: MarkovChain, query: Query, hidden: Secrets, length: int, progress: Progress | None
 ) -> Farthest | None:
-    """W between what windows of one length of segment may hold; ``None`` if there are none."""
+    """W between the secrets of the windows of a segment; ``None`` if there are no windows."""
     if hidden.window == 1 and not isinstance(hidden, Events):
         return chain_distance(chain, query, length, progress)
     if isinstance(hidden, Events) and hidden.window > length:
@@ -151,12 +151,13 @@ def window_distance(
 
 
 def _automaton(hidden: Secrets, states: Sequence[Hashable], length: int) -> Automaton:
-    """What reads the secret of a window: its label, or all values of its entries."""
+    """The automaton that reads the secret of a window: its label, or all values of its entries."""
     if isinstance(hidden, Events):
         return hidden.automaton(states)
     if isinstance(hidden, Sets):
         raise NotApplicable(
-            "the Wasserstein Mechanism is not built for sets of entries that lie apart; use "
+            "the Wasserstein Mechanism does not cover sets of entries that are not consecutive; "
+            "use "
             "influence_curve, or name the events with secrets="
         )
     window = min(hidden.window, length)
@@ -170,7 +171,7 @@ def _automaton(hidden: Secrets, states: Sequence[Hashable], length: int) -> Auto
 
 
 def work_of_windows(theta: EventClass, query: Query) -> float:
-    """About how many multiplications `window_distance` takes for all of them; 0 if it refuses."""
+    """Approximate number of multiplications of `window_distance` for all; 0 if it refuses."""
     values, _ = values_of(query, theta.states)
     work = 0.0
     try:

@@ -1,4 +1,4 @@
-"""What a release promises, and what decided its scale: the evidence a verifier reads."""
+"""The guarantee of a release, and the evidence for its scale, which `verify` reads."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ Lemma C.1 as in the paper, or by the operator norm, which is tighter."""
 Bound = Literal["curve", "pairs", "quilts", "distance", "window", "neighbours", "group", "entry"]
 """Which theorem decided the scale: the scalar or the pairwise influence curve, Markov quilts
 ([Q] 4.3), the Wasserstein distance ([Q] 3.2), the distribution of the sum over a window, the
-neighbours of GK16, a whole segment at once, or one entry alone."""
+neighbours of GK16, a whole segment at once, or a single entry."""
 
 CountedOver = Literal["observed", "span"]
-"""Of a series with gaps, the entries that the scale was made for: those that were observed, or all
+"""For a series with gaps, the entries that the scale was calibrated for: those observed, or all
 of the span, which is never less noise."""
 
 
 class Guarantee(StrEnum):
-    """What a release promises. The value is the sentence for people; files hold the ``code``.
+    """The guarantee of a release. The value is a sentence; files hold the ``code``.
 
     Examples
     --------
@@ -46,7 +46,7 @@ class Guarantee(StrEnum):
 
     @property
     def code(self) -> str:
-        """One word, as in files."""
+        """The name of the guarantee in files."""
         return self.name.lower()
 
     @classmethod
@@ -62,7 +62,7 @@ class Guarantee(StrEnum):
 
 @dataclass(frozen=True)
 class Evidence:
-    """Why the scale is what it is: what binds.
+    """What determined the scale: the binding belief, entry and quilt or blocks.
 
     Attributes
     ----------
@@ -78,7 +78,7 @@ class Evidence:
         Max-influence of the entry on that quilt, or the mechanism's own measure.
     blocks
         For the influence curve: entries paid for to the left and to the right of the entry, itself
-        counted in both; ``None`` for a side that is paid for whole. For a window: how far its ends
+        counted in both; ``None`` for a side that is paid completely. For a window: how far its ends
         are from the entry; ``None`` for a side that reaches to the end of the segment.
     bound, variant
         Which theorem decided, and which reading of it; see `Bound` and `Variant`.
@@ -86,13 +86,13 @@ class Evidence:
         For a series with gaps: which entries the bound counts; see `CountedOver`. ``None``
         without any.
     beside
-        Event-level epsilon that is spent beside this release under the same promise; ``None`` if
-        the promise is about this release alone.
+        Event-level epsilon of other releases under the same guarantee; ``None`` if the guarantee
+        is about this release only.
     horizon
-        For a stream: entries that the promise is for, all other releases of the stream included;
-        ``None`` if it is about the entries of this release alone.
+        For a stream: number of entries that the guarantee covers, all other releases of the stream
+        included; ``None`` if it is about the entries of this release only.
     notes
-        How the numbers were obtained, in words for people. Nothing reads them.
+        How the numbers were obtained, in words. No program reads them.
 
     Examples
     --------
@@ -176,21 +176,21 @@ _COUNTED = {
 }
 
 _WORDS = {"bound": get_args(Bound), "variant": get_args(Variant), "counted": get_args(CountedOver)}
-"""The fields of the evidence that hold one of a few words."""
+"""The fields of the evidence with a fixed set of values."""
 
 
 def is_whole(value: Any) -> bool:
-    """A whole number, and no truth value."""
+    """Whether this is a whole number, not a boolean."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
 def is_number(value: Any) -> bool:
-    """A number, and no truth value."""
+    """Whether this is a number, not a boolean."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def is_list(value: Any) -> bool:
-    """A list, or a tuple."""
+    """Whether this is a list or a tuple."""
     return isinstance(value, (list, tuple))
 
 

@@ -18,7 +18,7 @@ from pufferkit.noise import grid_exponent, is_discrete
 from pufferkit.rounding import at_least, round_up
 
 MOST_WORK = 5e11
-"""Multiplications beyond which the mechanism is given up: some minutes."""
+"""Most multiplications before the mechanism gives up: some minutes."""
 
 _FOR_THE_GRID = 2.0**-24
 """Share of epsilon kept for rounding the answer to the grid of noise that is not discrete."""
@@ -30,17 +30,17 @@ def exact_sum(
     """The least Laplace noise that hides every entry when one sum is released and nothing else.
 
     *Secrets*: any two values of any entry. *Beliefs*: one known chain, or finitely many.
-    *Releases*: this sum alone. The scale is the least, to about one part in a thousand, at which
+    *Releases*: this sum only. The scale is the least, to about one part in a thousand, at which
 
         sup over w of log p(w | X_i = x) / p(w | X_i = x')  <=  epsilon
 
     for every entry i and all its values x, x'. The distribution of the sum is followed through a
     window around the entry; what lies outside counts as if the ends of the window were published
-    too, which can only add to the loss. Windows grow until that changes next to nothing, so the
+    too, which can only add to the loss. Windows grow until that changes hardly anything, so the
     cost does not depend on the length of the series.
 
     A second release about the same data is charged by the event-level epsilons of both, which can
-    be far more than the sum of the two epsilons. Where others are to follow, use `influence_curve`.
+    be far more than the sum of the two epsilons. If other releases follow, use `influence_curve`.
 
     Parameters
     ----------
@@ -51,13 +51,13 @@ def exact_sum(
     epsilon
         Pufferfish privacy for each entry.
     most_work
-        Multiplications beyond which to give up.
+        Most multiplications before giving up.
 
     Raises
     ------
     NotApplicable
         For vectors, for queries that are not sums, for entries that were not observed, for beliefs
-        under which the distribution of the sum is not known, and if it is too much work.
+        under which the distribution of the sum is unknown, and if it takes too much work.
 
     Examples
     --------
@@ -85,7 +85,7 @@ def exact_sum(
     # Compiled code, loaded when first needed: it takes a second.
     from pufferkit.influence.sums.least_scale import LeastScale, least_scale  # noqa: PLC0415
 
-    # Discrete noise has no grid to pay for; no scale is above that of group privacy.
+    # Discrete noise has no grid; no scale is above that of group privacy.
     coarsest = query.lipschitz * query.longest / epsilon
     discrete = is_discrete(query.unit, coarsest, query.largest)
     kept = epsilon if discrete else epsilon * (1 - _FOR_THE_GRID)
@@ -134,7 +134,7 @@ def _known(theta: ChainClass) -> tuple[Member, ...]:
 
 
 def _check_grid(calibration: Calibration) -> None:
-    """Refuse where rounding to the grid of the noise could cost more than was kept for it.
+    """Refuse if rounding to the grid of the noise could cost more than the share set aside.
 
     An answer rounded to a multiple of g moves by at most g / 2, so a ratio of likelihoods by at
     most e^{g / scale}. A larger scale does not pay for that here, as the loss may hardly fall with
@@ -146,4 +146,6 @@ def _check_grid(calibration: Calibration) -> None:
     if all((weight / grid).denominator == 1 for weight in weights):
         return
     if grid / Fraction(calibration.scale) > Fraction(calibration.epsilon * _FOR_THE_GRID / 2):
-        raise NotApplicable("the series is too long for noise as fine as this; use influence_curve")
+        raise NotApplicable(
+            "the series is too long for the grid of this noise; use influence_curve"
+        )

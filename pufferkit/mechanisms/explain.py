@@ -1,4 +1,4 @@
-"""How well each pair of values is hidden by a release, not only the worst one."""
+"""How well a release hides each pair of values, not only the worst one."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from pufferkit.beliefs.protocol import beliefs_from_dict
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable, printable
 from pufferkit.influence.curve.graphs import GraphCurve
+from pufferkit.influence.curve.metric import Metric, as_metric
 from pufferkit.influence.curve.pairs import off_diagonal
-from pufferkit.influence.curve.profile import InfluenceCurve, Metric, as_metric
+from pufferkit.influence.curve.profile import InfluenceCurve
 from pufferkit.influence.curve.trees import TreeCurve
 from pufferkit.mechanisms.calibration import HISTOGRAMS, Calibration
 from pufferkit.mechanisms.evidence import Guarantee
@@ -38,12 +39,12 @@ class PairTable(Shown):
     states
         The values.
     losses
-        For each two of them a bound on the log of the ratio by which the odds of the first against
-        the second change, whatever comes out and whichever entry it is. 0 on the diagonal.
+        For each pair of them a bound on the log of the factor by which the odds of the first
+        against the second change, for every output and every entry. 0 on the diagonal.
     epsilon
-        What is promised for all pairs.
+        The guarantee for all pairs.
     query
-        What was asked.
+        Name of the query.
 
     Examples
     --------
@@ -61,13 +62,13 @@ class PairTable(Shown):
 
     @property
     def factors(self) -> Floats:
-        """The most by which the odds of the first value against the second are multiplied."""
+        """The largest factor on the odds of the first value against the second."""
         return np.exp(np.minimum(self.losses, 700.0))
 
     def posterior(self, prior: float, state: Hashable | None = None) -> float:
-        """The most that somebody with this prior may think after the release.
+        """The largest posterior after the release of an adversary with this prior.
 
-        Of one value, by its own losses; if left out, of the value that is hidden worst.
+        For one value, by its losses; if left out, for the value that is hidden worst.
         """
         if state is not None and state not in self.states:
             raise ValueError(f"state: {state!r} is not one of {list(self.states)}")
@@ -100,14 +101,14 @@ class PairTable(Shown):
 def explain(calibration: Calibration) -> PairTable:
     """How well each pair of values of an entry is hidden.
 
-    The promise is epsilon for every pair. Many pairs lose less: values that add about the same to a
-    sum, and values that are followed by much the same. For classes that only the scalar curve knows
-    (any start, mixing) all pairs share one bound.
+    The guarantee is epsilon for every pair. Many pairs lose less: values that add about the same to
+    a sum, and values with similar futures. For classes that only the scalar curve covers (any
+    start, mixing) all pairs share one bound.
 
     Parameters
     ----------
     calibration
-        Of a mechanism for chains or tree-shaped networks, before or after its release.
+        A calibration of a mechanism for chains or tree-shaped networks.
 
     Examples
     --------
@@ -125,13 +126,13 @@ def explain(calibration: Calibration) -> PairTable:
     2       1 in 4.3
     """
     if calibration.beliefs is None:
-        raise NotApplicable(f"{calibration.mechanism} asks no beliefs, so there is no curve")
+        raise NotApplicable(f"{calibration.mechanism} uses no beliefs, so there is no curve")
     theta, query = calibration.beliefs, calibration.query
     _about_entries(theta)
     metric = as_metric(metric_of(theta, query, calibration.scales), len(theta.states))
     losses = _losses(theta, query.longest, metric, calibration.entry_epsilon)
     if calibration.guarantee in (Guarantee.PUFFERFISH, Guarantee.GROUP):
-        # Its own theorem may promise less than the curve shows.
+        # The theorem of the mechanism may guarantee less than the curve shows.
         losses = np.minimum(losses, calibration.epsilon)
     return PairTable(theta.states, losses, calibration.epsilon, query.name)
 
@@ -139,7 +140,7 @@ def explain(calibration: Calibration) -> PairTable:
 def explain_release(record: Release) -> PairTable:
     """The same for a release, from its record; see `Release.explain`."""
     if record.beliefs is None:
-        raise NotApplicable(f"{record.mechanism} asks no beliefs, so there is no curve")
+        raise NotApplicable(f"{record.mechanism} uses no beliefs, so there is no curve")
     theta = beliefs_from_dict(record.beliefs)
     _about_entries(theta)
     cost = _recorded_cost(record, len(theta.states))
@@ -152,13 +153,12 @@ def explain_release(record: Release) -> PairTable:
 def _about_entries(theta: Beliefs) -> None:
     if theta.names_secrets:
         raise NotApplicable(
-            "explain is about the values of single entries; the secrets here are others "
-            f"({theta.description})"
+            f"explain covers the values of single entries, not these secrets ({theta.description})"
         )
 
 
 def _recorded_cost(record: Release, size: int) -> Floats:
-    """What replacing a state by another costs: all alike where the record does not say more."""
+    """The cost of replacing a state by another; equal for all pairs if the record has no more."""
     alike = record.lipschitz / record.scale * off_diagonal(size)
     added = (record.verification_data or {}).get("weights")
     if record.kind in HISTOGRAMS:
@@ -176,7 +176,7 @@ def _recorded_cost(record: Release, size: int) -> Floats:
 
 
 def entry_losses(calibration: Calibration) -> dict[Hashable, float]:
-    """Of beliefs that are graphs: a bound on the loss of every entry, by the influence curve."""
+    """For beliefs that are graphs: a bound on the loss of every entry, by the influence curve."""
     theta = calibration.beliefs
     if theta is None:
         raise NotApplicable(f"{calibration.mechanism} was calibrated without beliefs")
@@ -186,7 +186,7 @@ def entry_losses(calibration: Calibration) -> dict[Hashable, float]:
 
 @singledispatch
 def _entry_losses(theta: Beliefs, metric: Metric, b: float) -> dict[Hashable, float]:
-    raise NotApplicable(f"there is no graph of a {theta.description}")
+    raise NotApplicable(f"entry losses need a graph, not a {theta.description}")
 
 
 @_entry_losses.register
@@ -203,8 +203,8 @@ def _(theta: FieldClass, metric: Metric, b: float) -> dict[Hashable, float]:
 
 @singledispatch
 def _losses(theta: Beliefs, length: int, metric: Metric, b: float) -> Floats:
-    """The loss of each two states, the largest over entries and over the class."""
-    raise NotApplicable(f"explain is about Markov chains; here is a {theta.description}")
+    """The loss of each pair of states, the largest over entries and over the class."""
+    raise NotApplicable(f"explain needs Markov chains or a graph, not a {theta.description}")
 
 
 @_losses.register

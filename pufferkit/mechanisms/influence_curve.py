@@ -22,7 +22,8 @@ from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.answers import quilt_bound
 from pufferkit.influence.curve.graphs import GraphCurve, GraphModel
-from pufferkit.influence.curve.profile import InfluenceCurve, Metric, as_metric
+from pufferkit.influence.curve.metric import Metric, as_metric
+from pufferkit.influence.curve.profile import InfluenceCurve
 from pufferkit.influence.curve.trees import TreeCurve
 from pufferkit.influence.progress import Progress
 from pufferkit.influence.quilts.gaps import solvers
@@ -37,7 +38,7 @@ from pufferkit.mechanisms.observed import (
 from pufferkit.rounding import round_up
 
 Solved = tuple[float, Evidence, dict[str, Any] | None]
-"""An event-level epsilon, what binds there, and what a check of it needs."""
+"""An event-level epsilon, the binding evidence, and verification data."""
 
 _BY_QUILTS = "the Markov quilt bound was the better one"
 
@@ -54,8 +55,9 @@ def influence_curve(
     """Least Laplace noise known to hide every entry of a chain.
 
     The scale is L / b, with b the largest event-level epsilon whose loss on the influence curve is
-    at most epsilon. It never asks more than `markov_quilt`: where that bound is better, it is
-    taken.
+    at most epsilon. Secrets are any two values of an entry (or ``secrets``), releases any Lipschitz
+    query with Laplace noise. It never needs more noise than `markov_quilt`: if that bound is
+    better, it is used.
 
     Parameters
     ----------
@@ -64,17 +66,17 @@ def influence_curve(
         of one kind. Known distributions use exact kernels. Any start uses exact kernels to the
         right and projective diameters to the left. Mixing classes use bounds.
     query
-        What is asked; any Lipschitz query, vectors included. Made with a `Series` that has gaps, it
+        Any Lipschitz query, vectors included. Made with a `Series` that has gaps, it
         has event-level epsilon 0 at the entries that were not observed.
     epsilon
         Pufferfish privacy for each entry.
     secrets
-        What else to hide than single entries; short for beliefs made by `ChainClass.with_secrets`.
+        Other secrets than single entries; short for beliefs made by `ChainClass.with_secrets`.
     per_bin
         A scale for each coordinate of a vector, so that their total is about the least: rare levels
         of a histogram get less noise, common ones more. For chains with a known start and sums.
     progress
-        Called with how many scales were tried, and about how many there will be.
+        Called with the number of scales tried, and about how many there will be.
 
     Examples
     --------
@@ -122,7 +124,9 @@ def _proportions(theta: Beliefs, query: Query, epsilon: float) -> list[float]:
         raise NotApplicable("a scale for each bin needs chains with a known start")
     b, evidence, _ = entry_epsilon_for(theta, query.longest, epsilon, metric_of(theta, query))
     if evidence.bound != "pairs":
-        raise NotApplicable("the pairwise curve does not decide here, so all bins need the same")
+        raise NotApplicable(
+            "the pairwise curve does not decide here, so all bins need the same scale"
+        )
     # Compiled code, loaded when first needed: it takes a second.
     from pufferkit.mechanisms.per_bin import relative_scales  # noqa: PLC0415
 
@@ -134,7 +138,7 @@ def _proportions(theta: Beliefs, query: Query, epsilon: float) -> list[float]:
 def _scales_at(
     b: float, theta: Beliefs, query: Query, scales: Sequence[float]
 ) -> tuple[float, ...]:
-    """Scales in these proportions, such that no two states are further apart than b."""
+    """Scales in these proportions, such that the distance of two states is at most b."""
     added = added_by_state(theta, query)
     assert added is not None
     each = np.array(scales)
@@ -143,18 +147,18 @@ def _scales_at(
 
 
 MOST_BINS = 12
-"""Coordinates up to which the proportions of their scales are searched for."""
+"""Most coordinates for which the proportions of the scales are searched."""
 
 Contribution = float | tuple[float, ...]
-"""What a state adds to a number, or to each coordinate of a vector."""
+"""The contribution of a state to a number, or to each coordinate of a vector."""
 
 
 def _where_observed(
     theta: ChainClass, query: Query, epsilon: float, metric: Metric | None, whole: Solved
 ) -> Solved:
-    """The same with the pattern of what was observed, by the curve or by quilts, if that is more.
+    """The same for the pattern of observed entries, by the curve or by quilts, if that is more.
 
-    ``whole`` is what is shown for the unbroken span.
+    ``whole`` is the result for the unbroken span.
     """
     best = whole
     if theta.kernels() or theta.names_secrets:  # their curve is that of the unbroken span
@@ -182,7 +186,7 @@ def _where_observed(
 def metric_of(
     beliefs: Beliefs, query: Query, scales: Sequence[float] | None = None
 ) -> Metric | None:
-    """How far apart a sum holds the states of a chain; ``None`` if all are equally far apart."""
+    """The metric of a sum on the states of a chain; ``None`` if all are equally far apart."""
     contributions = contributions_of(beliefs, query, scales)
     return None if contributions is None else Metric.of(contributions)
 
@@ -192,11 +196,11 @@ def contributions_of(
 ) -> tuple[Contribution, ...] | None:
     """What each state adds to a sum: a number from 0 to 1, or a row of them for a vector.
 
-    For queries that are no sums, rows whose distances bound how far an entry moves the answer
-    (`Query.apart`): the theorem of the pairwise curve asks no more than that. Scaled so that the
-    two states that are furthest apart are at L1 distance 1. With a scale for each coordinate, what
-    is added to it counts in units of its scale. ``None`` if nothing is known
-    but the Lipschitz constant, and if all states are equally far apart.
+    For queries that are not sums, rows whose distances bound how far an entry moves the answer
+    (`Query.apart`): the theorem of the pairwise curve needs no more than that. Scaled so that the
+    two states that are furthest apart are at L1 distance 1. With a scale for each coordinate,
+    contributions to it are in units of its scale. ``None`` if only the Lipschitz constant is known,
+    and if all states are equally far apart.
     """
     moved = query.moved
     if moved is None or beliefs is None:
@@ -209,7 +213,12 @@ def contributions_of(
     units = [Fraction(each[at]) for at in query.columns or range(width)]
     rows = [moved.get(state, nothing) for state in beliefs.states]
     rows = [tuple(w / unit for w, unit in zip(row, units, strict=True)) for row in rows]
-    apart = {sum(abs(a - b) for a, b in zip(*pair, strict=True)) for pair in combinations(rows, 2)}
+    different = set(rows)
+    apart = {
+        sum(abs(a - b) for a, b in zip(*pair, strict=True)) for pair in combinations(different, 2)
+    }
+    if len(different) < len(rows):
+        apart.add(Fraction(0))
     furthest = max(apart, default=Fraction(0))
     if not furthest or (width > 1 and len(apart) == 1):
         return None
@@ -218,14 +227,14 @@ def contributions_of(
         tuple(float((w - low) / furthest) for w, low in zip(row, least, strict=True))
         for row in rows
     ]
-    # States that floats cannot tell apart would seem to be the same.
-    if len(set(scaled)) < len(set(rows)):
+    # States closer than the precision of floats would seem to be the same.
+    if len(set(scaled)) < len(different):
         return None
     return tuple(row[0] if width == 1 else row for row in scaled)
 
 
 def added_by_state(beliefs: Beliefs, query: Query) -> Floats | None:
-    """What an entry in each state adds to each coordinate; ``None`` if the query is no sum."""
+    """What an entry in each state adds to each coordinate; ``None`` if the query is not a sum."""
     if query.weights is None:
         return None
     nothing = (Fraction(0),) * query.size
@@ -249,7 +258,7 @@ def entry_epsilon(
     lengths
         Length of the series, or of its independent segments.
     epsilon
-        Pufferfish privacy wanted for each entry.
+        Pufferfish privacy required for each entry.
     metric
         For pipelines that are private in a metric: distances between the states, in their order.
         The pipeline must move the log-likelihood by at most b metric(x, x') / (largest distance)
@@ -280,8 +289,10 @@ def entry_epsilon_for(
     metric: Metric | Floats | None = None,
     progress: Progress | None = None,
 ) -> Solved:
-    """The largest event-level epsilon shown to hide every entry, what binds, what a check needs."""
-    raise NotApplicable(f"influence_curve is about Markov chains; here is a {beliefs.description}")
+    """The largest event-level epsilon that hides every entry, its evidence, verification data."""
+    raise NotApplicable(
+        f"influence_curve needs Markov chains or a graph, not a {beliefs.description}"
+    )
 
 
 @entry_epsilon_for.register
@@ -323,7 +334,7 @@ def _on_graphs(
     distance: Floats,
     progress: Progress | None,
 ) -> Solved:
-    """Nodes averaged out of a graph, or drawn again given their neighbours where it is wide."""
+    """Nodes averaged out of a graph, or resampled given their neighbours where it is wide."""
     curve = GraphCurve(models, beliefs.states, distance)
     b, loss = curve.solve(epsilon, progress)
     name = f"{called} {loss.model + 1} of {len(models)}"
@@ -347,7 +358,7 @@ def _(
     try:
         quilt = quilt_bound(beliefs, length, epsilon)
         by_quilt = 1 / round_up(quilt.score)
-    except NotApplicable:  # too long for quilts, not for the curve; or nothing is forgotten
+    except NotApplicable:  # too long for quilts, not for the curve; or the chain does not mix
         by_quilt = 0.0
     if by_quilt > b:
         evidence = Evidence(

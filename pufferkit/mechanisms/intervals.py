@@ -1,4 +1,4 @@
-"""How large noise is: its mean size, the intervals it leaves, and the nearest proper histogram.
+"""The size of noise: its mean, the intervals it gives, and the nearest proper histogram.
 
 With a ``unit`` u the noise is discrete Laplace (`pufferkit.noise`): a whole multiple n u with
 probability (1 - a) / (1 + a) a^|n|, a = e^{-u / scale}. Then E|Z| = u / sinh(u / scale), and
@@ -32,7 +32,7 @@ def expected_size(scale: float, unit: Fraction | None = None) -> float:
 
 
 def half_width(scale: float, level: float, count: int = 1, unit: Fraction | None = None) -> float:
-    """Half the width of the interval that holds ``count`` draws at once."""
+    """Half the width of the interval that contains ``count`` draws at once."""
     level = checks.real("level", level)
     if not 0 < level < 1:
         raise ValueError(f"level: must lie between 0 and 1, got {level:g}; for example 0.95")
@@ -45,7 +45,7 @@ def half_width(scale: float, level: float, count: int = 1, unit: Fraction | None
 def interval_around(
     value: float, scale: float, level: float, count: int = 1, unit: Fraction | None = None
 ) -> tuple[float, float]:
-    """Where the exact answer lies; both ends belong to it."""
+    """The closed confidence interval of the exact answer."""
     width = half_width(scale, level, count, unit)
     if unit is None:
         return value - width, value + width
@@ -63,10 +63,10 @@ def _units_to_either_side(scale: float, outside: float, unit: Fraction) -> int:
 
 
 def rank_error(scale: float, levels: int, level: float) -> float:
-    """By how many ranks a noisy choice among levels misses, at most, with this probability.
+    """A bound on the error in ranks of a noisy choice among levels, with this probability.
 
-    A level that misses by t is chosen only if its exponential noise is at least t, because some
-    level misses by nothing: P(miss >= t) <= (levels - 1) e^{-t / scale}.
+    A level with error t is chosen only if its exponential noise is at least t, because some
+    level has no error: P(error >= t) <= (levels - 1) e^{-t / scale}.
     """
     if not 0 < checks.real("level", level) < 1:
         raise ValueError(f"level: must lie between 0 and 1, got {level:g}; for example 0.95")

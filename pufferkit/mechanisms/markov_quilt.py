@@ -38,7 +38,7 @@ def markov_quilt(
 
         card(nearby nodes) / (epsilon - max-influence of X_i on the quilt)
 
-    over quilts ([Q] Theorem 4.3). Of a series with gaps only observed entries count as nearby
+    over quilts ([Q] Theorem 4.3). In a series with gaps only observed entries count as nearby
     (`pufferkit.influence.quilts.gaps`). No limit on the size of quilts, no grid over chains:
     the optimum is exact for `ChainClass.of`, for `ChainClass.any_start` ([Q] C.4) and for
     `ChainClass.binary`, whose worst chain is at a corner. Over `ChainClass.around` influence is
@@ -50,7 +50,7 @@ def markov_quilt(
         A `MarkovChain` or a `ChainClass`; or a `BayesianNetwork`, or several with one graph, for
         which [Q] Algorithm 2 searches quilts by d-separation.
     query
-        What is asked; its segments are independent and start alike.
+        The query; its segments are independent and have the same initial distribution.
     epsilon
         Pufferfish privacy for each entry.
     influence
@@ -58,7 +58,7 @@ def markov_quilt(
         ``"formula"``: [Q] (5) as printed, which also counts left endpoints of probability zero; it
         gives the paper's numbers and never less noise.
     secrets
-        What else to hide than single entries: quilts around windows
+        Other secrets than single entries: quilts around windows
         (`pufferkit.influence.quilts.blocks`).
     progress
         For networks: called with the number of nodes done and their total.
@@ -128,7 +128,7 @@ def _calibration(
     whole: QuiltBound,
     observed: QuiltBound | None,
 ) -> Calibration:
-    """From the hardest quilt of the whole span, or of what was observed where that is better."""
+    """The calibration of the hardest quilt, of the whole span or of the observed entries."""
     hardest = whole if observed is None else observed
     quilts = hardest.quilts
     verification_data = None if quilts is None else {"quilts": [list(own) for own in quilts]}

@@ -2,9 +2,9 @@
 
 An entry that was not observed has event-level epsilon 0, and the chain runs on through it. Noise
 for the unbroken span hides such a series as well (see `pufferkit.data.queries`); here the same
-theorems are asked with the pattern of what was observed, which is never more noise. Every entry of
-the span stays a secret. Where the pattern is long or gains next to nothing, the noise of the span
-is kept, and the evidence says so (`Evidence.counted`).
+theorems are applied to the pattern of observed entries, which never gives more noise. Every entry
+of the span stays a secret. If the pattern is long or gains hardly anything, the noise of the span
+is used, which the evidence states (`Evidence.counted`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.checks import Floats
 from pufferkit.data.queries import Query
 from pufferkit.data.series import SegmentPattern
-from pufferkit.influence.curve.profile import InfluenceCurve, Metric
+from pufferkit.influence.curve.metric import Metric
+from pufferkit.influence.curve.profile import InfluenceCurve
 from pufferkit.influence.curve.sweep import EntryLoss, Run
 from pufferkit.influence.quilts.gaps import Named, hardest_observed
 from pufferkit.influence.quilts.hardest import QuiltBound
@@ -25,23 +26,23 @@ from pufferkit.mechanisms.evidence import Bound, Evidence
 from pufferkit.rounding import largest_within
 
 MOST_ENTRIES, MOST_RUNS = 5_000, 200
-"""Longest segments, and most runs in one, of which the pattern is used."""
+"""Longest segment, and most runs in one, whose pattern is used."""
 
 MOST_PATTERNS = 20
-"""Most different segments of which the patterns are used."""
+"""Most distinct segments whose patterns are used."""
 
 WORTH = 1e-3
-"""The least gain, relatively, for which a pattern is recorded."""
+"""The least relative gain for which a pattern is recorded."""
 
 PAIRWISE = 400
-"""Longest segments that are followed pair by pair of values, entry by entry."""
+"""Longest segment for which the pairwise curve is computed entry by entry."""
 
 _CLOSE = 1e-4
-"""How near to epsilon the search ends, relatively."""
+"""Relative precision of the search."""
 
 
 def patterns_of(query: Query) -> list[SegmentPattern]:
-    """The different patterns of the segments, those with most entries first; none to be used."""
+    """The distinct patterns of the segments, most entries first; empty if they are not used."""
     if query.pattern is None:
         return []
     different = sorted(set(query.pattern), key=lambda runs: -sum(runs[::2]))
@@ -51,7 +52,7 @@ def patterns_of(query: Query) -> list[SegmentPattern]:
 
 
 def recorded(query: Query) -> dict[str, Any]:
-    """What a check needs to know of the gaps."""
+    """Verification data about the gaps."""
     return {"pattern": [list(runs) for runs in query.pattern or ()]}
 
 
@@ -74,7 +75,7 @@ def quilts_of_observed(
 def curve_of_observed(
     theta: ChainClass, query: Query, epsilon: float, metric: Metric | Floats | None, least: float
 ) -> tuple[float, Evidence] | None:
-    """The largest event-level epsilon of the observed entries, and what binds.
+    """The largest event-level epsilon of the observed entries, and its evidence.
 
     ``None`` to keep ``least``, that of the unbroken span.
     """
@@ -97,7 +98,7 @@ def curve_of_observed(
     start = min(epsilon, least * (1 + WORTH))
     if binding(start)[0] > epsilon:
         return None
-    # An observed entry loses its own b at least, so nothing above epsilon is tried.
+    # An observed entry loses at least its b, so nothing above epsilon is tried.
     best = largest_within(binding, epsilon, start, epsilon, _CLOSE)
     if best is None or best[0] <= least:
         return None

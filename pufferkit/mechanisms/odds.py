@@ -1,4 +1,4 @@
-"""What an epsilon means to a person: how far a release can move what somebody thinks."""
+"""What an epsilon means to a person: how far a release can move an adversary's belief."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _PRIOR = 0.1
 
 
 def posterior(prior: float, loss: float) -> float:
-    """The most that somebody with this prior may think after a release.
+    """The largest posterior after a release of an adversary with this prior.
 
     The odds p / (1 - p) grow at most by the factor e^loss, so the posterior is at most
     p e^loss / (1 - p + p e^loss).
@@ -28,7 +28,7 @@ def posterior(prior: float, loss: float) -> float:
 
 
 def one_in(probability: float) -> str:
-    """A probability as people say it.
+    """A probability in words.
 
     >>> one_in(0.1), one_in(0.25), one_in(0.995)
     ('1 in 10', '1 in 4', '99.5%')
@@ -39,7 +39,7 @@ def one_in(probability: float) -> str:
 
 
 def in_odds(loss: float) -> tuple[str, ...]:
-    """A loss in words: the posterior of somebody with a prior of 1 in 10, up and down."""
+    """A loss in words: the posterior for a prior of 1 in 10, up and down."""
     up, down = posterior(_PRIOR, loss), 1 - posterior(1 - _PRIOR, loss)
     return (
         f"epsilon {loss:.4g}: whoever thought {one_in(_PRIOR)} that an entry has a value may think "

@@ -4,11 +4,11 @@ Noise of scale s_j on coordinate j of a sum of contributions V costs an entry
 
     cost(x, x')  =  sum over j of |V_j(x) - V_j(x')| u_j,    u_j = 1 / s_j,
 
-and the theorem of the pairwise curve takes any cost. So the rare levels of a histogram, which tell
-little of their neighbours, may have less noise than the common ones. The search lowers the total of
-the scales: the losses of all pairs are followed by their derivatives in u, the best u under these
-straight lines is found, and the steps are short. Whatever it ends with is only a direction: how
-large the scales must be along it is decided by the pairwise curve itself.
+and the theorem of the pairwise curve takes any cost. So the rare levels of a histogram, which
+reveal little about their neighbours, may have less noise than the common ones. The search lowers
+the total of the scales: the losses of all pairs are linearised in u, the best u under this
+linearisation is computed, and the steps are short. The result is only a direction: how large the
+scales must be along it is decided by the pairwise curve itself.
 """
 
 from __future__ import annotations
@@ -36,26 +36,26 @@ def relative_scales(
     Parameters
     ----------
     beliefs, length, epsilon
-        To whom the promise is made, over how many entries, and what is promised.
+        The beliefs, the number of entries, and the guarantee.
     contributions
         Row x is what state x adds to each coordinate.
     start
         A scale that hides all entries if every coordinate has it.
     """
     apart = np.abs(contributions[:, None, :] - contributions[None, :, :])
-    # Of a long series only where its variation settles, which is quickly found.
+    # For a long series only the limit of its variation, which is quick to compute.
     length = length if length <= _SHORT else max(length, _LONG)
     curves = [PairCurve(member, length) for member in beliefs.corners() or ()]
 
     def losses(u: Floats) -> Floats:
         rows = [curve.losses([(length, apart @ u)]) for curve in curves]
         if any(row is None for row in rows):
-            raise NotApplicable("a scale for each bin needs chains that forget")
+            raise NotApplicable("a scale for each bin needs chains that mix; use one scale for all")
         largest: Floats = np.max([loss for row in rows for _, _, loss in row or ()], axis=0)
         return largest
 
     def fitted(u: Floats) -> tuple[Floats, Floats]:
-        """The same direction with about epsilon to lose, and the losses there."""
+        """The same direction, scaled to lose about epsilon, and the losses there."""
         u = u * (epsilon / losses(u).max())
         return u, losses(u)
 
@@ -77,7 +77,7 @@ def relative_scales(
 
 
 def _best_under(u: Floats, losses: Floats, slopes: Floats, epsilon: float) -> Floats:
-    """The u with the least total of 1 / u, near this one, if losses were straight lines."""
+    """The u with the least total of 1 / u, close to this one, if losses were linear."""
     from scipy.optimize import minimize  # noqa: PLC0415  (takes a while to load)
 
     outside = ~np.eye(len(losses), dtype=bool)

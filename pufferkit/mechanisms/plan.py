@@ -18,7 +18,8 @@ from pufferkit.beliefs.secrets import Secrets
 from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable, printable
 from pufferkit.influence.answers import record_loss
-from pufferkit.influence.curve.profile import InfluenceCurve, as_metric
+from pufferkit.influence.curve.metric import as_metric
+from pufferkit.influence.curve.profile import InfluenceCurve
 from pufferkit.influence.progress import NamedProgress
 from pufferkit.influence.sums.outer import outer_loss
 from pufferkit.mechanisms.baselines import entry_dp, gk16, group_dp
@@ -37,7 +38,7 @@ from pufferkit.shown import Shown
 _LOG = logging.getLogger(__name__)
 
 Mechanism = Callable[..., Calibration]
-"""Called with the mechanism at work, the number of entries or scales done, and of all."""
+"""Called with the mechanism at work, the number of entries or scales done, and their total."""
 
 MECHANISMS: dict[str, Mechanism] = {
     "influence_curve": influence_curve,
@@ -51,21 +52,21 @@ MECHANISMS: dict[str, Mechanism] = {
     "group_dp": lambda beliefs, query, epsilon: group_dp(query, epsilon, beliefs),
     "entry_dp": lambda _, query, epsilon: entry_dp(query, epsilon),
 }
-"""Every mechanism by name, all called alike."""
+"""Every mechanism by name, all with the same signature."""
 
 _REPORTING = ("wasserstein", "markov_quilt", "influence_curve")
 
 OPTIONS = frozenset({"influence_curve_per_bin"})
-"""Rows of a plan that are used by name only: their noise is less in total, not in every bin."""
+"""Rows of a plan that are never its best: their noise is less in total, not in every bin."""
 
 MOST_BINS = 6
-"""Bins beyond which a plan leaves a scale for each bin out."""
+"""Most bins for which a plan computes a scale for each bin."""
 
 QUICK = tuple(name for name in MECHANISMS if name not in OF_SUMS | OPTIONS)
-"""Mechanisms that take no distribution of a sum, and so answer soon."""
+"""Mechanisms that need no distribution of a sum, and so are quick."""
 
 LONG_WORK = 5e8
-"""Nanoseconds, about, beyond which a plan leaves the Wasserstein Mechanism or `exact_sum` out."""
+"""Most nanoseconds, about, that a plan spends on the Wasserstein Mechanism or `exact_sum`."""
 
 _MOST_BY_BIN = 8
 _MOST_ATTACKED = 10
@@ -76,10 +77,10 @@ class PlanRow:
     """One mechanism in a plan; ``calibration`` is ``None`` where it does not apply.
 
     ``together`` is the epsilon of two such releases over the same entries, for mechanisms whose
-    noise is meant for one release and nothing else; ``None`` for all others, and where it is not
-    known. ``tightness`` is the loss that outputs beyond all answers prove at this scale, over
-    epsilon: 1 if no less noise would do. It is an attack, so above 1 a promise would be broken.
-    ``None`` where it is not known.
+    noise is meant for one release only; ``None`` for all others, and if it is unknown.
+    ``tightness`` is the loss that outputs beyond all answers prove at this scale, over epsilon: 1
+    if less noise is impossible. It is an attack, so above 1 the guarantee would be violated.
+    ``None`` if it is unknown.
     """
 
     mechanism: str
@@ -100,7 +101,7 @@ class PlanRow:
 
     @property
     def alone(self) -> bool:
-        """Whether the noise is meant for this release and nothing else."""
+        """Whether the noise is meant for this release only."""
         return self.calibration is not None and self.mechanism in OF_SUMS
 
     def to_dict(self) -> dict[str, Any]:
@@ -131,9 +132,9 @@ _HEADS = ("mechanism", "noise scale", "expected L1 error", "hides entries", "tig
 class Plan(Shown):
     """All mechanisms for one query: least noise first, then those that do not apply.
 
-    ``unsure`` is the loss to whoever is unsure which part of the beliefs is in force (which slot of
-    the clock, which of the people), all of them being equally likely; ``None`` if there are no
-    parts.
+    ``unsure`` is the loss against an adversary who is unsure which member of the beliefs is in
+    force (which slot of the period, which of the people), all being equally likely; ``None`` if
+    there are no members to choose from.
 
     Examples
     --------
@@ -174,11 +175,11 @@ class Plan(Shown):
 
     @property
     def useful(self) -> Usefulness:
-        """How large the least noise is beside the answer."""
+        """How large the least noise is compared with the answer."""
         return Usefulness.of(self.best)
 
     def __getitem__(self, mechanism: str) -> Calibration:
-        """The calibration of one mechanism; an error that says why, if it does not apply."""
+        """The calibration of one mechanism; an error with the reason if it does not apply."""
         for row in self.entries:
             if row.mechanism == mechanism:
                 if row.calibration is None:
@@ -193,8 +194,8 @@ class Plan(Shown):
             return None
         most = "has no bound" if self.unsure == inf else f"is at most {self.unsure:.3g}"
         return (
-            f"whoever knows which part of the beliefs is in force learns {self.epsilon:g} at most; "
-            f"for whoever is unsure of it, all being equally likely, the loss {most}"
+            f"epsilon {self.epsilon:g} holds against adversaries who know which member of the "
+            f"beliefs is in force; for one who is unsure, all being equally likely, the loss {most}"
         )
 
     def __str__(self) -> str:
@@ -221,7 +222,7 @@ class Plan(Shown):
         return "\n".join([head, "", lines[0], rule, *lines[1:], "", *self.remarks()])
 
     def _cells(self) -> Iterator[tuple[str, ...]]:
-        """The rows in words, with what decides each."""
+        """The rows in words, each with its evidence."""
         for row in self.entries:
             if row.calibration is None:
                 yield row.mechanism, "-", "-", "-", "-", f"not applicable: {row.why}"
@@ -236,18 +237,18 @@ class Plan(Shown):
                 )
 
     def shown_rows(self) -> list[dict[str, Any]]:
-        """The numbers that a notebook shows; what decides them is in the words."""
+        """The numbers that a notebook shows; the evidence is in the text."""
         return [dict(zip(_HEADS, cells[:-1], strict=True)) for cells in self._cells()]
 
     def remarks(self) -> list[str]:
-        """What the best answer is worth, and what epsilon means."""
+        """How useful the best answer is, and what epsilon means."""
         words = [str(self.useful), *in_odds(self.epsilon), self._to_whom, questioned(self.epsilon)]
         words.append(f"the noise would be drawn by {SAMPLER_NAMES[self.best.sampler]}")
         return [word for word in words if word is not None]
 
 
 def percent(share: float | None) -> str:
-    """A share in per cent, rounded down; a dash where it is not known."""
+    """A share in per cent, rounded down; a dash if it is unknown."""
     return "-" if share is None else f"{int(100 * share)}%"
 
 
@@ -280,15 +281,15 @@ def plan(
     secrets: Secrets | Sequence[Secrets] | None = None,
     most_work: float = LONG_WORK,
 ) -> Plan:
-    """What every mechanism would cost, without touching data or budget.
+    """The noise of every mechanism, without touching data or budget.
 
     ``progress`` is called during long ones with the mechanism, entries done, entries in all.
-    Mechanisms that take more than about ``most_work`` nanoseconds are left out, and say so. A scale
-    for each bin is left out for many bins or chains. ``secrets`` are what else to hide than single
-    entries, as with `ChainClass.with_secrets`.
+    Mechanisms that take more than about ``most_work`` nanoseconds are left out, with the reason. A
+    scale for each bin is left out for many bins or chains. ``secrets`` are other secrets than
+    single entries, as with `ChainClass.with_secrets`.
 
-    Several questions, each with the error that it may have, are planned by `pufferkit.dashboard`:
-    it splits epsilon so that all errors are met at the least total.
+    Several queries, each with its allowed error, are planned by `pufferkit.dashboard`: it splits
+    epsilon so that all errors are met at the least total.
 
     Examples
     --------
@@ -325,7 +326,7 @@ def plan(
     def order(row: PlanRow) -> tuple[bool, bool, float]:
         calibration = row.calibration
         size = 0.0 if calibration is None else calibration.mean_scale
-        # An option stands below what it is an option to.
+        # An option comes below the mechanism that it is an option of.
         size = max(size, least) if row.mechanism in OPTIONS else size
         return calibration is None, not row.pufferfish, size
 
@@ -336,7 +337,7 @@ def plan(
 
 
 def _together(calibration: Calibration) -> float | None:
-    """Two such releases: the loss on the influence curve when every entry spends twice."""
+    """The epsilon of two such releases: the loss on the influence curve at twice the cost."""
     theta = calibration.beliefs
     if calibration.mechanism not in OF_SUMS or theta is None or calibration.query.weights is None:
         return None
@@ -348,21 +349,21 @@ def _together(calibration: Calibration) -> float | None:
 
 
 def _takes_long(name: str, theta: Beliefs, query: Query, most_work: float) -> str | None:
-    """Why a plan leaves a mechanism out, known before anything is computed; ``None`` if not."""
+    """Why a plan leaves a mechanism out, before anything is computed; ``None`` if it does not."""
     if name == "wasserstein" and estimated_work(theta, query) > most_work:
-        return "it would take long here"
+        return "it would take too long here"
     if name not in OPTIONS:
         return None
     if query.size > MOST_BINS:
-        return f"with more than {MOST_BINS} bins it takes long"
+        return f"with more than {MOST_BINS} bins it takes too long"
     chains = len(_chains(theta))
     if chains > 1 and chains * query.size > _MOST_BY_BIN:
-        return f"for {query.size} bins and {chains} chains it takes long"
+        return f"for {query.size} bins and {chains} chains it takes too long"
     return None
 
 
 def _chains(theta: Beliefs) -> Sequence[Member]:
-    """The chains of a class; none of beliefs that have no such list."""
+    """The chains of a class; empty for beliefs without such a list."""
     try:
         return () if theta.entries is not None else theta.members()
     except NotApplicable:
@@ -374,7 +375,7 @@ def _tightness(theta: Beliefs, calibration: Calibration) -> float | None:
     if calibration.guarantee is Guarantee.ENTRY or theta.entries is not None:
         return None
     known = [member for member in _chains(theta) if not member.any_start]
-    # Every chain proves a loss of its own: of a large class the one that binds, and a few others.
+    # Every chain proves a loss; for a large class take the one that binds, and a few others.
     known.sort(key=lambda member: member.name != calibration.evidence.belief)
     chains = [member.chain for member in known[:_MOST_ATTACKED]]
     contributions = added_by_state(theta, calibration.query)
@@ -397,4 +398,4 @@ def _why(calibration: Calibration, together: float | None) -> str:
     if calibration.mechanism not in OF_SUMS:
         return str(calibration.evidence)
     charge = "no theorem" if together is None else f"epsilon {together:.3g}"
-    return f"for this and nothing else (two such: {charge}); {calibration.evidence}"
+    return f"for this release only (two such: {charge}); {calibration.evidence}"

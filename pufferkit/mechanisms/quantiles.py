@@ -1,15 +1,15 @@
-"""Quantiles in two ways, and which of them errs less is known before the data are seen.
+"""Quantiles by two methods; which has the smaller error is known before the data are seen.
 
 *The noisy histogram inverted* (`pufferkit.quantile`) comes with an interval of levels, and any
 number of quantiles follow from one release. *The exponential mechanism* (`pufferkit.quantile_of`)
-tells a level and nothing else; its noise does not add up over the levels, so with many of them it
-errs less. Both are given noise of one scale, 2 / b with b the event-level epsilon: the same price.
+releases a level only; its noise does not add up over the levels, so with many of them its error is
+smaller. Both have noise of the same scale, 2 / b with b the event-level epsilon: the same cost.
 
-The error of a way is by how large a share of the entries the level that it names misses the
-quantile: max(0, F_{j-1} - q n, q n - F_j) / n with F_j entries at or below level j. Its mean is
-taken over noise that a fixed seed draws, on data whose levels occur as often as in the stationary
-distribution of the beliefs; of several chains the largest mean counts. Beliefs without known chains
-are taken to have all levels equally often. No data are used, so the choice costs nothing.
+The error of a method is the share of the entries by which its level misses the quantile:
+max(0, F_{j-1} - q n, q n - F_j) / n with F_j entries at or below level j. Its mean is taken over
+noise drawn with a fixed seed, on data whose levels have the stationary distribution of the beliefs;
+for several chains the largest mean counts. For beliefs without known chains all levels are taken as
+equally frequent. No data are used, so the choice costs nothing.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ import numpy as np
 
 from pufferkit.beliefs.protocol import Beliefs
 from pufferkit.checks import Floats
+from pufferkit.data.additive import histogram
 from pufferkit.data.numbers import quantile_of
-from pufferkit.data.queries import Lengths, Query, histogram
+from pufferkit.data.queries import Lengths, Query
 from pufferkit.errors import NotApplicable
 from pufferkit.mechanisms.calibration import Calibration
 from pufferkit.mechanisms.derived import Derived, quantile
@@ -42,18 +43,18 @@ _DRAWS, _MOST_CHAINS = 2000, 20
 
 @dataclass(frozen=True, repr=False)
 class QuantilePlan(Shown):
-    """How a quantile is best released.
+    """The better method to release a quantile.
 
     Attributes
     ----------
     calibration
-        Of the way with the smaller expected error. Release it, or give its ``query`` and
-        ``epsilon`` to a session, and read what was released with `answer`.
+        The calibration of the method with the smaller expected error. Release it, or give its
+        ``query`` and ``epsilon`` to a session, and read the release with `answer`.
     way, errors, about
-        The way that was taken, the expected error of each as a share of the entries, and the
-        distribution of levels that it was computed for.
+        The chosen method, the expected error of each as a share of the entries, and the
+        distribution of levels for which it was computed.
     share, values
-        What is asked.
+        Share of the quantile, and the value of each level.
 
     Examples
     --------
@@ -76,17 +77,17 @@ class QuantilePlan(Shown):
 
     @property
     def query(self) -> Query:
-        """What a session is asked."""
+        """The query for a session."""
         return self.calibration.query
 
     def release(self, series: Any) -> Derived:
-        """The quantile of the data with noise. Every call draws anew and spends epsilon."""
+        """The quantile of the data with noise. Every call draws fresh noise and spends epsilon."""
         return self.answer(self.calibration.release(series))
 
     def answer(self, release: Release, level: float = 0.95) -> Derived:
         """The quantile in a release of ``query``; post-processing, so free."""
         if release.query != self.query.name or release.kind != self.query.kind:
-            raise ValueError(f"release: is of {release.query}, not of {self.query.name}")
+            raise ValueError(f"release: must be of {self.query.name}, got {release.query}")
         if self.way == INVERTED:
             return quantile(release, self.share, self.values, level)
         levels = (release.question or {})["levels"]
@@ -99,11 +100,12 @@ class QuantilePlan(Shown):
             (float(levels[-1]),),
             level,
             release.epsilon,
-            f"{CHOSEN}; its rank is off by at most {ranks:.4g} entries, the levels say no more",
+            f"{CHOSEN}; its rank is off by at most {ranks:.4g} entries; there is no interval of "
+            "levels",
         )
 
     def table_rows(self) -> list[dict[str, Any]]:
-        """One for each way."""
+        """One for each method."""
         return [
             {"way": way, "expected_error": error, "taken": way == self.way}
             for way, error in self.errors.items()
@@ -118,7 +120,7 @@ class QuantilePlan(Shown):
 def plan_quantile(
     beliefs: Any, share: float, values: Mapping[Any, float], lengths: Lengths, epsilon: float
 ) -> QuantilePlan:
-    """The way to release a quantile that is expected to err less, with its noise.
+    """The method to release a quantile with the smaller expected error, with its noise.
 
     Parameters
     ----------
@@ -154,10 +156,10 @@ def plan_quantile(
 def better_way(
     theta: Beliefs, states: Sequence[Hashable], share: float, entries: int, scale: float
 ) -> tuple[QuantileMethod, dict[QuantileMethod, float], str]:
-    """The way that is expected to err less, the error of each, and for which levels.
+    """The method with the smaller expected error, the error of each, and the assumed levels.
 
     ``states`` are in the order of their values; there are ``entries`` of them in the data, and
-    either way has noise of this scale.
+    both methods have noise of this scale.
     """
     shares, about = _levels(theta, states)
     each = [expected_errors(own, share, entries, scale) for own in shares]
@@ -176,11 +178,11 @@ def expected_errors(
     Parameters
     ----------
     shares
-        How often each level occurs, in their order.
+        Share of each level, in their order.
     share
-        Of the quantile.
+        Share of the quantile.
     entries, scale
-        How many entries there are, and the scale of the noise.
+        Number of entries, and scale of the noise.
     """
     rng = np.random.default_rng(0)
     counts, wanted, size = shares * entries, share * entries, (_DRAWS, len(shares))
@@ -195,7 +197,7 @@ def expected_errors(
 
 
 def _levels(theta: Beliefs, states: Sequence[Hashable]) -> tuple[list[Floats], str]:
-    """How often each level occurs by the beliefs, in this order, and in words."""
+    """The shares of the levels under the beliefs, in this order, and a description."""
     order = [theta.states.index(state) for state in states]
     try:
         members = theta.members()

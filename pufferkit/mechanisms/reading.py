@@ -1,4 +1,4 @@
-"""The answer to a question by name, where it follows from what is released. Post-processing."""
+"""Answers to questions by name that are read from a release: post-processing."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ Reader = Callable[[Release, float], Derived]
 
 
 def reader_of(question: Question) -> Reader | None:
-    """How the answer is read from a release, at a level; ``None`` if it is what was released.
+    """The function that reads the answer from a release; ``None`` if it is the release itself.
 
-    Of transitions that is their rates, of stays the mean length: both beside what was released.
+    For transitions these are the rates, for stays the mean length: both beside the release.
     """
     return _READERS[question.name](question) if question.name in _READERS else None
 
 
 def _by_name(values: Mapping[Hashable, Any]) -> dict[str, float]:
-    """Values by the names that releases have for states."""
+    """Values by the names of states in releases."""
     return {str(state): float(value) for state, value in values.items()}
 
 

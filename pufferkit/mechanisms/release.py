@@ -20,7 +20,7 @@ from pufferkit.noise import Family, Sampler
 from pufferkit.records import Report
 
 FORMAT = 2
-"""Of the files written now. Those of format 1 are read as well."""
+"""Format of the files written now. Format 1 can be read as well."""
 
 Presentation = Literal["as drawn", "nearest histogram"]
 
@@ -32,24 +32,24 @@ class Release(Report):
     Attributes
     ----------
     value
-        The answer to use: ``raw``, or what `as_histogram` made of it.
+        The answer to use: ``raw``, or its nearest histogram (`as_histogram`).
     raw
-        The answer with its noise, untouched.
+        The noisy answer as drawn.
     scale
-        Scale of the noise on every coordinate; at least what the theorem asks.
+        Scale of the noise on every coordinate; at least what the theorem demands.
     scales
         The scale of each coordinate, if they differ; ``scale`` is then the one for all that would
         spend as much on an entry.
     noise, unit
         Discrete Laplace noise, in whole multiples of the unit, or Laplace noise, without one.
     sampler
-        Who drew it (`pufferkit.noise.samplers`); ``None`` where that was not recorded.
+        The sampler (`pufferkit.noise.samplers`); ``None`` if it was not recorded.
     epsilon, mechanism, guarantee
-        What is promised, and by what.
+        The guarantee, and the mechanism that gives it.
     query, kind, labels, lengths, lipschitz, total
-        What was asked; lengths count entries that were not observed too. ``kind`` says what the
-        query is (`pufferkit.data.queries.Kind`); of one's ``own`` queries nobody but their author
-        knows how far an entry moves them.
+        The query; lengths include entries that were not observed. ``kind`` is the kind of the query
+        (`pufferkit.data.queries.Kind`); for ``own`` queries, how far an entry moves the answer was
+        declared by their author.
     observed
         How many entries of each segment were observed; ``None`` if all were.
     beliefs
@@ -59,15 +59,15 @@ class Release(Report):
     released_at
         Time in UTC.
     version
-        Of pufferkit.
+        Version of pufferkit.
     verification_data
-        What a check of the scale needs besides: for sums, the contribution of each state; where
-        only observed entries were counted, which they are (``pattern``, as `Series.pattern`); for
+        What `verify` needs besides: for sums, the contribution of each state; if only observed
+        entries were counted, which they are (``pattern``, as `Series.pattern`); for
         networks, a quilt of every node; for joint distributions, the answer on every row.
     presentation
-        What ``value`` is: ``raw`` as it was drawn, or the nearest histogram to it.
+        Whether ``value`` is ``raw`` as drawn, or the nearest histogram to it.
     question
-        What was asked, where the kind alone does not say it: the slots of a question by time and
+        Arguments of the query that the kind does not determine: the slots of a query by time and
         the entries observed in each, the states whose episodes were counted.
 
     Examples
@@ -115,7 +115,7 @@ class Release(Report):
 
     @property
     def totals(self) -> tuple[float, ...] | None:
-        """What parts of the answer sum to, one after another; ``None`` if that is not known."""
+        """The sums of the parts of the answer, one after another; ``None`` if unknown."""
         if self.kind == "by time" and self.question is not None:
             return tuple(float(seen) for seen in self.question["observed"])
         return None if self.total is None else (self.total,)
@@ -123,17 +123,18 @@ class Release(Report):
     def interval(
         self, level: float = 0.95, *, simultaneous: bool = False
     ) -> tuple[tuple[float, float], ...]:
-        """Where the exact answer lies, for each coordinate, with at least this confidence.
+        """Confidence intervals of the exact answer, one for each coordinate.
 
-        With ``simultaneous``, all coordinates at once. It speaks of the noise alone, not of how
-        well the series stands for anything else.
+        With ``simultaneous``, they hold for all coordinates at once. They account for the noise
+        only, not for how well the series represents anything else.
 
-        The interval has ``raw`` in its middle, because the noise is about ``raw``. Of the nearest
-        histogram only what can be is kept, 0 to the total: the exact answer is there. Where the
-        ``value`` lies outside, the interval is drawn out to it, so that it can only gain.
+        The interval is centred at ``raw``, because the noise was added there. For the nearest
+        histogram it is clipped to the possible range, 0 to the total, which contains the exact
+        answer. If ``value`` lies outside, the interval is extended to it, which can only raise the
+        confidence.
         """
         if self.kind == "quantile":
-            # Of a level that was chosen nothing but its rank is known; see `rank_error`.
+            # For a chosen level only the error of its rank is bounded; see `rank_error`.
             levels = (self.question or {})["levels"]
             return ((float(levels[0]), float(levels[-1])),)
         count = len(self.raw) if simultaneous else 1
@@ -166,14 +167,14 @@ class Release(Report):
 
     def explain(self) -> Any:
         """How well each pair of values of an entry is hidden; see `pufferkit.explain`."""
-        # The curve is above this module, which only holds the record; it is looked up when asked.
+        # The curve is above this module, which only holds the record, so it is imported when used.
         return import_module("pufferkit.mechanisms.explain").explain_release(self)
 
     def as_histogram(self) -> Release:
         """The nearest proper histogram: no negative bins, summing to the known total.
 
-        By time, each slot for itself. Post-processing, so it costs nothing; ``raw`` stays as it
-        was.
+        For queries by time, each slot by itself. Post-processing, so it costs nothing; ``raw`` does
+        not change.
         """
         totals = self.totals
         if totals is None:
@@ -186,7 +187,7 @@ class Release(Report):
         return replace(self, value=value, presentation="nearest histogram")
 
     def as_drawn(self) -> Release:
-        """The same with ``raw`` as its value: unbiased, so right for sums over many releases."""
+        """The same with ``raw`` as its value: unbiased, so suited to sums over many releases."""
         return replace(self, value=self.raw, presentation="as drawn")
 
     def to_dict(self) -> dict[str, Any]:
@@ -202,12 +203,12 @@ class Release(Report):
         check_format("release", data)
         if data["format"] == VERSION_1:
             data = from_version_1(data)
-        if "workings" in data:  # what files called it before
+        if "workings" in data:  # the old name of verification_data
             data = {"verification_data": data["workings"], **data}
         fields = {name: data[name] for name in cls.__dataclass_fields__ if name in data}
         missing = set(cls.__dataclass_fields__) - set(fields) - _OPTIONAL
         if missing:
-            raise ValueError(f"release: lacks {', '.join(sorted(missing))}")
+            raise ValueError(f"release: must have {', '.join(sorted(missing))}, which is missing")
         fields = {"noise": "laplace", "sampler": None} | fields
         for name, known in _RECORD_WORDS.items():
             if fields[name] not in known and (name != "sampler" or fields[name] is not None):
@@ -262,7 +263,7 @@ class Release(Report):
 
 
 _OPTIONAL = {"verification_data", "observed", "noise", "unit", "scales", "question", "sampler"}
-"""What files may leave out."""
+"""Fields that files may leave out."""
 
 _RECORD_WORDS = {
     "kind": get_args(Kind),
@@ -270,7 +271,7 @@ _RECORD_WORDS = {
     "noise": get_args(Family),
     "sampler": get_args(Sampler),
 }
-"""Fields that are one of a few words."""
+"""Fields with a fixed set of values."""
 
 
 def unit_of(written: Any) -> Fraction:
@@ -290,7 +291,7 @@ def in_words(scale: float, scales: tuple[float, ...] | None) -> str:
 
 
 def check_format(what: str, data: Mapping[str, Any]) -> None:
-    """Refuse what pufferkit did not write, and what only a later pufferkit understands."""
+    """Refuse files that pufferkit did not write, and formats of later versions."""
     written: Any = data.get("format")
     if is_whole(written) and written > FORMAT:
         raise ValueError(

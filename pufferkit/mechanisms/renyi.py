@@ -1,21 +1,21 @@
-"""Rényi Pufferfish privacy (Pierquin, Bellet, Tommasi, Boussard, 2024), to compare with.
+"""Rényi Pufferfish privacy (Pierquin, Bellet, Tommasi, Boussard, 2024), for comparison.
 
 Let W be the largest infinity-Wasserstein distance between the distributions of the answer given
 two values of one entry, as for the Wasserstein Mechanism. Under Gaussian noise of standard
 deviation s the two distributions of the output have a Rényi divergence of order alpha of at most
 alpha W^2 / (2 s^2), for every alpha > 1: couple the answers so that they differ by at most W, and
 use that the divergence is jointly quasi-convex. That is (alpha, epsilon)-Rényi Pufferfish privacy.
-A Rényi bound for all orders gives, for every delta, the promise
+A Rényi bound for all orders gives, for every delta, the guarantee
 
     P(S | X_i = a) <= e^epsilon P(S | X_i = b) + delta   for every set S of outputs,
 
 with epsilon = r + 2 sqrt(r log(1 / delta)), r = W^2 / (2 s^2), at the best order. The same coupling
-shows it with the exact delta of two Gaussians W apart, which is never more noise.
+shows it with the exact delta of two Gaussians at distance W, which never needs more noise.
 
-With a coupling that leaves a share far of the mass aside, W is the near distance, mostly much
-shorter, and far is added to delta.
+With a coupling that leaves a share *far* of the mass aside, W is the near distance, usually much
+shorter, and *far* is added to delta.
 
-The promise is weaker than Pufferfish privacy: with a chance of delta it says nothing.
+The guarantee is weaker than Pufferfish privacy: it may fail with probability delta.
 """
 
 from __future__ import annotations
@@ -54,27 +54,27 @@ def renyi_pufferfish(
     beliefs, query, epsilon
         As for `wasserstein`: a number, and beliefs whose distributions are known.
     delta
-        The chance with which the promise may say nothing, between 0 and 1.
+        The probability with which the guarantee may fail, between 0 and 1.
     noise
         Gaussian; or Laplace, which needs `near` (without it, it is `wasserstein` with delta 0).
     conversion
         How the standard deviation follows from the distance: by Rényi divergences, as published,
         or by the exact delta of two Gaussians.
     near
-        Whether the distance leaves a share of the mass aside: delta for Laplace noise, half of it
-        for Gaussian noise. For chains and sums.
+        Whether to use the near distance, which leaves aside a share of the mass: delta for Laplace
+        noise, half of it for Gaussian noise. For chains and sums.
 
     Raises
     ------
     NotApplicable
-        Where `wasserstein` has no theorem; near distances of other beliefs than chains.
+        If `wasserstein` has no theorem, and for near distances of other beliefs than chains.
 
     Examples
     --------
     >>> from pufferkit import MarkovChain, count
     >>> chain = MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
     >>> print(renyi_pufferfish(chain, count(1, 20), 1, delta=1e-6).promise)
-    (1, 1e-06)-Pufferfish for each entry: a chance of 1e-06 is left out
+    (1, 1e-06)-Pufferfish for each entry: may fail with probability 1e-06
     >>> round(renyi_pufferfish(chain, count(1, 20), 1, delta=1e-6).deviation, 2)
     21.4
     >>> near = renyi_pufferfish(chain, count(1, 20), 1, delta=1e-6, noise="laplace", near=True)
@@ -83,7 +83,9 @@ def renyi_pufferfish(
     """
     theta, epsilon = checked(beliefs, query, epsilon)
     if theta.names_secrets:
-        raise NotApplicable(f"it hides single entries; here is a {theta.description}")
+        raise NotApplicable(
+            f"Rényi Pufferfish privacy covers single entries, not a {theta.description}"
+        )
     delta = checks.real("delta", delta)
     if not 0 < delta < 1:
         raise ValueError(f"delta: must lie between 0 and 1, got {delta:g}")
@@ -92,7 +94,7 @@ def renyi_pufferfish(
     if conversion not in ("renyi", "exact"):
         raise ValueError(f"conversion: must be 'renyi' or 'exact', got {conversion!r}")
     if noise == "laplace" and not near:
-        raise ValueError("noise: Laplace noise without near is `wasserstein`, with delta 0")
+        raise ValueError("noise: Laplace noise without near is wasserstein, with delta 0; use that")
     aside = 0.0 if not near else delta if noise == "laplace" else delta / 2
     if near:
         distance = _near(theta, query, aside)
@@ -116,7 +118,7 @@ def renyi_pufferfish(
         noise,
         deviation,
         error,
-        f"({epsilon:g}, {delta:g})-Pufferfish for each entry: a chance of {delta:g} is left out",
+        f"({epsilon:g}, {delta:g})-Pufferfish for each entry: may fail with probability {delta:g}",
         why,
         weaker=True,
     )
@@ -140,12 +142,14 @@ def _near(theta: Any, query: Query, aside: float) -> float:
         for length in set(query.lengths)
     )
     if steps == 0:
-        raise NotApplicable("no secret moves more than a share of delta: there is nothing to hide")
+        raise NotApplicable(
+            "no secret moves more than a share delta of the mass: there is nothing to hide"
+        )
     return at_least(steps * unit)
 
 
 def _by_order(epsilon: float, delta: float) -> tuple[float, float]:
-    """The largest distance over deviation that Rényi divergences allow, and the order it is at.
+    """The largest distance over deviation that Rényi divergences allow, and its order.
 
     That is sqrt(2 r) at the largest r with r + 2 sqrt(r log(1 / delta)) <= epsilon.
     """
@@ -155,7 +159,7 @@ def _by_order(epsilon: float, delta: float) -> tuple[float, float]:
 
 
 def _by_tails(epsilon: float, delta: float, passes: float) -> float:
-    """The largest distance over deviation at which two Gaussians keep to (epsilon, delta)."""
+    """The largest distance over deviation at which two Gaussians satisfy (epsilon, delta)."""
     from scipy.special import log_ndtr  # noqa: PLC0415  (slow to load)
 
     def margin(ratio: float) -> float:

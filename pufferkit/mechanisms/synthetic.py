@@ -1,16 +1,16 @@
-"""A made-up series whose statistics are near those that were released; post-processing, so free.
+"""Synthetic series whose statistics are close to those released: post-processing, at no cost.
 
-It is drawn from released numbers alone (transition counts, and a histogram for each hour of the
-day), so whatever is done with it costs no more privacy than those releases did. It is only as near
-to the data as these numbers, with their noise, can tell: a report says how near.
+A series is drawn from released numbers only (transition counts, and a histogram for each hour of
+the day), so its use costs no more privacy than those releases. It is only as close to the data as
+these noisy numbers: a report states how close.
 
 Let P be the released transition rates and pi_h the released distribution of hour h. The series is a
 chain that moves at hour h by
 
     K_h(x, y)  proportional to  P(x, y) r_h(y),
 
-with weights r_h found by repeated scaling, so that the shares of the states at hour h in the
-periodic steady state of the chain come out as pi_h.
+with weights r_h computed by iterative scaling, so that the shares of the states at hour h in the
+periodic steady state of the chain are pi_h.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from pufferkit.shown import Shown
 
 _ROUNDS = 300
 _LEAST = 1e-4
-"""Shares and rates below this are raised to it, so that no state is out of reach by noise alone."""
+"""Shares and rates are at least this, so that noise does not make a state unreachable."""
 
 
 @dataclass(frozen=True, repr=False)
 class Synthetic(Shown):
-    """A made-up series, and how near it is to the released numbers it was made from."""
+    """A synthetic series, and how close it is to the released numbers it was made from."""
 
     series: Series
     """The entries."""
     epsilon: float
-    """Of the joint release it was made from; of two releases, their epsilons added up. What those
-    cost together, which may be a little more, is in the account."""
+    """Epsilon of the joint release it was made from; for two releases, the sum of their epsilons.
+    Their joint cost, which may be a little more, is in the account."""
     rows: tuple[dict[str, Any], ...]
-    """For each statistic what was released and what the series has."""
+    """For each statistic the released value and that of the series."""
 
     def table_rows(self) -> list[dict[str, Any]]:
         """The report."""
@@ -56,7 +56,9 @@ class Synthetic(Shown):
 
     def __str__(self) -> str:
         kinds = dict.fromkeys(row["statistic"] for row in self.rows)
-        lines = [f"{len(self.series):,} made-up entries; epsilon {self.epsilon:g}, of the releases"]
+        lines = [
+            f"{len(self.series):,} synthetic entries; epsilon {self.epsilon:g}, of the releases"
+        ]
         for kind in kinds:
             own = [abs(r["released"] - r["synthetic"]) for r in self.rows if r["statistic"] == kind]
             lines.append(
@@ -74,20 +76,23 @@ def synthetic(
     calendar: Calendar | None = None,
     seed: int | np.random.Generator | None = None,
 ) -> Synthetic:
-    """A made-up series of any length from released transition counts, and hours of the day.
+    """A synthetic series of any length from released transition counts, and hours of the day.
 
     Parameters
     ----------
     moves
-        A release of `transition_counts`; or a joint release that holds one, and perhaps hours too.
+        A release of `transition_counts`; or a joint release that contains one, and perhaps hours
+        too.
     length
-        How many entries to make.
+        Number of synthetic entries.
     hours
-        A release of ``by_time("hour", ...)`` over the same states. Left out: every hour is alike.
+        A release of ``by_time("hour", ...)`` over the same states. If left out, all hours are
+        equal.
     calendar
-        When the made-up entries are; needed with ``hours``. Its step should be that of the data.
+        Times of the synthetic entries; required with ``hours``. Its step should be that of the
+        data.
     seed
-        For the entries that are drawn; the same seed gives the same series.
+        Seed of the synthetic entries; the same seed gives the same series.
 
     Examples
     --------
@@ -103,7 +108,7 @@ def synthetic(
     if moves.kind == "several":
         moves, hours = _parts(moves, hours)
     if moves.kind != "transition counts":
-        raise ValueError(f"moves: must be a release of transition counts, not of {moves.query}")
+        raise ValueError(f"moves: must be a release of transition counts, got {moves.query}")
     length = checks.whole("length", length, 2)
     size = round(len(moves.labels) ** 0.5)
     names = [moves.labels[n * size + n] for n in range(size)]
@@ -114,12 +119,16 @@ def synthetic(
     epsilon = moves.epsilon
     if hours is not None:
         if hours.kind != "by time" or (hours.question or {}).get("by") != "hour":
-            raise ValueError(f"hours: must be a release by hour, not of {hours.query}")
+            raise ValueError(f"hours: must be a release by hour, got {hours.query}")
         if calendar is None or len(calendar.starts) != 1:
-            raise ValueError("calendar: say when the made-up entries are, as one segment")
+            raise ValueError(
+                "calendar: must give the times of the synthetic entries, as one segment"
+            )
         shown = tuple(label.removeprefix("00:00, ") for label in hours.labels[:size])
         if shown != states:
-            raise ValueError(f"hours: is about {list(shown)}, moves about {list(states)}")
+            raise ValueError(
+                f"hours: has states {list(shown)}, moves {list(states)}; use the same in both"
+            )
         targets = _rows(np.array(hours.as_histogram().value).reshape(24, size))
         slots = calendar.hours([length])
         epsilon += hours.epsilon
@@ -133,19 +142,19 @@ def synthetic(
 
 
 def _parts(joint: Release, hours: Release | None) -> tuple[Release, Release | None]:
-    """The moves of a joint release, and its hours if it has them."""
+    """The transition counts of a joint release, and its hours if it has them."""
     parts = list(split(joint).values())
     moves = [part for part in parts if part.kind == "transition counts"]
     by_hour = [part for part in parts if (part.question or {}).get("by") == "hour"]
     if not moves:
-        raise ValueError("moves: the joint release holds no transition counts")
+        raise ValueError("moves: the joint release must contain transition counts")
     if hours is not None:
-        raise ValueError("hours: a joint release has its own; leave it out")
+        raise ValueError("hours: are in the joint release; leave them out")
     return moves[0], by_hour[0] if by_hour else None
 
 
 def _rows(counts: Floats) -> Floats:
-    """Rows as distributions: below 0 taken for 0, and none quite 0."""
+    """Rows as distributions: negative numbers set to 0, and all raised slightly above 0."""
     kept = np.maximum(counts, 0.0)
     sums = kept.sum(axis=1, keepdims=True)
     shares = np.where(sums > 0, kept / np.where(sums > 0, sums, 1.0), 1.0 / counts.shape[1])
@@ -161,7 +170,7 @@ def _stationary(matrix: Floats) -> Floats:
 
 
 def _kernels(rates: Floats, targets: Floats, steps: int) -> Floats:
-    """A matrix for each slot, whose steady shares are the targets; ``steps`` moves in each slot."""
+    """A matrix for each slot, with the targets as steady shares; ``steps`` steps in each slot."""
     weights = np.ones_like(targets)
     kernels = np.repeat(rates[None], len(targets), axis=0)
     if len(targets) == 1:

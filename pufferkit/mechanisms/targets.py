@@ -1,4 +1,4 @@
-"""The way back from an error to the epsilon, the data or the question that it takes."""
+"""From a target error back to the epsilon, the data or the query that it takes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pufferkit import checks
 from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.beliefs.protocol import Beliefs, as_beliefs
-from pufferkit.data import queries
+from pufferkit.data import additive
 from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable
 from pufferkit.mechanisms.baselines import group_dp
@@ -28,7 +28,7 @@ from pufferkit.rounding import last_passing
 from pufferkit.shown import Shown
 
 MOST_EPSILON = 100.0
-"""No promise worth the name is above this."""
+"""Largest epsilon that is tried; a larger one is no meaningful guarantee."""
 
 _DIGITS = 3
 _LEAST_EPSILON = 1e-6
@@ -42,9 +42,9 @@ _FEW_LEVELS = (4, 2)
 
 @dataclass(frozen=True)
 class Target:
-    """The error that would do: half a confidence interval of one coordinate.
+    """A target error: the half-width of the confidence interval of one coordinate.
 
-    ``relative``: as a part of an average answer, not in its units.
+    ``relative``: as a share of an average answer, not in its units.
 
     Examples
     --------
@@ -84,12 +84,14 @@ class Target:
         return cls(number / 100 if relative else number, level, relative)
 
     def half_width(self, query: Query) -> float:
-        """In the units of the answer."""
+        """The target in the units of the answer."""
         if not self.relative:
             return self.error
         average = average_answer(query)
         if average is None:
-            raise ValueError("target: a part of the answer needs a query whose range is known")
+            raise ValueError(
+                "target: a percentage needs a query whose range is known; give a number"
+            )
         return self.error * average
 
     def is_met(self, calibration: Calibration) -> bool:
@@ -103,7 +105,7 @@ class Target:
 
 @dataclass(frozen=True, repr=False)
 class Remedy(Shown):
-    """Something that was tried and would do: in words, and the calibration that shows it."""
+    """A change that meets the target: in words, and the calibration that shows it."""
 
     text: str
     calibration: Calibration
@@ -113,7 +115,7 @@ class Remedy(Shown):
 
 
 def least_noise(beliefs: Any, query: Query, epsilon: float) -> Calibration:
-    """The least noise of the mechanisms that other releases may follow and that are quick."""
+    """The least noise of the quick mechanisms that allow further releases."""
     for mechanism in (influence_curve, markov_quilt):
         try:
             return mechanism(beliefs, query, epsilon)
@@ -125,19 +127,17 @@ def least_noise(beliefs: Any, query: Query, epsilon: float) -> Calibration:
 def epsilon_for(
     beliefs: Any, query: Query, error: float, level: float = 0.95, *, relative: bool = False
 ) -> float:
-    """The epsilon that it takes for an error: the least, to three digits, that was tried and does.
+    """The least epsilon, to three digits, that meets a target error.
 
     Parameters
     ----------
-    beliefs
-        What is believed about the data.
-    query
-        What is asked.
+    beliefs, query
+        As for `plan`.
     error
-        Half the width of the confidence interval of one coordinate; with ``relative``, as a part
+        Half the width of the confidence interval of one coordinate; with ``relative``, as a share
         of an average answer.
     level
-        Of the interval.
+        Confidence level of the interval.
 
     Raises
     ------
@@ -158,11 +158,11 @@ def epsilon_for(
 
     @cache
     def slack(logarithm: float) -> float:
-        """How much smaller the noise is than it must be, on a scale near that of epsilon."""
+        """Log of the allowed over the actual noise, about linear in log epsilon."""
         return wanted - math.log(least_noise(theta, query, math.exp(logarithm)).scale)
 
     most, least = math.log(MOST_EPSILON), math.log(_LEAST_EPSILON)
-    # Noise falls about as epsilon grows, so from epsilon 1 the slack says how far to go.
+    # Noise is about inversely proportional to epsilon, so the slack at 1 gives the step.
     good = bad = 0.0
     while slack(bad) >= 0:
         if bad == least:
@@ -171,11 +171,12 @@ def epsilon_for(
     while slack(good) < 0:
         if good == most:
             raise NotApplicable(
-                f"error: no epsilon up to {MOST_EPSILON:g} gets {target}; ask for less, or of more "
+                f"error: no epsilon up to {MOST_EPSILON:g} gets {target}; allow more error, or "
+                "use more "
                 "data"
             )
         good, bad = min(good - 1.2 * slack(good) + _STEP, most), good
-    # Counted from the least, so that a precision relative to the place is one of epsilon.
+    # Relative to the least, so that the precision of the search is that of epsilon.
     ends = good - least, bad - least
     enough = least + last_passing(lambda way: slack(least + way), *ends, _CLOSE / 10)
     rounded = _rounded_up(math.exp(enough))
@@ -183,9 +184,9 @@ def epsilon_for(
 
 
 def _largest_scale(calibration: Calibration, target: Target) -> float:
-    """The largest scale, of those tried, whose interval is within the target.
+    """The largest scale whose interval is within the target.
 
-    Of whole noise intervals have whole ends, so they grow with the scale in steps.
+    Discrete noise has intervals with whole ends, so they grow with the scale in steps.
     """
 
     def within(scale: float) -> float:
@@ -207,9 +208,9 @@ def _rounded_up(epsilon: float) -> float:
 
 
 def fewest_entries(beliefs: Any, query: Query, epsilon: float, target: Target) -> int | None:
-    """The shortest series, of a length tried and enough, over which the question would do.
+    """The shortest series, among the lengths tried, over which the query meets the target.
 
-    ``None`` if more data do not help: absolute errors of counts stay as they are. One segment.
+    ``None`` if more data do not help: absolute errors of counts do not shrink. One segment.
     """
     theta = as_beliefs(beliefs)
     shrinks = query.kind in ("relative frequencies", "mean") or target.relative
@@ -230,30 +231,30 @@ def fewest_entries(beliefs: Any, query: Query, epsilon: float, target: Target) -
 
 
 def over(query: Query, lengths: Any) -> Query:
-    """The same question over a series of another length."""
+    """The same query over a series of another length."""
     weights = query.weights
     if weights is None:
-        raise NotApplicable(f"{query.name}: how it goes with the length is not known")
+        raise NotApplicable(f"{query.name}: its dependence on the length is unknown")
     size = sum(query.lengths if query.observed is None else query.observed)
     states = list(weights)
     if query.kind == "histogram":
-        return queries.histogram(states, lengths)
+        return additive.histogram(states, lengths)
     if query.kind == "relative frequencies":
-        return queries.relative_frequencies(states, lengths)
+        return additive.relative_frequencies(states, lengths)
     if query.kind == "count":
-        return queries.count(states[0], lengths)
+        return additive.count(states[0], lengths)
     values = {state: float(row[0]) for state, row in weights.items()}
     if query.kind == "total":
-        return queries.total(values, lengths)
+        return additive.total(values, lengths)
     if query.kind == "mean":
-        return queries.mean({state: value * size for state, value in values.items()}, lengths)
-    raise NotApplicable(f"{query.name}: how it goes with the length is not known")
+        return additive.mean({state: value * size for state, value in values.items()}, lengths)
+    raise NotApplicable(f"{query.name}: its dependence on the length is unknown")
 
 
 def remedies(beliefs: Any, query: Query, epsilon: float, target: Target) -> list[Remedy]:
-    """What was tried and would do: more epsilon, more data, a coarser question. Computed.
+    """Changes that meet a target: more epsilon, more data, or a coarser query.
 
-    Each is a change of one thing, and its calibration shows that it is enough.
+    Each changes one thing, and its calibration shows that it is enough.
 
     Examples
     --------
@@ -269,7 +270,7 @@ def remedies(beliefs: Any, query: Query, epsilon: float, target: Target) -> list
 
 
 def worth_having() -> Target:
-    """What keeps noise from drowning the answer."""
+    """The target at which the noise does not drown the answer."""
     return Target(DROWNED, relative=True)
 
 
@@ -300,7 +301,7 @@ def _remedies(theta: Beliefs, query: Query, epsilon: float, target: Target) -> I
 
 
 def _coarser(theta: Beliefs, query: Query) -> Iterator[tuple[str, Any, Query]]:
-    """Coarser questions: rare states as one, few levels for many, readings further apart."""
+    """Coarser queries: rare states merged, fewer levels, readings further apart."""
     states = theta.states
     chains = _chains(theta)
     if query.kind in ("histogram", "relative frequencies"):
@@ -320,7 +321,7 @@ def _coarser(theta: Beliefs, query: Query) -> Iterator[tuple[str, Any, Query]]:
         if not chains or max(fewer) < 2:
             return
         thinned = [_every(chain, step) for chain in chains]
-        text = f"every {step}th reading (the promise is then about these readings)"
+        text = f"every {step}th reading (the guarantee is then about these readings)"
         yield text, ChainClass.of(*thinned), over(query, fewer)
 
 
@@ -376,7 +377,7 @@ def merged(query: Query, groups: Sequence[Sequence[Hashable]]) -> Query:
 def error_rows(
     beliefs: Any, query: Query, epsilons: Sequence[float], mechanisms: Sequence[str] | None = None
 ) -> list[dict[str, Any]]:
-    """Rows for a picture: the half-width at 95% of each mechanism at each epsilon."""
+    """Rows for a figure: the half-width at 95% of each mechanism at each epsilon."""
     from pufferkit.mechanisms.plan import QUICK, calibrate  # noqa: PLC0415
 
     rows = []

@@ -1,8 +1,8 @@
-"""Temporal privacy leakage (Cao, Yoshikawa, Xiao, Xiong, 2017, 2019), to compare with.
+"""Temporal privacy leakage (Cao, Yoshikawa, Xiao, Xiong, 2017, 2019), for comparison.
 
-At every time t something about X_t is released that is eps_t-private for a change of X_t alone. An
-adversary knows the chain, and everything about all others, but no entry of X. What all releases up
-to t tell of X_t is the backward leakage, what those from t on tell the forward leakage:
+At every time t something about X_t is released that is eps_t-private for a change of X_t only. An
+adversary knows the chain, and everything about all other people, but no entry of X. The loss of X_t
+by all releases up to t is the backward leakage, that by the releases from t on the forward leakage:
 
     B_t = L(backward kernel; B_{t-1}) + eps_t,   F_t = L(forward kernel; F_{t+1}) + eps_t,
     TPL_t = B_t + F_t - eps_t,
@@ -11,7 +11,7 @@ with L(K; a) the largest log-ratio of q.x / d.x over two rows q, d of K and vect
 At the best x the entries of e^a are those with the largest q_j / d_j, so a sort finds it.
 
 L is the step of the scalar influence curve, so the leakage is that curve without its jumps over
-blocks and without telling pairs of states apart: `influence_curve` never needs more noise.
+blocks and without distinguishing pairs of states: `influence_curve` never needs more noise.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from pufferkit.mechanisms.calibration import chains_only, check_states
 from pufferkit.rounding import last_passing, round_up
 
 _LONG = 2_000
-"""Entries beyond which the supremum over all lengths is taken for the leakage."""
+"""For longer series the leakage is replaced by its supremum over all lengths."""
 
 
 @dataclass(frozen=True, eq=False)
 class TemporalLeakage:
-    """What the releases of all times tell of the entry of each time, in units of epsilon.
+    """The leakage of the entry of each time by the releases of all times.
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ class TemporalLeakage:
 
     @property
     def total(self) -> Floats:
-        """The leakage of each entry by all releases; its own is in both parts."""
+        """The leakage of each entry by all releases; that of its own time is in both parts."""
         return self.backward + self.forward - self.epsilons
 
     @property
@@ -76,11 +76,11 @@ class TemporalLeakage:
 
 
 def temporal_leakage(chain: MarkovChain, epsilons: ArrayLike) -> TemporalLeakage:
-    """What is lost at each time, if every time has a release with an event-level epsilon.
+    """The leakage at each time, if every time has a release with an event-level epsilon.
 
-    Holds for each entry of one series, against whoever knows this chain and all other series, and
-    no entry of this one. It does not cover an adversary who knows entries or holds another belief
-    about the chain, series that depend on one another, or a whole series at once.
+    It holds for each entry of one series, against adversaries who know this chain and all other
+    series, but no entry of this one. It does not cover adversaries who know entries or have other
+    beliefs about the chain, series that depend on one another, or a whole series at once.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ def leakage_limit(chain: MarkovChain, epsilon: float) -> float:
     """
     epsilon = checks.privacy(epsilon)
     if not chain.is_stationary:
-        raise NotApplicable("the leakage for ever needs a stationary start; give a length")
+        raise NotApplicable("the leakage over all time needs a stationary start; give a length")
     (backward, *_), (forward, *_) = _steps(chain, 2)
     return (_fixed_point(backward, epsilon) + _fixed_point(forward, epsilon) - epsilon) * (
         1 + 1e-12
@@ -131,16 +131,16 @@ def leakage_limit(chain: MarkovChain, epsilon: float) -> float:
 
 
 def step_epsilon(chain: MarkovChain, leakage: float, length: int | None = None) -> float:
-    """The largest event-level epsilon of a release at every time that keeps to a leakage.
+    """The largest event-level epsilon of a release at every time for a given leakage.
 
     Parameters
     ----------
     chain
         The belief.
     leakage
-        What each entry may lose in all.
+        Total loss allowed for each entry.
     length
-        Number of times; for ever if left out.
+        Number of times; unlimited if left out.
 
     Examples
     --------
@@ -171,13 +171,13 @@ def step_epsilon(chain: MarkovChain, leakage: float, length: int | None = None) 
         passes /= 2
         if passes < leakage * 1e-9:
             raise NotApplicable(
-                "the leakage grows without bound: entries for ever betray one another"
+                "the leakage grows without bound: the dependence between entries does not decay"
             )
     return last_passing(margin, passes, leakage, 1e-6)
 
 
 def temporal_noise(beliefs: Any, query: Query, epsilon: float) -> Baseline:
-    """Laplace noise by temporal leakage: L over the epsilon of a step. To compare with.
+    """Laplace noise by temporal leakage: L over the epsilon of a step. For comparison.
 
     Examples
     --------
@@ -190,7 +190,9 @@ def temporal_noise(beliefs: Any, query: Query, epsilon: float) -> Baseline:
     theta = chains_only(beliefs, "temporal leakage")
     check_states(theta, query)
     if query.kind == "quantile":
-        raise NotApplicable("temporal leakage is for numbers with noise, not for a choice")
+        raise NotApplicable(
+            "temporal leakage is for numbers with noise, not for a noisy choice of a level"
+        )
     members = theta.members()
     if theta.names_secrets or any(member.any_start for member in members):
         raise NotApplicable("temporal leakage is for entries of chains with a known start")
@@ -211,8 +213,8 @@ def temporal_noise(beliefs: Any, query: Query, epsilon: float) -> Baseline:
 def _fixed_point(step: KernelStep, epsilon: float) -> float:
     """The least a with step(a) + epsilon <= a, from above.
 
-    The step has a slope of at most 1, so a less the step only grows: the iteration from below never
-    passes a point where it is at least epsilon.
+    The step has a slope of at most 1, so a minus the step only grows: the iteration from below
+    never passes a point where it is at least epsilon.
     """
 
     def margin(variation: float) -> float:
@@ -229,13 +231,13 @@ def _fixed_point(step: KernelStep, epsilon: float) -> float:
 def _steps(chain: MarkovChain, length: int) -> tuple[list[KernelStep], list[KernelStep]]:
     """Steps from entry t to t - 1 and to t + 1, for each t that has one."""
     if chain.has_underflow:
-        raise NotApplicable("some states are too rare for a float; drop or merge them")
+        raise NotApplicable("the probability of some states underflows; drop or merge them")
     matrix, earlier, later = chain.transition, [], []
     before = chain.initial
     for _ in range(length - 1):
         after = before @ matrix
         if (after[(before > 0) @ (matrix > 0)] == 0).any():
-            raise NotApplicable("some states are too rare for a float; drop or merge them")
+            raise NotApplicable("the probability of some states underflows; drop or merge them")
         with np.errstate(invalid="ignore", divide="ignore"):
             joint = np.nan_to_num(before[:, None] * matrix / after, nan=0.0, posinf=0.0)
         earlier.append(_step(joint.T, after > 0))

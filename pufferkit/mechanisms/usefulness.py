@@ -1,9 +1,9 @@
-"""Is a release worth having? The noise beside the answer it is added to, before any is drawn.
+"""Whether a release is useful: its noise compared with the answer, before any is drawn.
 
 The range of an answer is public: shares lie between 0 and 1, counts between 0 and the number of
-entries. An *average answer* is what a coordinate is when nothing is known: an equal part of the
-total for histograms, the middle of the range for single numbers. Noise *drowns* an answer if half
-its 95% interval is more than half of that.
+entries. An *average answer* is the value of a coordinate when nothing is known: an equal part of
+the total for histograms, the middle of the range for single numbers. Noise *drowns* an answer if
+half its 95% interval is more than half of that.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from pufferkit.mechanisms.calibration import Calibration
 from pufferkit.shown import Shown
 
 DROWNED = 0.5
-"""Half-widths above this part of an average answer drown it."""
+"""Half-widths above this share of an average answer drown it."""
 
 LARGE_EPSILON = 10.0
-"""An epsilon above this is questioned."""
+"""A larger epsilon gives a warning."""
 
 _NAMES = {
     "relative frequencies": "shares",
@@ -34,7 +34,7 @@ _NAMES = {
 
 
 def answer_range(query: Query) -> tuple[float, float] | None:
-    """Between which numbers every coordinate of the answer lies; ``None`` if that is not known."""
+    """The range of every coordinate of the answer; ``None`` if it is unknown."""
     if query.kind == "transition counts":
         return 0.0, float(query.total or 0.0)
     if query.kind == "by time" and query.question is not None:
@@ -49,7 +49,7 @@ def answer_range(query: Query) -> tuple[float, float] | None:
 
 
 def average_answer(query: Query) -> float | None:
-    """How far an average coordinate is above the least that it can be."""
+    """How far an average coordinate is above its least possible value."""
     bounds = answer_range(query)
     if bounds is None:
         return None
@@ -62,20 +62,20 @@ def average_answer(query: Query) -> float | None:
 
 @dataclass(frozen=True, repr=False)
 class Usefulness(Shown):
-    """How large the noise is beside the answer.
+    """How large the noise is compared with the answer.
 
     Attributes
     ----------
     what
-        What a coordinate is, in the plural: shares, counts, totals, means.
+        The noun for the coordinates: shares, counts, totals, means.
     half_width, level
         With this probability a coordinate is off by no more than this.
     average
-        An average answer; ``None`` for queries whose range is not known.
+        An average answer; ``None`` for queries whose range is unknown.
     bounds
         Least and largest answer, if known.
     mechanism, epsilon
-        Whose noise it is.
+        The mechanism and its epsilon.
 
     Examples
     --------
@@ -98,7 +98,7 @@ class Usefulness(Shown):
 
     @classmethod
     def of(cls, calibration: Calibration, level: float = 0.95) -> Usefulness:
-        """The noise of a calibration beside the answer of its query."""
+        """The noise of a calibration compared with the answer of its query."""
         query = calibration.query
         return cls(
             _NAMES.get(query.kind, "answers"),
@@ -112,12 +112,12 @@ class Usefulness(Shown):
 
     @property
     def relative(self) -> float | None:
-        """The half-width as a part of an average answer."""
+        """The half-width as a share of an average answer."""
         return None if not self.average else self.half_width / self.average
 
     @property
     def drowned(self) -> bool:
-        """Whether the noise drowns the answer; never said of a range that is not known."""
+        """Whether the noise drowns the answer; false if the range is unknown."""
         return self.relative is not None and self.relative > DROWNED
 
     def to_dict(self) -> dict[str, Any]:
@@ -144,7 +144,7 @@ class Usefulness(Shown):
 
     @property
     def warning(self) -> str:
-        """What to say of noise that drowns the answer."""
+        """The warning about noise that drowns the answer."""
         part = "unknown" if self.relative is None else f"{100 * self.relative:,.0f}%"
         return (
             f"the noise drowns the answer: at {100 * self.level:g}% it is off by up to {part} of "
@@ -153,7 +153,7 @@ class Usefulness(Shown):
 
 
 def questioned(epsilon: float) -> str | None:
-    """A question about an epsilon that promises hardly anything; ``None`` for others."""
+    """A warning about an epsilon that guarantees hardly anything; ``None`` for others."""
     if epsilon <= LARGE_EPSILON:
         return None
     return (
@@ -163,5 +163,5 @@ def questioned(epsilon: float) -> str | None:
 
 
 def _percent(part: float) -> str:
-    """A share with two digits, and no power of ten above a hundred."""
+    """A percentage with two digits, without an exponent."""
     return f"{100 * part:.0f}%" if part >= 0.1 else f"{100 * part:.2g}%"

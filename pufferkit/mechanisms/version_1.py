@@ -1,7 +1,7 @@
-"""Release files of format 1, in the fields of today.
+"""Release files of format 1, converted to the present format.
 
-Format 1 kept the reading of a theorem in its notes and the guarantee as a sentence. Here, and
-nowhere else, are these sentences still read.
+Format 1 had the reading of a theorem in its notes and the guarantee as a sentence. Here, and
+nowhere else, these sentences are parsed.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _KINDS = ("count", "histogram", "relative frequencies", "total", "mean", "transi
 def from_version_1(data: Mapping[str, Any]) -> dict[str, Any]:
     """The same record in format 2.
 
-    What the query is followed from its name. The nearest histogram was not told from the answer as
-    drawn; it is, where value and raw differ.
+    The kind of a query followed from its name. The nearest histogram was not distinguished from the
+    answer as drawn; it is one if value and raw differ.
     """
     evidence = data.get("evidence")
     notes = evidence.get("notes") or () if isinstance(evidence, Mapping) else ()

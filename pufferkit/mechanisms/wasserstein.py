@@ -47,10 +47,10 @@ from pufferkit.rounding import as_fraction, at_least, round_up
 
 RowEvent = Callable[[JointRow], bool]
 EventPairs = Iterable[tuple[Event | RowEvent, Event | RowEvent]]
-"""Pairs of events that must not be told apart."""
+"""Pairs of events that must stay indistinguishable."""
 
 MOST_FIELD = 200
-"""Nodes of a Markov random field up to which the distribution of a sum is computed."""
+"""Most nodes of a Markov random field for which the distribution of a sum is computed."""
 
 
 def wasserstein(
@@ -77,10 +77,10 @@ def wasserstein(
     epsilon
         Pufferfish privacy for each entry.
     secrets
-        Pairs of events not to be told apart; then these alone are hidden. An event is a mapping
-        from entries (counted from 1) or names of variables to the value, or the values, that each
-        may have; for joint distributions also a function of a row. By default every two values of
-        every entry. Or `Secrets`, about windows wherever they lie.
+        Pairs of events to be kept indistinguishable; then only these are hidden. An event is a
+        mapping from entries (counted from 1) or names of variables to the value, or the values,
+        that each may have; for joint distributions also a function of a row. By default every two
+        values of every entry. Or `Secrets`, about windows wherever they lie.
     progress
         Called with the number of entries done and their total.
 
@@ -109,7 +109,10 @@ def wasserstein(
     if worst.distance == 0:
         raise NotApplicable("no secret moves the answer: there is nothing to hide")
     if epsilon <= worst.rounding:
-        raise NotApplicable(f"epsilon {epsilon:g} is below the rounding of {theta.description}")
+        raise NotApplicable(
+            f"epsilon {epsilon:g} is below the rounding error of {theta.description}; use a "
+            "larger one"
+        )
     distance = at_least(worst.distance)
     return Calibration(
         "wasserstein",
@@ -154,7 +157,7 @@ def _verification_data(
     query: Query,
     secrets: Sequence[tuple[RowEvent, RowEvent]] | None,
 ) -> dict[str, Any]:
-    """The answer on every row, and the rows of every secret, so that a release can be checked."""
+    """Verification data: the answer on every row, and the rows of every secret."""
     record: dict[str, Any] = {
         "answers": [
             [str(_answer(query, row)) if p > 0 else None for row, p in joint.table.items()]
@@ -176,7 +179,7 @@ def _verification_data(
 def _largest_distance(
     theta: Beliefs, query: Query, secrets: EventPairs | None, progress: Progress | None
 ) -> LargestDistance:
-    """The largest distance over a class, where it is, and what a check of it needs."""
+    """The largest distance over a class, where it is attained, and verification data."""
     raise NotApplicable(f"the Wasserstein Mechanism has no theorem for a {theta.description}")
 
 
@@ -202,7 +205,7 @@ def _(
 ) -> LargestDistance:
     _only_sums(query)
     if secrets is not None:
-        raise ValueError("secrets: these beliefs have secrets of their own; name all of them there")
+        raise ValueError("secrets: these beliefs already have secrets; name all of them there")
     theta.check_length(query.longest)
     worst, name, length = Farthest(Fraction(0), None), "", query.longest
     for member in theta.known_chains():
@@ -271,7 +274,7 @@ def _(
 
 
 def _only_sums(query: Query) -> None:
-    """Without the whole distribution, answers are sums."""
+    """Refuse queries that are not sums: only the distribution of a sum is computed."""
     if query.weights is None:
         raise NotApplicable(
             f"{query.name} is not a sum over entries, so its distribution needs listing all "
@@ -299,7 +302,7 @@ def _events(
     joint: FiniteJoint,
     secrets: Sequence[tuple[RowEvent, RowEvent]] | None,
 ) -> Iterator[tuple[Hashable, list[RowEvent]]]:
-    """Events to be told apart: the values of each variable, or the pairs that were given."""
+    """Events to be kept indistinguishable: the values of each variable, or the given pairs."""
     if secrets is not None:
         for number, pair in enumerate(secrets, 1):
             yield f"secret pair {number}", list(pair)
@@ -330,12 +333,12 @@ def _distribution_given(
 def _answer(query: Query, row: JointRow) -> Fraction:
     if query.weights is not None:
         return sum((query.weights[v][0] for v in row if v in query.weights), Fraction(0))
-    # As a release takes it, to the last digit: not the decimal it prints as.
+    # The exact value of the float, as a release uses it, not the decimal it prints as.
     return Fraction(checks.real("answer", query.evaluate(np.array(row))))
 
 
 def check_scalar(query: Query) -> None:
-    """Refuse vectors: on more than a line, moving mass is not a matter of order."""
+    """Refuse vectors: the distance is computed by order statistics, on the line only."""
     if query.size > 1:
         raise NotApplicable(
             f"the Wasserstein Mechanism is for numbers, and {query.name} has {query.size} "
@@ -345,7 +348,7 @@ def check_scalar(query: Query) -> None:
 
 @singledispatch
 def estimated_work(theta: Beliefs, query: Query) -> float:
-    """About how many multiplications the mechanism takes; 0 if it refuses or needs few."""
+    """Approximate number of multiplications; 0 if the mechanism refuses or needs few."""
     if query.size > 1 or query.weights is None or theta.entries is not None:
         return 0.0
     values, _ = whole_values(query.weights.get(s, (Fraction(0),))[0] for s in theta.states)

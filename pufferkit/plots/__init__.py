@@ -1,4 +1,4 @@
-"""Pictures: rows in, figure out. The only importer of matplotlib."""
+"""Figures: rows in, figure out. The only importer of matplotlib."""
 
 from pufferkit.plots.belief_figures import days_figure, influence_figure
 from pufferkit.plots.canvas import FORMATS, check_picture, panels, picture

@@ -1,8 +1,8 @@
-"""What all pictures share: an empty figure, colours, grid and legend; and the file it becomes.
+"""Shared by all figures: empty axes, colours, grid, legend and the file format.
 
 Figures are made without pyplot, so no window opens and no setting of the caller's is touched.
-Colours are those of Okabe and Ito, which stay apart for colour-blind readers; hatching, markers and
-words say the same again for those who see or print no colour.
+Colours are those of Okabe and Ito, which colour-blind readers can distinguish; hatching, markers
+and labels repeat the information for readers without colour.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ BLUE, ORANGE, GREEN, PINK, YELLOW, SKY = (
 )
 BLACK, GREY, PALE = "#222222", "#6B6B6B", "#E3E3E3"
 COLOURS = (BLUE, ORANGE, GREEN, PINK, YELLOW, SKY, BLACK)
-"""Of curves side by side, in turn."""
+"""Colours of successive curves."""
 
 
 def panels(
@@ -94,7 +94,7 @@ def _dressed(figure: Figure, every: list[Axes], title: str) -> tuple[Figure, lis
 def check_picture(path: str | Path) -> None:
     """An error if no picture can be drawn to this path. Draws nothing."""
     if Path(path).suffix.lower() not in FORMATS:
-        raise ValueError(f"{path}: pictures are drawn to {', '.join(FORMATS)} files")
+        raise ValueError(f"{path}: figures are written to {', '.join(FORMATS)} files")
     _figure()
 
 
@@ -104,7 +104,7 @@ def picture(figure: Figure, path: str | Path, *, dark: bool = False) -> bytes:
     Parameters
     ----------
     figure
-        From any function of this room; it is left as it is.
+        From any function of this package; it is not changed.
     path
         Its suffix says which format.
     dark
@@ -194,7 +194,7 @@ def blank(width: float, height: float, title: str) -> tuple[Figure, Axes]:
 
 
 def noted_bar(axes: Axes, y: float, width: float, note: str, *, good: bool) -> None:
-    """A horizontal bar with words behind it; hatched if what it shows does not do."""
+    """A horizontal bar with a label after it; hatched for what does not hide entries or fails."""
     axes.barh(
         y,
         width,

@@ -1,4 +1,4 @@
-"""Pictures of several questions at once, of two ways to a quantile, and of a made-up series."""
+"""Figures of several questions at once, of two quantile methods, and of a synthetic series."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def questions_figure(plan: Dashboard) -> Figure:
 
 
 def ways_figure(plan: QuantilePlan) -> Figure:
-    """The two ways to a quantile, and by how large a share of the entries either misses.
+    """The two quantile methods, and their expected rank errors.
 
     ``plan`` comes from `pufferkit.plan_quantile`.
     """
@@ -99,7 +99,7 @@ def ways_figure(plan: QuantilePlan) -> Figure:
 
 
 def synthetic_figure(made: Synthetic) -> Figure:
-    """How near a made-up series is: every released share against that of the series.
+    """How close a synthetic series is: every released share against that of the series.
 
     ``made`` comes from `pufferkit.synthetic`.
     """
@@ -122,7 +122,7 @@ def synthetic_figure(made: Synthetic) -> Figure:
     axes.set_xlim(0, 1.05 * largest)
     axes.set_ylim(0, 1.05 * largest)
     axes.set_xlabel("released share")
-    axes.set_ylabel("share in the made-up series")
+    axes.set_ylabel("share in the synthetic series")
     axes.spines["left"].set_visible(True)
     axes.spines["left"].set_color(GREY)
     grid(axes)

@@ -1,4 +1,4 @@
-"""A release recomputed from its record: the theorems once more, plainly, to be read.
+"""Verification of a release by recomputation from its record: the theorems in plain code.
 
-It shares the beliefs with the mechanisms, and none of their searches.
+It shares the beliefs with the mechanisms, but none of their searches.
 """

@@ -1,4 +1,4 @@
-"""The theorems behind `verify`: plain loops over nodes and blocks, to be read.
+"""The theorems behind `verify`: plain loops over nodes and blocks.
 
 One inequality serves every mechanism on chains. With b = L / scale, entry X_i is hidden if for some
 l and m, the distances of an endpoint on either side,
@@ -9,17 +9,16 @@ l and m, the distances of an endpoint on either side,
   and the inequality is card / (epsilon - influence) <= scale / L.
 - Influence curve: left and right are steps from the variation alpha beyond X_{i-l} and
   beta beyond X_{i+m}. A step from an infinite variation is the influence.
-- A side without an endpoint has all its entries paid for and adds nothing.
+- A side without an endpoint has all its entries paid and adds nothing.
 
-Only the longest segment is looked at, and in a long one only the first nodes:
+Only the longest segment is checked, and in a long one only the first nodes:
 
 - A choice with a left endpoint serves every later node whose distribution and reachable states are
-  the same
-  (stationary), or whose prior and reachable states have only shrunk (any start, [Q] C.4). With a
-  start of its own, the distribution of X_i tends to a limit, or to a cycle of them; nodes after the
-  first such cycle repeat it.
-- Where a choice overhangs the end of the segment, its endpoint is dropped. Fewer entries are paid
-  for and the influence is no larger ([Q] Lemma C.4). So shorter segments are served as well.
+  the same (stationary), or whose prior and reachable states have only shrunk (any start, [Q] C.4).
+  With a fixed initial distribution, the distribution of X_i tends to a limit, or to a cycle of
+  them; nodes after the first such cycle repeat it.
+- If a choice extends beyond the end of the segment, its endpoint is dropped. Fewer entries are paid
+  for and the influence is no larger ([Q] Lemma C.4). So shorter segments are covered as well.
 - A choice without a left endpoint pays for i entries, so beyond node epsilon / b there is none.
 """
 
@@ -40,10 +39,10 @@ from pufferkit.verification.pair_tables import Allowance, PairTables, log_ratios
 BlockPair = tuple[int, int]
 
 SHORT = 48
-"""Up to this length, the curve is followed by the recursion at every node."""
+"""Up to this length, the curve is computed by the recursion at every node."""
 
 MEDIUM = 500
-"""Up to this length, also where there is no fixed point."""
+"""Up to this length, also if there is no fixed point."""
 
 _FEW = 10**7
 _PRECISION = 1e-10
@@ -61,7 +60,7 @@ class Task:
 
     @property
     def reach(self) -> int:
-        """Blocks beyond this cost more than epsilon by themselves, with a little to spare."""
+        """Larger blocks cost more than epsilon by themselves, with a small margin."""
         return int(1.05 * self.epsilon / self.b) + 1
 
     def sizes(self, values: int) -> list[int]:
@@ -82,7 +81,7 @@ class Task:
 
 @dataclass(frozen=True)
 class BlockChoice:
-    """How one entry is hidden: blocks, their loss, and the scale over L that quilts would ask."""
+    """How one entry is hidden: blocks, their loss, and the scale over L that quilts would need."""
 
     blocks: BlockPair
     loss: float
@@ -100,8 +99,8 @@ def best_choice(
 ) -> BlockChoice:
     """The hint if it hides the entry, else the best choice of two ``sizes``.
 
-    ``left`` and ``right`` give the table of a block; a block as long as ``whole`` is that side,
-    paid for. If no choice hides the entry, ``score`` is still what quilts ask at least.
+    ``left`` and ``right`` give the table of a block; a block as long as ``whole`` is that whole
+    side, paid. If no choice hides the entry, ``score`` is still a lower bound on what quilts need.
     """
     nothing = np.zeros(int(pairs.sum()))
 
@@ -115,7 +114,7 @@ def best_choice(
         loss = card * task.b + influence
         if loss <= task.epsilon:
             return BlockChoice(hint, loss, card / (task.epsilon - influence))
-    # Larger blocks than the reach ask more than this.
+    # Larger blocks than the reach need more than this.
     best = BlockChoice((1, 1), inf, (task.reach + 1) / task.epsilon)
     before, after = (
         [n for n in (*(m for m in sizes if m < end), end) if n <= task.reach] for end in whole
@@ -144,7 +143,7 @@ def score_by_quilts(side: PairTables, task: Task) -> float:
         return task.length / task.epsilon  # the trivial quilt, for every node
     worst, hint = 0.0, task.hint
     nodes = range(1, min(task.length, side.repeats_from + task.reach + side.period) + 1)
-    for node in reversed(nodes):  # away from the start is the hardest, as a rule
+    for node in reversed(nodes):  # usually the nodes far from the start are the hardest
         choice = best_choice(
             task,
             side.pairs(node),
@@ -161,7 +160,7 @@ def score_by_quilts(side: PairTables, task: Task) -> float:
 
 
 def score_around_blocks(side: PairTables, task: Task, window: int) -> float:
-    """The same for several entries in a row: endpoints beyond the first and the last of them.
+    """The same for several consecutive entries: endpoints beyond the first and the last of them.
 
     The two values of the block may differ in any two pairs of first and last values. A block on the
     right counts from the first entry, so it is at least the window. ``side`` is stationary.
@@ -295,7 +294,8 @@ def _fixed_point(
     """A v, close to the least from ``low`` up, with F(v) <= v for each; infinite above epsilon.
 
     F(v) is the least m b + step(m, v). If F(v) <= v and the variations before a stretch are at most
-    v, so are those of the stretch, by induction; blocks that overhang the end cost m b at most.
+    v, so are those of the stretch, by induction; blocks that extend beyond the end cost at most m
+    b.
     """
     last = 1
 
@@ -348,8 +348,8 @@ def spread_by_neighbours(member: Member, length: int) -> float:
         return inf
     if rows == length:
         return 2 * float(np.linalg.solve(np.eye(rows) - gamma, np.ones(rows)).max())
-    # Far from both ends x = 1 / (1 - g - h), and what an end adds to it decays like p^i with
-    # h p^2 - p + g = 0: solve for the end alone.
+    # Far from both ends x = 1 / (1 - g - h), and the effect of an end decays like p^i with
+    # h p^2 - p + g = 0: solve for the end only.
     g, h = left / 2, right / 2
     middle, sums = 1 / (1 - g - h), [1 / (1 - g - h)]
     for end, near, far in ((first / 2, g, h), (last / 2, h, g)):

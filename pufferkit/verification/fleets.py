@@ -1,6 +1,6 @@
 """The record of a table of releases: one calibration for each length, a row for each release.
 
-All rows about a subject are promised together. No entry is in two of its windows, so the theorem
+All rows about a subject have one guarantee. No entry is in two of its windows, so the theorem
 of one release with the least noise of any row covers them all.
 """
 
@@ -49,22 +49,22 @@ class Fleet:
         return len(self.columns["scale"])
 
     def key(self, row: int) -> tuple[Hashable, ...]:
-        """Whose row it is, and of which window."""
+        """Subject and window of a row."""
         named = (
             self.columns[what] for what in ("subject", "group", "window") if what in self.columns
         )
         return tuple(str(column[row]) for column in named)
 
     def name(self, row: int) -> str:
-        """What a row is called in a sentence."""
+        """The name of a row in a sentence."""
         return " ".join(str(part) for part in (f"row {row + 1}", *self.key(row)))
 
     def total(self, row: int) -> float:
-        """What the numbers of a row sum to without noise, or their size."""
+        """The sum of the numbers of a row without noise, or their size."""
         return 1.0 if self.of_shares else float(self.columns["entries"][row])
 
     def unit(self, row: int) -> Fraction:
-        """What the numbers of a row are whole multiples of: the unit over a public number."""
+        """The unit of the numbers of a row: the unit over a public number."""
         unit = Fraction((self.common["question"] or {}).get("unit", 1))
         if self.of_shares or self.common["kind"] in ("mean", "moments"):
             return unit / int(self.columns["entries"][row])
@@ -83,20 +83,22 @@ class Fleet:
 
     @property
     def weights(self) -> list[list[Fraction]]:
-        """Of sums: what each state adds to each number, in whole units."""
+        """For sums: what each state adds to each number, in whole units."""
         return [[Fraction(w) for w in row] for row in self.common["question"]["weights"]]
 
     def verification_data(self, length: int) -> Mapping[str, Any] | None:
-        """What a check of the noise for segments of this length needs besides."""
+        """Verification data of the noise for segments of this length."""
         own = next(own for own in self.common["calibrations"] if own["length"] == length)
-        recorded = own.get("verification_data", own.get("workings"))  # what files called it before
+        recorded = own.get(
+            "verification_data", own.get("workings")
+        )  # the old name of verification_data
         data = recorded if isinstance(recorded, Mapping) else None
         if self.common["kind"] not in _SUMS:
             return data
         return {**(data or {}), "weights": [[str(w) for w in row] for row in self.weights]}
 
     def problems(self) -> Iterator[str]:
-        """What is wrong with rows beside their noise."""
+        """Problems of the rows other than their noise."""
         seen: set[tuple[Hashable, ...]] = set()
         wrong: list[str] = []
         for row in range(self.size):
@@ -129,7 +131,7 @@ class Fleet:
             yield f"rows: {len(wrong) - _MOST_NAMED} more are wrong in this way"
 
     def nearest(self, row: int) -> list[float]:
-        """The nearest histogram to what was drawn; by time, slot by slot."""
+        """The nearest histogram to the noisy answer; for queries by time, slot by slot."""
         drawn, totals = self.columns["raw"][row], [self.total(row)]
         if self.common["kind"] == "by time":
             totals = [float(seen) for seen in self.columns["observed"][row]]
@@ -158,7 +160,7 @@ class Fleet:
         return ("stays", labels, of, 2.0) if kind == "stays" else ("episodes", labels, of, 1.0)
 
     def hardest(self) -> Iterator[tuple[str, Release]]:
-        """Of each length the row with the least noise, as a histogram over one such segment."""
+        """For each length the row with the least noise, as a histogram over one such segment."""
         least: dict[int, int] = {}
         for row, length in enumerate(self.columns["length"]):
             if length not in least or self.spare(row) < self.spare(least[length]):
@@ -197,7 +199,7 @@ class Fleet:
 
 
 def read_fleet(data: Mapping[str, Any]) -> Fleet:
-    """The record that ``Releases.to_dict`` wrote; ``ValueError`` if it is none."""
+    """The record that ``Releases.to_dict`` wrote; ``ValueError`` if it is malformed."""
     check_format("releases", data)
     missing = [name for name in _COMMON if name not in data]
     if missing:
@@ -232,7 +234,7 @@ def read_fleet(data: Mapping[str, Any]) -> Fleet:
 
 
 def _check_question(kind: str, question: Any, size: int, columns: Mapping[str, Any]) -> None:
-    """The question of the rows, where they are no histograms; by time with slots for each row."""
+    """Check the question of rows that are not histograms; by time with slots for each row."""
     if kind in ("histogram", "relative frequencies"):
         return
     if not isinstance(question, Mapping):
@@ -249,7 +251,7 @@ def _check_question(kind: str, question: Any, size: int, columns: Mapping[str, A
 
 
 def _check_sums(kind: str, question: Mapping[str, Any], size: int) -> None:
-    """What each state adds: whole numbers, as many as the answer has; in a unit above 0."""
+    """Check what each state adds: whole numbers, one for each of the answer; a unit above 0."""
     weights = question.get("weights")
     whole = isinstance(weights, list) and all(
         isinstance(row, list)
@@ -266,7 +268,7 @@ def _check_sums(kind: str, question: Mapping[str, Any], size: int) -> None:
 
 
 def compare_table(path: Path, fleet: Fleet) -> Iterator[str]:
-    """Where a CSV table says other than its record."""
+    """Differences between a CSV table and its record."""
     with path.open(encoding="utf-8", newline="") as stream:
         rows = list(csv.DictReader(stream))
     if len(rows) != fleet.size:
@@ -284,7 +286,7 @@ def compare_table(path: Path, fleet: Fleet) -> Iterator[str]:
         own = [fleet.columns["entries"][number], fleet.columns["scale"][number]]
         own += fleet.columns["value"][number]
         subject = str(fleet.columns["subject"][number]) if "subject" in fleet.columns else None
-        # A table may put a quote before a name that a spreadsheet would take for a formula.
+        # A table may put a quote before a name that a spreadsheet would read as a formula.
         other = subject is not None and str(cells.get("subject")).removeprefix("'") != subject
         if other or printed != [float(value) for value in own]:
             yield f"{path.name}: {fleet.name(number)} is not what the record says"
@@ -302,7 +304,7 @@ def _columns(rows: Any, data_kind: str) -> dict[str, list[Any]]:
     if len({len(column) for column in columns.values()}) != 1:
         raise ValueError("releases: the columns of the rows are not equally long")
     for name in ("entries", "length", *(["days"] if "days" in columns else [])):
-        # A declared group may have nobody in it.
+        # A declared group may be empty.
         shares = data_kind in ("relative frequencies", "mean", "moments")
         empty = name == "entries" and "group" in columns and not shares
         if not all(_whole(value) or (empty and value == 0) for value in columns[name]):

@@ -1,4 +1,4 @@
-"""The theorems behind `verify` for series with gaps: entry by entry, nothing passed over.
+"""The theorems behind `verify` for series with gaps: every entry by itself.
 
 Entry t spends b_t = L / scale if it was observed and 0 if not; every entry is a secret. With the
 tables of `pufferkit.verification.pair_tables`, entry i is hidden if for some distances l and m
@@ -6,7 +6,7 @@ tables of `pufferkit.verification.pair_tables`, entry i is hidden if for some di
     b_{i-l+1} + ... + b_{i+m-1} + max over pairs x, x' of [left(x, x') + right(x, x')]  <=  epsilon,
 
 with steps from the variations beyond the endpoints (the curve), or from infinite ones (quilts: the
-sum counts the observed entries nearby, [Q] Theorem 4.3). Pair by pair of values the recursion is
+sum counts the observed entries nearby, [Q] Theorem 4.3). For pairs of values the recursion is
 that of `pufferkit.verification.pair_steps` with the cost of each entry, 0 in a gap.
 """
 
@@ -31,7 +31,7 @@ repeat."""
 
 
 def patterns(record: Release) -> list[SegmentPattern]:
-    """The different patterns of a record, as far as they agree with what else it says."""
+    """The distinct patterns of a record, checked against its other fields."""
     recorded: Any = (record.verification_data or {}).get("pattern")
     if recorded is None:
         return []
@@ -46,14 +46,14 @@ def patterns(record: Release) -> list[SegmentPattern]:
 
 
 def spent(runs: SegmentPattern, b: float) -> Floats:
-    """What each entry spends."""
+    """The event-level epsilon spent on each entry."""
     return np.repeat([0.0 if n % 2 else b for n in range(len(runs))], runs)
 
 
 def loss_over_gaps(
     side: PairTables, runs: SegmentPattern, b: float, epsilon: float, work: Allowance
 ) -> float:
-    """Largest loss of an entry on the scalar curve, or one that is above epsilon."""
+    """Largest loss of an entry on the scalar curve, or some loss above epsilon."""
     costs = spent(runs, b)
     length, total = len(costs), np.concatenate([[0.0], np.cumsum(costs)])
     if total[-1] <= epsilon:
@@ -66,7 +66,7 @@ def loss_over_gaps(
             if paid >= least:
                 break
             least = min(least, paid + _largest(side.left(node, block, alpha[node - block]), pairs))
-            if paid + 1e-3 * b >= least:  # what is beyond adds next to nothing
+            if paid + 1e-3 * b >= least:  # entries beyond add hardly anything
                 break
         alpha[node] = least
     for node in range(length, 0, -1):
@@ -128,14 +128,14 @@ def score_over_gaps(
 ) -> float:
     """Scale over L that is enough by quilts that count observed entries; above 1 / b if not.
 
-    An endpoint that was not observed may be moved outward for nothing, so endpoints are observed
+    An endpoint that was not observed may be moved outward at no cost, so endpoints are observed
     entries.
     """
     seen = spent(runs, 1.0)
     until, places = np.concatenate([[0.0], np.cumsum(seen)]), np.flatnonzero(seen) + 1
     worst, ends = 0.0, (0, len(seen) + 1)
     for node in range(1, len(seen) + 1):
-        if ends[0] < node < ends[1]:  # the endpoints of the entry before may do
+        if ends[0] < node < ends[1]:  # the endpoints of the previous entry may suffice
             influence = _largest(*_sum(side, node, ends, len(seen)))
             score = _score(until, ends, influence, epsilon)
             if score <= 1 / b:
@@ -195,7 +195,7 @@ def _best_ends(
 def pairs_over_gaps(
     chain: KnownChain, runs: SegmentPattern, cost: Floats, work: Allowance
 ) -> float:
-    """Largest loss of a pair of values of an entry, every entry followed from both ends."""
+    """Largest loss of a pair of values of an entry, computed from both ends."""
     if chain.any_start:
         raise NotChecked("the pairwise curve is for chains with a known start")
     observed = spent(runs, 1.0) > 0
@@ -206,7 +206,7 @@ def pairs_over_gaps(
     unit = _ROUND * float(cost.max())
 
     def side(kernel: Callable[[int], Floats], order: Iterable[int]) -> dict[int, Floats]:
-        """What the entries before each one, in this order, add."""
+        """What the entries before each entry add, in this order."""
         tables: dict[int, Floats] = {}
         variation: Floats | None = None
         for node in order:

@@ -1,8 +1,8 @@
-"""What the influence curve asks for on graphs with cycles, again for `verify`.
+"""The influence curve on graphs with cycles, recomputed for `verify`.
 
 A release records a junction tree of each model and, for every message along it, in which order
-nodes are taken out of a clique and whether each is averaged or paid for (docs/theory.md). Here the
-tree is checked (every factor lies in a clique, the cliques of a node hang together), the
+nodes are removed from a clique and whether each is averaged or paid (docs/theory.md). Here the
+tree is checked (every factor lies in a clique, the cliques of a node are connected), the
 distributions of the cliques are computed once more, and the recorded ways are followed. Any order
 and any ways give a valid bound, so a bad record can only ask for more noise; where the values of a
 clique cannot all happen together, one way must serve all nodes of a message. Parts of the graph
@@ -50,7 +50,7 @@ class Model(Protocol):
 
     @property
     def log_factors(self) -> Sequence[LogTable]:
-        """Places of nodes, and logarithms of tables."""
+        """Indices of nodes, and logarithms of tables."""
         ...
 
 
@@ -80,7 +80,7 @@ def loss_on_graphs(
 
 
 def largest_part(model: Model) -> int:
-    """Nodes of the largest part without an edge to others."""
+    """Number of nodes of the largest connected component."""
     graph = nx.Graph()
     graph.add_nodes_from(range(len(model.nodes)))
     for scope, _ in model.log_factors:
@@ -265,7 +265,7 @@ class _CliqueGraph:
         return tuple(n for n in self.cliques[c] if n in set(self.cliques[d]))
 
     def _in_order(self) -> list[tuple[int, int]]:
-        """Messages so that each comes after those that it needs."""
+        """Messages in an order such that each comes after those that it needs."""
         upward = [(c, above) for c, above in enumerate(self.parent) if above >= 0]
         return [*upward, *((above, c) for c, above in reversed(upward))]
 
@@ -337,7 +337,7 @@ class _CliqueGraph:
         moves: str,
         variations: Mapping[int, Floats],
     ) -> Floats:
-        """What taking nodes out of a clique, as recorded, adds to one that stays."""
+        """What removing nodes from a clique, as recorded, adds to a remaining node."""
         own, table = list(self.cliques[c]), self.tables[c]
         out = {n for n in own if n not in kept and len(self.possible[n]) > 1}
         size = len(self.possible[target])
@@ -409,7 +409,7 @@ def _aligned(table: Floats, scope: Sequence[int], whole: Sequence[int]) -> Float
 
 
 def _given_others(table: Floats, axis: int) -> Floats:
-    """The distribution along an axis, put last; where the rest is impossible, of what is near."""
+    """The distribution along an axis, moved last; given impossible values, of the nearest."""
     logs = np.moveaxis(table, axis, -1)
     sums = np.logaddexp.reduce(logs, axis=-1)
     known = sums > -np.inf
@@ -429,7 +429,7 @@ def _given_others(table: Floats, axis: int) -> Floats:
 
 
 def _steps(kernels: Floats, variation: Floats) -> Floats:
-    """The largest step over kernels (u, x, y), for each two rows x, x'."""
+    """The largest step over kernels (u, x, y), for each pair of rows x, x'."""
     values = kernels.shape[-1]
     if values == 2:
         odds = np.exp([variation[1, 0], -variation[0, 1]])

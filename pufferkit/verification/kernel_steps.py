@@ -1,19 +1,18 @@
-"""The pairwise curve of hulls, clocks and hidden regimes for `verify`, by another solver.
+"""The pairwise curve of hulls, seasons and hidden regimes for `verify`, by another solver.
 
 As in `pufferkit.verification.pair_steps`, on the hidden states: replacing one of them costs
 
     D(w, w') = step(E(w, .), E(w', .); c),
 
-with c what replacing an entry costs and E what hidden states show. An entry loses c(x, x') plus the
-step between P(hidden | x) and P(hidden | x') at what both sides add. Where a part eta of a row may
-be anything, the largest and the smallest value of a function stand beside it as states of their
-own.
+with c the cost of replacing an entry and E the emission. An entry loses c(x, x') plus the step
+between P(hidden | x) and P(hidden | x') at the sum of both sides. If rows are contaminated with
+weight eta, the largest and the smallest value of a function are added as two states.
 
-Secrets about several entries in a row: two values of the window lose what the left side adds to its
-first entry, the cost of each of its entries and what the right side adds to its last one. Labels of
-the window are the secret of its last entry, in the chain of entries and what the event remembers.
-Sets of entries are exchanged one by one, each with sides that are open or end where a value is
-given.
+Secrets about several consecutive entries: two values of the window lose what the left side adds to
+its first entry, the cost of each of its entries and what the right side adds to its last one.
+Labels of the window are the secret of its last entry, in the chain of entry and automaton. Sets of
+entries are exchanged one by one, each with sides that extend to the end of the series or to a given
+value.
 """
 
 from __future__ import annotations
@@ -45,11 +44,11 @@ def loss_of_kernels(
     part
         The kernels of a class, or of a part of it.
     length
-        Of the segment.
+        Length of the segment.
     cost
-        What replacing an entry costs, for each pair of states.
+        Cost of replacing an entry, for each pair of states.
     recorded
-        Limits to the ``left`` and the ``right``; ``None`` for a side that is followed entry by
+        Limits to the ``left`` and the ``right``; ``None`` for a side that is computed entry by
         entry.
     """
     hidden = cost
@@ -57,7 +56,7 @@ def loss_of_kernels(
         hidden = _steps(part.emission, part.contamination, work)(_closed(cost))
     window = min(part.window, length)
     if part.paths is not None and part.window > length:
-        return inf  # nothing of the kind to hide: no such release is made
+        return inf  # the series has no such secrets: no such release is made
     sides = _sides(part, length, window, hidden, recorded, work)
     if sides is None:
         return inf
@@ -149,7 +148,7 @@ def _among_given(
     recorded: Mapping[str, Any],
     work: Allowance,
 ) -> float:
-    """The largest loss of an entry, whichever others are given: its sides are open, or pinned."""
+    """The largest loss of an entry, whichever others are given."""
     left, right = (
         _pinned(own[0][0], cost, limit, work)
         for own, limit in zip((part.backward, part.forward), recorded["pinned"], strict=True)
@@ -162,10 +161,10 @@ def _among_given(
 
 
 def _pinned(kernel: Floats, cost: Floats, recorded: Any, work: Allowance) -> Floats | None:
-    """What a side adds at most that ends where a value is given, however far away.
+    """The most that a side adds if it ends at a given value, however far away.
 
-    Near ones are followed; where the kernel hardly depends any more on what is given, one limit has
-    to hold for all, with the rest of that dependence added to every step.
+    Short ones are computed; where the kernel hardly depends on the given value any more, one limit
+    must hold for all, with the remaining dependence added to every step.
     """
     limit = _table(recorded, len(cost))
     if not (kernel > 0).all():
@@ -186,7 +185,7 @@ def _pinned(kernel: Floats, cost: Floats, recorded: Any, work: Allowance) -> Flo
 
 
 def _largest(sums: Sequence[tuple[int, Floats]]) -> list[tuple[int, Floats]]:
-    """Without those that are below another of the same slot, pair by pair."""
+    """Without those dominated by another of the same slot."""
     kept: list[tuple[int, Floats]] = []
     for slot, both in sorted(sums, key=lambda s: -float(s[1].max())):
         if not any(slot == other and np.all(both <= larger) for other, larger in kept):
@@ -214,7 +213,7 @@ def _secret(
 
 
 def _closed(variation: Floats) -> Floats:
-    """Shortest paths: functions that vary by no more vary by no more than these."""
+    """The triangle closure: shortest paths, which leave the allowed functions unchanged."""
     closed = variation.copy()
     np.fill_diagonal(closed, 0.0)
     for middle in range(len(closed)):
@@ -235,7 +234,7 @@ def _steps(vertices: Sequence[Floats], eta: float, work: Allowance) -> PairStep:
 
 
 def _mixed(kernel: Floats, eta: float, limit: Floats, work: Allowance) -> Floats:
-    """Steps between rows of which a part eta is anything: on top above, at the bottom below."""
+    """Steps between rows with contamination eta: on the top state above, the bottom one below."""
     size, states = kernel.shape
     larger = np.zeros((states + 2, states + 2))
     larger[:states, :states] = limit
@@ -292,7 +291,7 @@ def _side(
 def _round(
     own: Sequence[PairStep], cost: Floats, ahead: int, recorded: Mapping[str, Any]
 ) -> list[Floats] | None:
-    """What a side adds at every slot, by one round of the clock that ends where it began."""
+    """What a side adds at every slot, by one round through the period."""
     period = len(own)
     begin, limit = _limit(recorded, len(cost), "slot")
     if not 0 <= begin < period:

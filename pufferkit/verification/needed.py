@@ -1,4 +1,4 @@
-"""The scale that a recorded release needs, by the theorem of its own mechanism."""
+"""The scale that a recorded release needs, by the theorem of its mechanism."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ from pufferkit.verification.sum_scales import exact_sum_scale, wasserstein_scale
 
 
 def needed_scale(record: Release, lipschitz: float, checks: list[str], work: Allowance) -> float:
-    """A scale that is enough and at most the reported one, or what is needed at least."""
+    """A sufficient scale, at most the reported one, or a lower bound on what is needed."""
     epsilon = record.epsilon
     if record.mechanism == "entry_dp":
         checks.append(
@@ -88,7 +88,7 @@ def needed_scale(record: Release, lipschitz: float, checks: list[str], work: All
 
 
 def longest_promised(record: Release) -> int:
-    """The longest segment that the promise is for: of the release, or of the whole stream."""
+    """The longest segment that the guarantee covers: of the release, or of the whole stream."""
     return record.evidence.horizon or max(record.lengths)
 
 
@@ -96,7 +96,7 @@ def longest_promised(record: Release) -> int:
 def _needed(
     theta: Beliefs, record: Release, lipschitz: float, checks: list[str], work: Allowance
 ) -> float:
-    """By quilts, neighbours or the influence curve, as each class of beliefs has them."""
+    """The needed scale by quilts, GK16 or the influence curve, for each class of beliefs."""
     raise BadBeliefs(f"are joint distributions, and {record.mechanism} is not for them")
 
 
@@ -131,7 +131,7 @@ def _on_chain(
     )
 
     def largest(scale: float, work: Allowance) -> float:
-        """Over the class: score by quilts, or loss on the curve."""
+        """The largest over the class: score by quilts, or loss on the curve."""
         task = Task(longest, lipschitz / scale + beside, epsilon, hint_of(record), work)
         sides: Sequence[PairTables] = (
             _mixing_bounds(theta, work, tight)
@@ -149,7 +149,7 @@ def _on_chain(
     checks.append(f"influence_curve: the largest loss of an entry is {worst:.9g}")
     if worst <= epsilon:
         return record.scale
-    # How much more is needed, as far as that is quickly said.
+    # How much more is needed, as far as that is quick to compute.
     failed, factor, quick = (
         record.scale * (1 + 2 * TOLERANCE),
         1.005,
@@ -220,7 +220,7 @@ def _(theta: RegionClass, longest: int, work: Allowance, printed: bool) -> list[
 def _on_events(
     theta: EventClass, record: Release, lipschitz: float, checks: list[str], work: Allowance
 ) -> float:
-    """Quilts around several entries in a row, or the curve of kernels."""
+    """Quilts around several consecutive entries, or the curve of kernels."""
     if record.mechanism == "influence_curve" and not theta.kernels():
         return _around_windows(theta, record, lipschitz, checks, work)
     if record.mechanism != "markov_quilt":
@@ -342,7 +342,7 @@ def _by_plans(plans: Sequence[Any]) -> str:
 def cost_of_pairs(record: Release, theta: Beliefs, lipschitz: float) -> Floats:
     """How far the answer moves when an entry x is replaced by x', for all pairs.
 
-    Of several questions at once: the sum of what each moves, in units of one scale for all.
+    For joined queries: the sum of the distances of each, in units of one scale for all.
     """
     if record.kind == "several":
         moved_by_all = np.zeros((len(theta.states),) * 2)
@@ -361,7 +361,7 @@ def cost_of_pairs(record: Release, theta: Beliefs, lipschitz: float) -> Floats:
         rows = [rows[record.labels.index(str(state))] for state in theta.states]
     if len(rows) != len(theta.states):
         raise BadBeliefs(f"have {len(theta.states)} states, and there are {len(rows)} weights")
-    # In units of one scale for all, where each coordinate has its own.
+    # In units of one scale for all, if coordinates have different scales.
     scales = record.scales or (record.scale,) * len(record.labels)
     units = [Fraction(record.scale) / Fraction(scale) for scale in scales]
     moved = [
@@ -446,7 +446,7 @@ def _by_neighbours(
 
 @singledispatch
 def _largest_part(theta: Beliefs) -> int:
-    """Entries that hang together, from the graph."""
+    """Size of the largest connected component of the graph."""
     if theta.entries is None:
         raise BadBeliefs("are series, and group_dp then needs none")
     return len(theta.entries)
@@ -463,7 +463,7 @@ def _(theta: FieldClass) -> int:
 
 
 def on_chains(record: Release) -> bool:
-    """Whether this is about Markov chains, or needs no beliefs."""
+    """Whether the release is under beliefs in Markov chains, or needs no beliefs."""
     kind = record.beliefs.get("kind") if isinstance(record.beliefs, Mapping) else None
     direct = record.mechanism not in ("wasserstein", "exact_sum")
     return direct and (kind is None or kind in chain_kinds())

@@ -1,11 +1,11 @@
-"""What quilts and the influence curve ask for on Bayesian networks, again for `verify`.
+"""Quilts and the influence curve on Bayesian networks, recomputed for `verify`.
 
-Quilts: a release records one for every node. What it separates is found by networkx, its influence
-from the joint distribution of the node and the quilt, and card / (epsilon - influence) is held
-against the scale ([Q] Theorem 4.3).
+Quilts: a release records one for every node. What it separates is computed by networkx, its
+influence from the joint distribution of the node and the quilt, and card / (epsilon - influence) is
+compared with the scale ([Q] Theorem 4.3).
 
-Trees: with K_{n,j} the distribution of a neighbour given a node, D(y, y') what replacing a value
-of an entry costs, and for one pair of values of n,
+Trees: with K_{n,j} the distribution of a neighbour given a node, D(y, y') the cost of replacing a
+value of an entry, and for one pair of values of n,
 
     branch(n, j)        = the least, over paths n, j = v_1, ..., v_m, of
                           mu(v_1) + ... + mu(v_{m-1}) + step(K_{n,v_m}, lambda(v_m without v_{m-1}))
@@ -95,12 +95,12 @@ def loss_on_trees(
     theta
         The class.
     cost
-        D, for each two of its states.
+        D, for each pair of its states.
     work
-        Allowed.
+        Allowance of work.
     plans
         For each network the bases of the plans along its edges, or ``None`` to solve them again; no
-        list at all if pairs are not told apart.
+        list at all for the scalar curve.
     """
     for network in theta.networks:
         if not network.is_tree:
@@ -148,7 +148,7 @@ class _Tree:
         self.branch: dict[tuple[Node, Node], Floats] = {}
 
     def follow(self, programmes: Programmes | None) -> None:
-        """All branches; with programmes, pair by pair to the neighbour."""
+        """Compute all branches; with programmes, the pairwise curve to the neighbour."""
         bases: dict[tuple[Node, Node], bytes | None] = {}
         if programmes is not None and programmes.bases is not None:
             order = {n: number for number, n in enumerate(self.network.nodes)}
@@ -170,11 +170,11 @@ class _Tree:
             self.branch[n, j] = best
 
     def loss(self) -> float:
-        """The largest over nodes."""
+        """The largest loss over nodes."""
         return max(float(self._spent(n, self.around[n]).max()) for n in self.network.nodes)
 
     def _in_order(self) -> list[tuple[Node, Node]]:
-        """Ways n, j so that those beyond j come before."""
+        """Edges n, j in an order such that those beyond j come first."""
         below = dict.fromkeys(self.network.nodes, 1)
         part: dict[Node, Node] = {}
         for n in reversed(self.network.nodes):
@@ -190,7 +190,7 @@ class _Tree:
         return sorted(behind, key=lambda way: behind[way])
 
     def _spent(self, n: Node, others: Sequence[Node]) -> Floats:
-        """The entry itself, and what hangs on it; shortest ways from one value to another."""
+        """The cost of the entry and its branches; closed by shortest paths between values."""
         total = self.costs[n].copy()
         for j in others:
             total += self.branch[n, j]
@@ -203,7 +203,7 @@ class _Tree:
         return self._spent(n, [k for k in self.around[n] if k != without])
 
     def _branch(self, n: Node, j: Node) -> Floats:
-        """By all paths, from the largest entry of what lies beyond."""
+        """The branch by all paths, from the largest entry of the variation beyond."""
         best = np.full_like(self.costs[n], inf)
         paths: list[tuple[float, int, Node, Node, Floats]] = [(0.0, 0, n, j, self._kernel(n, j))]
         count = 0

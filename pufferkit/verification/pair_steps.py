@@ -1,4 +1,4 @@
-"""The pairwise influence curve for `verify`: transport programmes by another solver, to be read.
+"""The pairwise influence curve for `verify`: transport programmes by another solver.
 
 Noise on a sum costs D(x, x') = sum_j |V_j(x) - V_j(x')| / scale when an entry x is replaced by x'.
 With step(p, q; B) = log min over plans x >= 0 with row sums p of max_z sum_y x_yz e^{B(y,z)} / q_z,
@@ -13,7 +13,7 @@ A_i the same to the left with P(X_{i-1} = u | X_i = x), and
 (`pufferkit.verification.recorded_plans`). Where they do not, a solver of linear programmes gives a
 plan, which is made to have the right row sums, and its value is computed here. A recorded limit C
 bounds all entries from one on if B there is at most C and D + step(C) <= C: then every later B is
-at most C, by induction. Whatever a file says C and the plans are, that is checked; false ones can
+at most C, by induction. This is checked for the C and the plans of the file; false ones can
 only fail.
 """
 
@@ -32,14 +32,14 @@ from pufferkit.verification.pair_tables import Allowance, KnownChain, NotChecked
 from pufferkit.verification.recorded_plans import Bases, steps_of_bases
 
 UNIT = 1e4
-"""Masses and objective are handed over in larger units: tolerances of the solver are absolute."""
+"""Masses and objective are passed in larger units: tolerances of the solver are absolute."""
 
 _AT_ONCE = 20_000
 _ROUNDING = 1e-13
 
 
 def plan_value(plan: Floats, p: Floats, q: Floats, limit: Floats) -> float:
-    """Log of the largest load of a plan, whatever its row sums were; infinite if it is none.
+    """Log of the largest load of a plan, after scaling its rows; infinite if it is not a plan.
 
     A plan has the mass from state y (row) to state z (column).
     """
@@ -57,7 +57,7 @@ def plan_value(plan: Floats, p: Floats, q: Floats, limit: Floats) -> float:
 def plans(rows: Sequence[tuple[Floats, Floats]], limit: Floats, work: Allowance) -> list[Floats]:
     """A plan for each pair of distributions p, q: minimise lambda subject to the loads.
 
-    The programmes have nothing in common and are solved as one.
+    The programmes are independent and are solved as one.
     """
     size = len(limit)
     gains = np.exp(limit)
@@ -128,7 +128,7 @@ def steps(kernel: Floats, limit: Floats, work: Allowance) -> Floats:
 
 
 def _limit(recorded: Mapping[str, Any], size: int) -> tuple[int, Floats]:
-    """From which entry on, and the limit, as a file has them."""
+    """The entry from which a limit holds, and the limit, as recorded."""
     start = recorded["from"]
     try:
         limit = np.array(recorded["limit"], dtype=float)
@@ -151,7 +151,7 @@ class Programmes:
         self._last = b""
 
     def steps(self, kernel: Floats, limit: Floats, *, again: bool = False) -> Floats:
-        """At the variation ``limit``; with ``again`` by the bases of the last time."""
+        """Steps at the variation ``limit``; with ``again`` by the bases of the previous call."""
         if self.bases is None:
             return steps(kernel, limit, self.work)
         if not again:
@@ -208,14 +208,14 @@ def loss_of_pairs(
     Parameters
     ----------
     chain
-        With a start of its own, or stationary.
+        A chain with a fixed initial distribution, or stationary.
     length
-        Of the segment.
+        Length of the segment.
     cost
         D, for each pair of states.
     recorded
         ``left`` and ``right``: from which entry on, counted from that end, which limit holds;
-        ``None`` for a side that is followed entry by entry. ``plans``: bases for each side.
+        ``None`` for a side that is computed entry by entry. ``plans``: bases for each side.
     """
     limits, plans = [recorded.get(side) for side in ("left", "right")], recorded.get("plans") or {}
     if chain.any_start or (chain.period > 1 and any(limits)):
@@ -226,7 +226,7 @@ def loss_of_pairs(
     left = _SideTables(chain.backward, chain.repeats_from, length, cost, limits[0], ways[0])
     if not (left.holds and right.holds):
         return inf
-    # Between the first and the last entries with a table of their own, all are alike.
+    # Between the first and the last entries with their own tables, all are equal.
     nodes = {*range(1, min(length, len(left.tables) + 1) + 1)}
     nodes |= {*range(max(1, length - len(right.tables)), length + 1)}
     largest = 0.0

@@ -1,8 +1,9 @@
-"""What `pufferkit.verification` computes with: tables over the pairs of values of an entry.
+"""Tables over the pairs of values of an entry, for `pufferkit.verification`.
 
-A table holds, for each ordered pair x, x', how much the entries beyond an endpoint can tell the two
-values apart. From a variation a (how far the log-likelihood of the output varies with the endpoint)
-it is the step of docs/theory.md; from an infinite one it is the influence of [Q] Definition 4.1.
+A table has, for each ordered pair x, x', how well the entries beyond an endpoint can distinguish
+the two values. From a variation a (how far the log-likelihood of the output varies with the
+endpoint) it is the step of docs/theory.md; from an infinite one it is the influence of [Q]
+Definition 4.1.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ _SETTLED = 1e-11
 _MEMORY = 3 * 10**7
 
 TOLERANCE = 1e-7
-"""A scale this much too small, relatively, still passes: room for rounding on either side."""
+"""Relative tolerance of the scale, for rounding on either side."""
 
 
 class NotChecked(Exception):
-    """There is no recomputation for this, or it would exceed the work allowed."""
+    """There is no recomputation for this release, or it would exceed the work allowed."""
 
 
 class BadBeliefs(Exception):
@@ -38,13 +39,13 @@ class BadBeliefs(Exception):
 
 
 class Allowance:
-    """An allowance, in units of about a nanosecond."""
+    """An allowance of work, in units of about a nanosecond."""
 
     def __init__(self, most: float) -> None:
         self.most, self.spent = most, 0.0
 
     def spend(self, amount: float) -> None:
-        """Take some of it, or give up."""
+        """Spend some of it, or give up."""
         self.spent += amount
         if self.spent > self.most:
             raise NotChecked(f"it takes more than the {self.most:.3g} units of work allowed")
@@ -91,7 +92,7 @@ def log_ratios(rows: Floats, possible: Bools) -> Floats:
     Terms where both probabilities are zero are skipped.
     """
     above = np.where(possible, np.maximum(rows, _TINY), 0.0)
-    below = np.where(rows >= _TINY, rows, 0.0)  # lost to underflow: the ratio counts as infinite
+    below = np.where(rows >= _TINY, rows, 0.0)  # underflow: the ratio counts as infinite
     with np.errstate(divide="ignore", invalid="ignore"):
         gaps = np.log(above)[:, None, :] - np.log(below)[None, :, :]
     gaps[np.isnan(gaps)] = -inf
@@ -147,7 +148,7 @@ class KnownChain:
         if self.stationary or (self.any_start and (self.matrix > 0).any(axis=0).all()):
             return 0
         if self.any_start:
-            return self.size  # reachable states shrink at every node until they stay
+            return self.size  # reachable states shrink at every node until they are constant
         node = 1
         while (
             node < length and self.chain.limit_distance(self.distribution(node)[0], node) > _SETTLED
@@ -164,7 +165,7 @@ class KnownChain:
         return self._memory[key]
 
     def backward(self, node: int) -> Floats:
-        """P(X_{node-1} = u | X_node = x), a row for each x; of impossible x, that of another."""
+        """P(X_{node-1} = u | X_node = x), a row for each x; for impossible x, that of another."""
         joint = (self.distribution(node - 1)[0][:, None] * self.matrix).T
         here = self.distribution(node)[1]
         joint[~here] = joint[int(np.flatnonzero(here)[0])]
@@ -188,7 +189,7 @@ class KnownChain:
         return power
 
     def distribution(self, node: int) -> tuple[Floats, Bools]:
-        """The distribution of X_node and its support; of any start only the support counts."""
+        """The distribution of X_node and its support; for any start only the support counts."""
         if self.stationary:
             return self._distributions[0]
         while len(self._distributions) < node:
@@ -264,11 +265,11 @@ class MixingBound:
     period: int = 1
 
     def pairs(self, node: int) -> Bools:
-        """Two values stand for all."""
+        """One pair of values stands for all."""
         return np.ones((min(2, self.size),) * 2, dtype=bool)
 
     def left(self, node: int, block: int, variation: float) -> Floats:
-        """[Q] Lemma C.3: ``weight`` times the bound on a row, for the prior turns with it."""
+        """[Q] Lemma C.3: ``weight`` times the bound on a row, as the prior changes with it."""
         bound = self.weight * self._row(block)
         return bound if variation == inf else projective_step(bound, variation)
 
@@ -291,7 +292,7 @@ def mixing_bounds(theta: ChainClass, work: Allowance, *, tight: bool) -> list[Mi
     least = min(pi for pi, *_ in known), min(gap for _, gap, *_ in known)
     if not tight:
         return [MixingBound(exp(-least[1] / 2), 1 / least[0], 2, states, work)]
-    if not theta.lists_matrices:  # their chains are known only together
+    if not theta.lists_matrices:  # the class is known only by common bounds
         known = [(*least, max(norm for *_, norm, _ in known), 2)]
     return [MixingBound(norm, 1 / pi - 1, weight, states, work) for pi, _, norm, weight in known]
 
@@ -328,7 +329,7 @@ def _mixing(member: Member) -> MixingFacts:
 
 @singledispatch
 def members_to_check(theta: ChainClass) -> tuple[Member, ...]:
-    """The chains of a class; of a rectangle of binary chains, corners and some between."""
+    """The chains of a class; for a rectangle of binary chains, corners and some between."""
     return theta.members()
 
 

@@ -1,7 +1,7 @@
-"""What a recorded query is: how far one entry moves it, and what its values must be.
+"""Checks of a recorded query: how far one entry moves it, and what its values must be.
 
-Of the kinds that pufferkit knows, the Lipschitz constant follows from the kind, the states and the
-lengths, whatever the file says:
+For the kinds that pufferkit knows, the Lipschitz constant follows from the kind, the states and the
+lengths, whatever the file claims:
 
     count                 1                        one state adds 1, the others nothing
     histogram             2                        one bin loses, another gains
@@ -15,7 +15,7 @@ lengths, whatever the file says:
     days with             1, or 1 / days, between states that count and others
     quantile              2                        the histogram that a level is chosen by
 
-Of one's own query it is the word of whoever asked.
+For a user-defined query it is declared by its author.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ _SIZES = {
 }
 _NO_CHOICE = ("gk16", "wasserstein", "exact_sum")
 OF_STATES = ("time in states", "episodes", "stays", "days with")
-"""Kinds that tell some states from all others, and nothing else."""
+"""Kinds that distinguish some states from all others, and nothing else."""
 
 
 def parts_of(record: Release) -> list[Release]:
-    """The questions of a joint release as records of their own, each with its own scale."""
+    """The queries of a joint release as separate records, each with its scale."""
     parts, at = [], 0
     scales = record.scales or (record.scale,) * len(record.labels)
     for part in (record.question or {})["parts"]:
@@ -74,7 +74,7 @@ def parts_of(record: Release) -> list[Release]:
 
 
 def weights_of(record: Release) -> list[Fraction] | None:
-    """What each state adds to a sum, as recorded; ``None`` for what is no sum over entries."""
+    """What each state adds to a sum, as recorded; ``None`` if it is not a sum over entries."""
     if record.kind in OF_STATES or record.kind == "several":
         return None
     rows = contributions_of_states(record)
@@ -82,7 +82,7 @@ def weights_of(record: Release) -> list[Fraction] | None:
 
 
 def contributions_of_states(record: Release) -> list[list[Fraction]] | None:
-    """What each state adds to each coordinate of a sum, as recorded or by what the query is."""
+    """What each state adds to each coordinate of a sum, as recorded or by the kind of query."""
     size = len(record.labels)
     if record.kind in ("histogram", "relative frequencies"):
         unit = Fraction(1, 1 if record.kind == "histogram" else entries_in(record))
@@ -111,7 +111,7 @@ def contributions_of_states(record: Release) -> list[list[Fraction]] | None:
 def _told_apart(record: Release) -> list[list[Fraction]] | None:
     """A row for each state of the beliefs: how far the named states are from all others.
 
-    It is made from the kind and the states in the question, whatever else the file says.
+    It is computed from the kind and the states in the question, not from other fields.
     """
     moved = _moved_between(record)
     try:
@@ -119,7 +119,7 @@ def _told_apart(record: Release) -> list[list[Fraction]] | None:
     except (ValueError, TypeError, AttributeError, KeyError):
         return None
     names = [str(state) for state in states]
-    if len(set(names)) < len(names):  # states that print alike may not be told apart by name
+    if len(set(names)) < len(names):  # states with the same text cannot be distinguished by name
         return None
     named = set((record.question or {})["of"])
     size = len(record.labels)
@@ -135,7 +135,7 @@ def _moved_between(record: Release) -> Fraction:
 
 
 def claimed_rows(record: Release) -> list[list[Fraction]] | None:
-    """Of one's own query that is no sum: rows whose distances its author claims as bounds."""
+    """For a user-defined query that is not a sum: rows with the distances its author claims."""
     data = record.verification_data
     if record.kind != "own" or not isinstance(data, Mapping) or "apart" not in data:
         return None
@@ -154,7 +154,7 @@ def furthest_of(rows: Sequence[Sequence[Fraction]]) -> Fraction:
 
 
 def moved_by_one_entry(record: Release) -> float | None:
-    """The Lipschitz constant, where the kind of the query tells it; of several, their sum."""
+    """The Lipschitz constant, if the kind determines it; for several queries, the sum."""
     if record.kind == "several":
         parts = parts_of(record)
         each = [moved_by_one_entry(part) or part.lipschitz for part in parts]
@@ -182,12 +182,12 @@ def _of_states(record: Release) -> tuple[str, ...]:
 
 
 def entries_in(record: Release) -> int:
-    """Number of entries behind the answer: those that were observed."""
+    """Number of entries of the answer: those that were observed."""
     return sum(record.observed or record.lengths)
 
 
 def not_such_a_query(record: Release, states: Sequence[Hashable] | None) -> Iterator[str]:
-    """Where the fields of the question contradict its kind."""
+    """Contradictions between the fields of the query and its kind."""
     weights, kind, size = weights_of(record), record.kind, len(record.labels)
     if kind in _SIZES and size != _SIZES[kind]:
         many = "one number" if _SIZES[kind] == 1 else f"{_SIZES[kind]} numbers"
@@ -218,7 +218,7 @@ def not_such_a_query(record: Release, states: Sequence[Hashable] | None) -> Iter
         "histogram": entries,
         "relative frequencies": 1,
         "by time": entries,
-        # Across entries that were not observed no move is counted, and a file does not say where.
+        # Transitions across unobserved entries are not counted, and a file does not locate them.
         "transition counts": None if record.observed else entries - len(record.lengths),
     }.get(kind)
     if total is not None and record.total != total:
@@ -226,7 +226,7 @@ def not_such_a_query(record: Release, states: Sequence[Hashable] | None) -> Iter
 
 
 def not_from_raw(record: Release) -> Iterator[str]:
-    """Where the value is not what the presentation makes of the raw answer."""
+    """Differences between the value and the presentation of the raw answer."""
     if record.presentation == "as drawn":
         if record.value != record.raw:
             yield "value: differs from raw, but is said to be the answer as drawn"
@@ -246,14 +246,14 @@ def not_from_raw(record: Release) -> Iterator[str]:
 
 
 def _totals(record: Release) -> list[float] | None:
-    """What the parts of a histogram sum to: for questions by time, each slot."""
+    """The sums of the parts of a histogram: for queries by time, of each slot."""
     if record.kind == "by time":
         return [float(seen) for seen in (record.question or {})["observed"]]
     return None if record.total is None else [record.total]
 
 
 def _not_such_a_question(record: Release, states: Sequence[Hashable] | None) -> Iterator[str]:
-    """Where the record of a question does not fit the beliefs, or its parts contradict theirs."""
+    """Contradictions between the record of a query and the beliefs, or within its parts."""
     claimed = claimed_rows(record)
     if claimed is not None and furthest_of(claimed) > Fraction(record.lipschitz):
         yield f"lipschitz: {record.lipschitz:g} is less than the distances claimed for its states"
@@ -277,7 +277,7 @@ def _not_such_a_question(record: Release, states: Sequence[Hashable] | None) -> 
 
 
 def _not_by_time(record: Release, states: Sequence[Hashable] | None) -> Iterator[str]:
-    """Where slots, states and entries of a question by time do not belong together."""
+    """Contradictions between slots, states and entries of a query by time."""
     question = record.question or {}
     slots, seen = question["slots"], question["observed"]
     if len(set(slots)) < len(slots):
@@ -291,7 +291,7 @@ def _not_by_time(record: Release, states: Sequence[Hashable] | None) -> Iterator
 
 
 def not_such_noise(record: Release) -> Iterator[str]:
-    """Where the noise recorded cannot be that of the answer.
+    """Contradictions between the recorded noise and the answer.
 
     Discrete noise hides answers on the multiples of its unit and no others: two answers that are
     not a whole number of units apart have no output in common.
@@ -322,12 +322,12 @@ def not_such_noise(record: Release) -> Iterator[str]:
 
 
 def is_multiple(value: float, unit: Fraction) -> bool:
-    """Whether this is the float of a whole multiple of the unit."""
+    """Whether this is a whole multiple of the unit, rounded to a float."""
     return float(round(Fraction(value) / unit) * unit) == value
 
 
 def near(one: Sequence[float], other: Sequence[float], size: float) -> bool:
-    """Whether these are the same numbers up to rounding."""
+    """Whether these are the same numbers, up to rounding relative to ``size``."""
     if len(one) != len(other):
         return False
     most = max(1.0, size, *(abs(value) for value in one))
@@ -346,7 +346,7 @@ def nearest_histogram(raw: Sequence[float], total: float) -> list[float]:
 
 
 def assumptions(record: Release) -> Iterator[str]:
-    """What no recomputation from a file can know."""
+    """Assumptions that no recomputation from a file can check."""
     drawn = "that noise of this scale was drawn, afresh and once"
     yield drawn if record.sampler is None else f"{drawn}, by {SAMPLER_NAMES[record.sampler]}"
     if record.kind == "quantile":

@@ -1,12 +1,12 @@
-"""Steps of the pairwise curve from recorded bases: walked over, never optimised.
+"""Steps of the pairwise curve from recorded bases, without optimisation.
 
-A record may hold, for every programme, the spanning tree on which its plan lives: the neighbour of
-every node on the way to the first source, one byte each. From the variation B on the arcs of the
-tree follow the potentials alpha_y = B(y, z) + beta_z, from them the masses p_y e^alpha_y and
-q_z e^beta_z, each scaled to sum to one, and the flow on an arc is what the part of the tree behind
-it has too much. Whatever that gives is made into a plan: negative flows are cut off, rows are
-scaled to sum to p. Its value is a sum of positive numbers, and every plan's value is an upper
-bound on the step. So a false tree can only fail to show that a scale is enough.
+A record may have, for every programme, the spanning tree that supports its plan: the neighbour of
+every node on the path to the first source, one byte each. The variation B on the arcs of the tree
+gives the potentials alpha_y = B(y, z) + beta_z, these give the masses p_y e^alpha_y and q_z
+e^beta_z, each scaled to sum to one, and the flow on an arc is the excess mass of the part of the
+tree behind it. The result is made into a plan: negative flows are set to zero, rows are scaled to
+sum to p. Its value is a sum of positive numbers, and every plan's value is an upper bound on the
+step. So a false tree can only fail to show that a scale is enough.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Bases:
         return own
 
     def end(self) -> None:
-        """Nothing may be left over."""
+        """Refuse bases that were not used."""
         if self._place != len(self._bytes):
             raise TypeError("there are plans for more entries than the series has")
 
@@ -102,7 +102,7 @@ def _value(p: list[float], q: list[float], variation: list[list[float]], tree: b
     for y, arcs in enumerate(_flows(p, q, variation, tree)):
         total = sum(flow for _, flow in arcs)
         for z, flow in arcs:
-            # If its share is below a rounding, any target will do.
+            # If its share is below a rounding error, any target will do.
             share = flow / total if total > 0 else 1 / len(arcs)
             loads[z] += p[y] * share * exp(variation[y][z])
     largest = max(load / mass for load, mass in zip(loads, q, strict=True))
@@ -112,7 +112,7 @@ def _value(p: list[float], q: list[float], variation: list[list[float]], tree: b
 def _flows(
     p: list[float], q: list[float], variation: list[list[float]], tree: bytes
 ) -> list[list[tuple[int, float]]]:
-    """For every source its arcs: the target and what flows there, at least 0."""
+    """For every source its arcs: the target and the flow, at least 0."""
     rows, columns = len(p), len(q)
     towards = [-1, *(rows + z for z in tree[: rows - 1]), *tree[rows - 1 :]]
     behind: list[list[int]] = [[] for _ in towards]

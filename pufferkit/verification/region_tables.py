@@ -40,7 +40,7 @@ class RegionBound:
         self.ratio = [self.distance[0]]
 
     def pairs(self, node: int) -> Bools:
-        """Any start: all pairs."""
+        """All pairs, as the start is arbitrary."""
         return np.ones((self.size, self.size), dtype=bool)
 
     def left(self, node: int, block: int, variation: float) -> Floats:
@@ -77,7 +77,7 @@ class RegionBound:
             self._compare()
 
     def _shared(self, values: Floats, wish: Floats) -> Floats:
-        """Sums over z of p(z) values(z, S), the free part of p going where ``wish`` is largest."""
+        """Sums over z of p(z) values(z, S), the free mass of p put where ``wish`` is largest."""
         shared = np.zeros_like(values)
         for s in range(len(self.sets)):
             order = np.argsort(-wish[:, s])

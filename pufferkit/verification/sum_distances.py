@@ -1,8 +1,8 @@
-"""What the Wasserstein Mechanism asks for, computed again for `pufferkit.verification.verify`.
+"""The distance of the Wasserstein Mechanism, recomputed for `pufferkit.verification.verify`.
 
 W is the least w such that for any two values of an entry, with F and G the distribution functions
 of the answer given either, F(t) <= G(t + w) and G(t) <= F(t + w) for all t ([Q] Definition 3.1).
-Joint distributions and networks are walked through in fractions. On chains, distributions of the
+Joint distributions and networks are computed in fractions. On chains, distributions of the
 sum before and after an entry are convolved directly in extended precision; a tail counts as smaller
 only if it is so by more than rounding.
 """
@@ -70,7 +70,7 @@ def distance_of_joints(
 def _secrets(
     rows: Sequence[tuple[Hashable, ...]], given: Sequence[Sequence[Sequence[int]]] | None
 ) -> Iterable[Sequence[Sequence[int]]]:
-    """Events that must not be distinguished, as places of rows."""
+    """Events that must stay indistinguishable, as indices of rows."""
     if given is not None:
         yield from given
         return
@@ -117,9 +117,9 @@ def distribution_of(
 ) -> dict[tuple[tuple[Hashable, ...], Any], Any]:
     """{(values of ``keep``, sum of weights): probability}.
 
-    Nodes join one at a time, parents first, those that leave the fewest open; a node is forgotten
-    once its children are there. Without weights, nodes that ``keep`` does not descend from are left
-    out.
+    Nodes are added one at a time, parents first, those that leave the fewest open; a node is summed
+    out once its children are added. Without weights, nodes that ``keep`` does not descend from are
+    left out.
     """
     rest = list(network.nodes if weights is not None else network.ancestors(keep))
     needed = set(rest)
@@ -301,7 +301,7 @@ def distance_of_windows(
 def _of_windows(
     chain: MarkovChain, values: list[int], length: int, hidden: Secrets, work: Allowance
 ) -> int:
-    """Labels are read along the window; without labels, its values are remembered."""
+    """The largest distance over windows: labels are read along the window, or all values."""
     size, top, window = len(values), length * max(values) + 1, min(hidden.window, length)
     _check_tails(chain, length)
     moves, ends = None, None
@@ -393,7 +393,7 @@ def _conditioned(
 def distance_of_network_events(
     theta: NetworkClass, weights: Mapping[Hashable, Fraction], pairs: Sequence[Any], work: Allowance
 ) -> Fraction:
-    """W between events about named nodes: what is not allowed has no probability."""
+    """W between events about named nodes: values that are not allowed get probability 0."""
     worst = Fraction(0)
     for network in theta.networks:
         for pair in pairs:
@@ -412,5 +412,5 @@ def distance_of_network_events(
 
 
 def _hashable(node: Any) -> Hashable:
-    """A name as JSON gives it back."""
+    """A name as read from JSON."""
     return tuple(node) if isinstance(node, list) else node

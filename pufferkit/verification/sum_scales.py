@@ -1,4 +1,4 @@
-"""The scale that a recorded sum needs whose noise was made for that sum alone."""
+"""The scale that a recorded sum needs if its noise was calibrated for that sum only."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _NO_WEIGHTS = "the file does not hold what each state adds to the answer"
 
 
 def wasserstein_scale(record: Release, theta: Beliefs, checks: list[str], work: Allowance) -> float:
-    """W over epsilon."""
+    """The scale W over epsilon."""
     weights = weights_of(record)
     if weights is not None and len(weights) != len(theta.states):
         weights = None
@@ -78,12 +78,12 @@ def exact_sum_scale(record: Release, theta: Beliefs, checks: list[str], work: Al
 
 
 ExactWeights = Sequence[Fraction] | None
-"""What each state adds to the answer; ``None`` where the file does not hold that."""
+"""What each state adds to the answer; ``None`` if the file does not contain it."""
 
 
 @singledispatch
 def _distance(theta: Beliefs, weights: ExactWeights, record: Release, work: Allowance) -> Fraction:
-    """W, from what each state adds to the answer where the file holds that."""
+    """W, from what each state adds to the answer if the file contains it."""
     raise NotChecked(f"there is no recomputation of W for a {theta.description}")
 
 
@@ -91,7 +91,7 @@ def _distance(theta: Beliefs, weights: ExactWeights, record: Release, work: Allo
 def _(theta: JointClass, weights: ExactWeights, record: Release, work: Allowance) -> Fraction:
     verification_data = record.verification_data or {}
     if weights is not None:
-        # The answers of a sum follow from the weights, whatever the file says they are.
+        # The answers of a sum are computed from the weights, not read from the file.
         added = dict(zip(theta.states, weights, strict=True))
         answers = [[sum(added[v] for v in row) for row in j.table] for j in theta.joints]
         verification_data = {**verification_data, "answers": answers}

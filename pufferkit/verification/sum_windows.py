@@ -1,4 +1,4 @@
-"""What `exact_sum` asks for, computed again for `pufferkit.verification.verify`.
+"""The loss of `exact_sum`, recomputed for `pufferkit.verification.verify`.
 
 The loss of entry i at a noisy sum is the largest log-ratio, over outputs w and values x, x', of
 
@@ -6,7 +6,7 @@ The loss of entry i at a noisy sum is the largest log-ratio, over outputs w and 
 
 and w need only run over the values of the sum: between two of them D_x is A e^(-w/scale) + C
 e^(w/scale), so a ratio of two is monotone. It is at most that of publishing, besides the noisy sum
-over a window, the entries at both ends of it, whatever lies beyond. Everything is followed forwards
+over a window, the entries at both ends of it, whatever lies beyond. Everything is computed forwards
 and backwards through the window in extended precision; a side that reaches to the end of the
 segment has no end to publish. Any reach of the window proves its bound; the recorded one is tried
 first.
@@ -42,7 +42,7 @@ def loss_of_sum(
     reach: int | None,
     work: Allowance,
 ) -> float:
-    """An upper bound on the loss of every entry; the first below epsilon, or the least tried."""
+    """An upper bound on the loss of every entry: the first below epsilon, or the least tried."""
     least, denominator = min(weights), lcm(*(weight.denominator for weight in weights))
     steps = [int((weight - least) * denominator) for weight in weights]
     unit = int(np.gcd.reduce(np.array(steps, dtype=object))) or 1
@@ -78,7 +78,7 @@ class _WindowSums:
 
     @cached_property
     def distributions(self) -> list[Numbers]:
-        """The distributions of X_1, X_2, ... until they stay as they are, or to the end."""
+        """The distributions of X_1, X_2, ... until they are constant, or to the end."""
         distributions = [self.start]
         while len(distributions) < self.length:
             self.work.spend(4000.0)
@@ -134,7 +134,7 @@ class _WindowSums:
             logs = self._log_likelihoods(entries[0], scale)
             with np.errstate(invalid="ignore"):
                 apart = logs[:, None] - logs
-            # Both impossible: no such output.
+            # If both probabilities are zero, there is no such output.
             apart = np.where(np.isnan(apart), -inf, apart).max(axis=(3, 4))  # [x, x', left end]
             for entry in entries:
                 distribution = self.distribution(entry)
@@ -160,7 +160,7 @@ class _WindowSums:
                 yield [entry]
 
     def _log_likelihoods(self, entry: int, scale: float) -> Numbers:
-        """[x, left end, right end, w]: log D_x(w), but for the chances of x and the left end."""
+        """[x, left end, right end, w]: log D_x(w), without the factors of x and the left end."""
         after = self.length - entry
         left = self.across.transpose(1, 0, 2) if entry > self.reach else None
         left = self.behind[entry - 1][:, None] if left is None else left

@@ -1,13 +1,13 @@
 """An auditor's check of a release: whether its scale is enough for the epsilon it claims.
 
 It starts from what the file records (beliefs, query, lengths, epsilon, scale) and follows the
-theorem of the file's own mechanism, with none of the mechanism's code: see this room.
-What the evidence records (a quilt, blocks) is tried first but never relied on, and notes are not
-read. How far one entry moves the answer follows from what the query is
+theorem of the recorded mechanism, with the code of this package and none of the mechanism's. The
+recorded evidence (a quilt, blocks) is tried first but never relied on, and notes are not read. How
+far one entry moves the answer follows from the kind of query
 (`pufferkit.verification.query_checks`).
 
-A verdict lists what it assumes. The grid of the sampler, which the reported scale pays
-for, is smaller than the tolerance and left out.
+A verdict lists its assumptions. The cost of the sampler's grid, which the reported scale pays, is
+below the tolerance and neglected.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from pufferkit.verification.query_checks import (
 )
 
 MOST_WORK = 10**11
-"""Work before a check is given up, in units of about a nanosecond: some minutes."""
+"""Most work before a check gives up, in units of about a nanosecond: some minutes."""
 
 THEOREMS: dict[str, tuple[Guarantee, tuple[str, ...], tuple[str | None, ...]]] = {
     "group_dp": (Guarantee.GROUP, ("group",), (None,)),
@@ -61,32 +61,32 @@ THEOREMS: dict[str, tuple[Guarantee, tuple[str, ...], tuple[str | None, ...]]] =
     "wasserstein": (Guarantee.PUFFERFISH, ("distance",), (None,)),
     "exact_sum": (Guarantee.PUFFERFISH, ("window",), (None,)),
 }
-"""Of each mechanism: what it may promise, which bounds decide its scale, in which readings."""
+"""For each mechanism: its guarantee, the bounds that decide its scale, and their readings."""
 
 
 @dataclass(frozen=True, repr=False)
 class Verdict(Shown):
-    """What the recomputation found.
+    """The result of a recomputation.
 
     Attributes
     ----------
     ok
-        The reported scale was shown to be enough, and nothing else is wrong.
+        Whether the reported scale was shown to be enough, and nothing else is wrong.
     checked
-        Whether the recomputation came to an end. If not, ``problems`` or the last of ``checks``
-        says why.
+        Whether the recomputation was completed. If not, ``problems`` or the last of ``checks``
+        has the reason.
     reported_scale
-        As in the file.
+        The scale in the file.
     needed_scale
         If it is enough, a scale that was shown to be so, at most the reported one up to
-        `TOLERANCE`; if not, a scale below which the theorem asks for more. ``None`` if nothing was
-        recomputed.
+        `TOLERANCE`; if not, a lower bound on the scale that the theorem needs. ``None`` if nothing
+        was recomputed.
     checks, problems
-        What was recomputed and what is wrong, one plain sentence each.
+        What was recomputed and what is wrong, one sentence each.
     assumptions
-        What no recomputation can know: it stays with whoever made the release.
+        What no recomputation can check: the author of the release is responsible for it.
     rows
-        How many releases the record holds. The scales are those of the row with the least to spare.
+        Number of releases in the record. The scales are those of the row with the smallest margin.
 
     Examples
     --------
@@ -125,15 +125,15 @@ def verify(release: Any, *, most_work: float = MOST_WORK) -> Verdict:
     ----------
     release
         A `Release`, or the `Releases` of many subjects; or the dictionary that a file of either
-        holds, or the path of such a file. Of a CSV file that ``pufferkit release-each`` wrote,
-        the record beside it is checked, and that the table says the same.
+        contains, or the path of such a file. For a CSV file that ``pufferkit release-each`` wrote,
+        the record beside it is checked, and that the table agrees with it.
     most_work
         Give up beyond this, in units of about a nanosecond; the verdict is then not ``checked``.
 
     Raises
     ------
     ValueError
-        If this is not a release at all, or of a format that only a later pufferkit knows.
+        If this is not a release, or its format is that of a later pufferkit.
 
     Examples
     --------
@@ -158,7 +158,7 @@ def verify(release: Any, *, most_work: float = MOST_WORK) -> Verdict:
 
 
 def verify_file(path: str | Path, *, most_work: float = MOST_WORK) -> Verdict:
-    """`verify` for a file; ``ValueError`` if it holds no release."""
+    """`verify` for a file; ``ValueError`` if it contains no release."""
     path = Path(path)
     table = path.suffix.lower() in (".csv", ".parquet")
     record = path.with_suffix(".json") if table else path
@@ -187,7 +187,7 @@ def verify_file(path: str | Path, *, most_work: float = MOST_WORK) -> Verdict:
 
 
 def _verify_rows(data: Mapping[str, Any], problems: tuple[str, ...], most_work: float) -> Verdict:
-    """Of the rows calibrated for one length, that with the least noise speaks for all."""
+    """Verify, for each length, the row with the least noise, which covers the others."""
     fleet = read_fleet(data)
     checked, all_problems = True, [*problems, *fleet.problems()]
     checks: list[str] = []
@@ -275,7 +275,7 @@ def _well_formed(release: Release | Mapping[str, Any]) -> Release:
 
 
 def _unusable(record: Release) -> Iterator[str]:
-    """What leaves nothing to recompute."""
+    """Problems that make a recomputation impossible."""
     for name in ("scale", "epsilon", "lipschitz"):
         value = getattr(record, name)
         if not (isfinite(value) and value > 0):
@@ -299,7 +299,7 @@ def _possible(observed: tuple[int, ...], lengths: tuple[int, ...]) -> bool:
 
 
 def _inconsistent(record: Release) -> Iterator[str]:
-    """Fields that contradict one another."""
+    """Contradictions between fields."""
     longest, binding = longest_promised(record), record.evidence.length
     if longest < max(record.lengths):
         yield f"horizon: is {longest}, but there are segments of {max(record.lengths)} entries"
@@ -337,7 +337,7 @@ def _inconsistent(record: Release) -> Iterator[str]:
 
 
 def _not_such_scales(record: Release) -> Iterator[str]:
-    """A scale for each coordinate belongs to the pairwise curve, and to one scale for all."""
+    """Contradictions between the scales of the coordinates and the common scale."""
     if record.scales is None:
         return
     if record.kind == "several":
@@ -356,7 +356,7 @@ def _not_such_scales(record: Release) -> Iterator[str]:
 
 
 def _spends_more(record: Release) -> Iterator[str]:
-    """The scales of several questions against the one that stands for all."""
+    """Whether the scales of several queries spend more than the common scale."""
     if record.mechanism != "influence_curve" or record.beliefs is None:
         yield f"scales: {record.mechanism} has none for each of several questions"
         return
@@ -370,14 +370,14 @@ def _spends_more(record: Release) -> Iterator[str]:
 
 
 def _may_promise(record: Release, usual: Guarantee, theta: Beliefs | None) -> Guarantee:
-    """What the mechanism may promise, with the secrets of this record."""
+    """The guarantee of the mechanism, with the secrets of this record."""
     if (record.verification_data or {}).get("secrets"):
         return Guarantee.SECRETS
     return usual.for_named_secrets if theta is not None and theta.names_secrets else usual
 
 
 def _beliefs(record: Release) -> Beliefs | None:
-    """The beliefs; bad ones are found by the recomputation."""
+    """The beliefs, ``None`` if malformed, which the recomputation reports."""
     if record.beliefs is None:
         return None
     try:
@@ -387,11 +387,11 @@ def _beliefs(record: Release) -> Beliefs | None:
 
 
 def _evidence_against(record: Release) -> Iterator[str]:
-    """The quilt of the evidence, with the influence recorded there, may ask for a larger scale."""
+    """A problem if the recorded quilt, with its recorded influence, needs a larger scale."""
     hint, influence = hint_of(record), record.evidence.influence
     if hint is None or influence is None or not on_chains(record):
         return
-    if record.evidence.counted == "observed":  # its distances count more than the entries nearby
+    if record.evidence.counted == "observed":  # its distances include unobserved entries
         return
     room = record.epsilon - influence
     asked = record.lipschitz * (sum(hint) - 1) / room if room > 0 else inf
@@ -400,7 +400,7 @@ def _evidence_against(record: Release) -> Iterator[str]:
 
 
 def _lipschitz(record: Release, checks: list[str]) -> float:
-    """The Lipschitz constant to hold the scale against."""
+    """The Lipschitz constant that the scale is checked for."""
     moved = moved_by_one_entry(record)
     if moved is None:
         checks.append(

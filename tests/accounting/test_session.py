@@ -131,7 +131,7 @@ def test_a_plan_shows_the_cost_and_spends_nothing(session):
         (lambda s: s.release(count(1, 99), 0.4), "120 entries.*calibrated for 99"),
         (lambda s: s.release(count(1, 120), 0), "epsilon"),
         (lambda s: s.release(count(1, 120), float("nan")), "epsilon"),
-        (lambda s: s.release(count(7, 120), 0.1), "do not know"),
+        (lambda s: s.release(count(7, 120), 0.1), "not among the states"),
         (lambda s: s.release(count(1, 120), 0.1, mechanism="magic"), "'magic' is unknown"),
         (lambda s: s.release(count(1, 120), 0.1, mechanism="gk16"), "spectral norm"),
         (lambda s: s.release(count(1, 9), 0.1, window=(115, 123)), "window"),

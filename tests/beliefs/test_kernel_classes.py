@@ -186,7 +186,7 @@ def test_whoever_is_unsure_of_the_schedule_is_told_apart():
     assert planned.unsure == pytest.approx(
         1 + np.log(shares.max(axis=1) / shares.min(axis=1)).max()
     )
-    assert "unsure of it" in str(planned)
+    assert "for one who is unsure" in str(planned)
     sleeps = ChainClass.seasonal([[[1.0, 0.0], [1.0, 0.0]], [[0.5, 0.5], [0.5, 0.5]]])
     assert "has no bound" in str(pk.plan(sleeps, pk.count(1, 20), 1))
     assert pk.plan(CLASSES["order"], pk.count(1, 20), 1).unsure is None

@@ -47,7 +47,7 @@ def test_json_and_picture():
         (("--trials", "3"), "trials: must be at least 100"),
         (("--confidence", "2"), "confidence"),
         (("--mechanism", "magic"), "'magic' is unknown"),
-        (("--plot", "curve.txt"), "pictures are drawn to"),
+        (("--plot", "curve.txt"), "figures are written to"),
         (("--plot", "model.json"), "already uses this file"),
         (("--epsilon", "0"), "epsilon: must be above 0"),
         (("--length", "0"), "at least 1"),

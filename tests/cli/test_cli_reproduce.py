@@ -52,7 +52,7 @@ def test_one_file_as_data(measured):  # noqa: F811
 @pytest.mark.parametrize(
     ("args", "error"),
     [
-        (["table-9"], "is no experiment; known are"),
+        (["table-9"], "is not an experiment; known are"),
         (["quilt-table-1"], "accelerometry"),
         (["quilt-table-1", "--data", "nowhere"], "no file or folder nowhere"),
         (["quilt-table-1", "--data", "data.csv"], "no column seqn"),

@@ -106,5 +106,5 @@ def test_unknown_states_and_other_beliefs_are_refused():
     assert "one Markov chain" in refusal(*SANITIZE, "--out", "a.csv", "--model", "mixing.json")
     stuck = {"states": ["rest", "run"], "initial": [0.5, 0.5], "transition": [[1, 0], [0, 1]]}
     Path("stuck.json").write_text(json.dumps(stuck))
-    assert "does not forget" in refusal(*SANITIZE, "--out", "a.csv", "--model", "stuck.json")
+    assert "may not mix" in refusal(*SANITIZE, "--out", "a.csv", "--model", "stuck.json")
     good(*SANITIZE, "--out", "a.csv", "--model", "stuck.json", "--length", "300")

@@ -45,9 +45,12 @@ def test_moves_alone_and_what_does_not_fit(joint):
     good(*asked, "--query", "histogram", "--out", "other.json")
     for options, words in (
         (("other.json", "--length", "50"), "must be a release of transition counts"),
-        (("joint.json", "--length", "50"), "calendar: say when"),
+        (("joint.json", "--length", "50"), "calendar: must give the times"),
         (("joint.json", "--length", "50", "--every", "10m"), "must be given together"),
-        (("joint.json", "--length", "50", *CLOCK, "--hours", "other.json"), "has its own"),
+        (
+            ("joint.json", "--length", "50", *CLOCK, "--hours", "other.json"),
+            "are in the joint release",
+        ),
         (("moves.json", "--length", "50", "--out", "made.txt"), "must end in .csv"),
         (("model.json", "--length", "50"), "model.json"),
     ):

@@ -218,7 +218,7 @@ def test_simulated_releases_are_of_made_up_entries(workspace, files, monkeypatch
     asyncio.run(prepared(workspace, files))
     private = workspace.source(PRIVATE).series(CHAIN.states)
     told = asyncio.run(workspace.live())["simulated"]
-    assert "made-up" in told["whose"]
+    assert "simulated" in told["whose"]
     truth = pk.relative_frequencies(CHAIN.states, private).exact(private)
     assert told["exact"] != [float(value) for value in truth]
     assert told["half_width"] == asyncio.run(workspace.live())["half_width"]

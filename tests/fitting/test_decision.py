@@ -168,7 +168,7 @@ def test_the_verdict_about_one_chain_and_about_the_regimes_behind_the_data():
     assert named(right, PREDICTION).passed
     assert named(right, ROWS).passed is None
     assert right.passed
-    assert right.verdict == "nothing speaks against these beliefs"
+    assert right.verdict == "no test refutes these beliefs"
 
 
 def test_a_region_that_budgets_the_point_estimate_need_not_draw():

@@ -17,7 +17,8 @@ from pufferkit import noise
 from pufferkit.beliefs.estimation import fit
 from pufferkit.beliefs.provenance import PRIVATE_NOTE
 from pufferkit.fleet import run as fleet_run
-from pufferkit.fleet.run import FleetRun
+from pufferkit.fleet.accounts import Accounts
+from pufferkit.fleet.run import FleetRows, FleetRun, aligned, pending_releases
 
 STATES = ("rest", "walk", "run")
 BELIEF = pk.MarkovChain.steady([[0.8, 0.15, 0.05], [0.2, 0.6, 0.2], [0.1, 0.3, 0.6]], states=STATES)
@@ -286,6 +287,21 @@ def test_what_was_charged_and_not_drawn_is_drawn_with_the_noise_that_was_charged
     assert releases.scale[0] >= charge.body["scale"]
 
 
+def test_a_sum_is_drawn_with_the_noise_that_subjects_were_charged_for(book):
+    """Killed among its charges, and taken up again without the subject of the longest series."""
+    run = FleetRun.of("all on a cluster", BELIEF, 1, "histogram", "group_dp", "run", None)
+    accounts, scales = Accounts(book, 9, run), []
+    for lengths in ([(40,), (100,)], [(40,)]):
+        table, longest = table_of(people(lengths)), max(lengths)[0]
+        rows = FleetRows.of(table, aligned(table, STATES))
+        used, made = np.full(len(lengths), longest), {longest: run.calibration(longest)}
+        pending = pending_releases(table, rows, np.arange(1), used, made, "")
+        scales.append((run.calibration(longest).scale, accounts.charge(pending)[1]))
+    (charge,) = [entry for entry in book.entries("p0") if entry.kind == "charge"]
+    (wanted, first), (less, again) = scales
+    assert less < wanted == first == again == charge.body["scale"]
+
+
 def test_a_label_is_for_one_set_of_data(book):
     frame = people([(100,)])
     options = {"ledger": book, "budget": 5, "label": "once"}
@@ -525,7 +541,7 @@ def test_from_a_table_to_beliefs_to_releases():
         fit(history, start="first")
     with pytest.raises(ValueError, match="leave states out"):
         pk.ChainClass.around(history, 0.95, states=["a", "b", "c"])
-    with pytest.raises(ValueError, match="do not know"):
+    with pytest.raises(ValueError, match="not among the states"):
         pk.check_model(history, pk.MarkovChain.steady([[0.5, 0.5], [0.5, 0.5]]))
     for release in (pk.release_each, pk.release_all):
         with pytest.raises(ValueError, match="read_table"):

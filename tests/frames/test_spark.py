@@ -178,6 +178,30 @@ def test_everybody_pays_for_the_sum_and_it_is_drawn_once(cluster, tmp_path, monk
         assert len(book.entries()) == len(entries)
 
 
+def test_a_sum_taken_up_again_has_the_noise_that_was_charged(cluster, tmp_path, monkeypatch):
+    """Without the longest series, less noise would do; but some have paid for more of it."""
+    monkeypatch.setattr(run_room, "CHUNK", 5)
+    call = {"ledger": str(tmp_path / "ledger.db"), "budget": 6.0, "mechanism": "group_dp"}
+    charge = accounts_room.Accounts.charge
+
+    def charge_then_die(accounts, pending):
+        charge(accounts, pending)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(accounts_room.Accounts, "charge", charge_then_die)
+        with pytest.raises(KeyboardInterrupt):
+            pk.release_all(pk.read_table(cluster, **COLUMNS, states=STATES), BELIEF, 4, **call)
+    with pk.Ledger(call["ledger"]) as book:
+        charged = {entry.account: entry.body["scale"] for entry in book.entries() if entry.epsilon}
+    kept = sorted(charged)[:2]
+    fewer = pk.read_table(cluster.where(cluster.who.isin(kept)), **COLUMNS, states=STATES)
+    drawn = pk.release_all(fewer, BELIEF, 4, **call)
+    assert drawn.scale.tolist() == [max(charged.values())]
+    assert drawn.scale[0] > pk.release_all(fewer, BELIEF, 4, mechanism="group_dp").scale[0]
+    assert pk.verify(drawn).ok
+
+
 def test_refusals(spark, cluster, tmp_path):
     table = pk.read_table(cluster, **COLUMNS, states=STATES)
     with pytest.raises(ValueError, match="storage"):

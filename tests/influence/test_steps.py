@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pufferkit.influence.curve import steps as steps_module
+from pufferkit.influence.curve.hockey_sticks import HockeySticks
 from pufferkit.influence.curve.steps import (
     DiameterStep,
     KernelStep,
@@ -27,6 +28,12 @@ from pufferkit.rounding import last_passing
 from tests.oracles import brute_curve as brute
 
 VARIATIONS = [0.0, 1e-300, 1e-12, 1e-3, 0.4, 2.0, 29.9999, 30.0, 30.0001, 80.0, 700.0, 1e4]
+
+
+@pytest.fixture(params=[1 << 15, 0], ids=["listed", "not listed"])
+def both_ways(request, monkeypatch):
+    """Sets of small kernels are listed, those of large ones are not."""
+    monkeypatch.setattr(steps_module, "TABLED", request.param)
 
 
 def exact(kernel, allowed=None) -> KernelStep:
@@ -128,12 +135,12 @@ def test_one_state_and_identical_rows_tell_nothing(a):
 
 
 @pytest.mark.parametrize("a", [*VARIATIONS, inf])
-def test_disjoint_rows_let_everything_through(a):
+def test_disjoint_rows_let_everything_through(a, both_ways):
     assert exact([[1, 0], [0, 1]]).largest(a) == a
     assert exact([[1, 0], [0, 1]]).pairs(a)[0, 1] == a
 
 
-def test_error_is_added_but_never_beyond_the_variation():
+def test_error_is_added_but_never_beyond_the_variation(both_ways):
     kernel = np.array([[0.7, 0.3], [0.4, 0.6]])
     plain, padded = (
         KernelStep(Kernel(kernel, kernel > 0), np.ones((2, 2), bool), error) for error in (0, 1e-3)
@@ -145,17 +152,33 @@ def test_error_is_added_but_never_beyond_the_variation():
 
 @pytest.mark.parametrize("kind", ["dense", "sparse", "skewed", "ties", "reducible"])
 def test_large_kernels_agree_with_small_ones(kind, monkeypatch):
-    """Above a size, pairs of rows are not tabled; the largest step must not notice."""
+    """Above a size, sets are not listed; the steps must not notice, whatever was asked before."""
     kernel = brute.random_matrix(np.random.default_rng(3), 24, kind)
     allowed = np.outer(np.arange(24) % 5 > 0, np.arange(24) % 5 > 0)
-    table = exact(kernel, allowed)
+    listed = exact(kernel, allowed)
+    monkeypatch.setattr(steps_module, "TABLED", 0)
+    without = exact(kernel, allowed)
+    for a in (1.0, 0.0, 1e-9, 1.01, 0.1, 1.001, 5.0, 29.0, 31.0, 500.0, 800.0, inf):
+        truth, pairs = listed.largest(a), listed.pairs(a)
+        assert truth - 1e-13 * (1 + truth) <= without.largest(a) or without.largest(a) == truth
+        assert without.largest(a) == pytest.approx(truth, rel=2e-10, abs=1e-13)
+        assert without.pairs(a) == pytest.approx(pairs, rel=1e-11, abs=1e-13)
     monkeypatch.setattr(steps_module, "MOST_CANDIDATES", 0)
-    monkeypatch.setattr(steps_module, "_CHUNK", 24**2 * 7)
-    chunked = exact(kernel, allowed)
-    assert chunked.pairs(1.0) is None
-    for a in (0.0, 1e-9, 0.1, 1.0, 5.0, 31.0, 500.0, inf):
-        assert chunked.largest(a) == table.largest(a)
-        assert table.largest(a) == pytest.approx(min(a, table.pairs(a).max()), rel=1e-12)
+    assert exact(kernel, allowed).pairs(1.0) is None
+
+
+@settings(max_examples=100, deadline=None)
+@given(kernels(), st.lists(variations, min_size=1, max_size=5))
+def test_steps_without_lists_are_those_of_all_subsets(kernel, asked):
+    """What was asked before bounds what is asked now, so several are asked."""
+    every = np.ones((len(kernel), len(kernel)), dtype=bool)
+    sticks = HockeySticks(Kernel(kernel, kernel > 0), every)
+    for a in asked:
+        truth = brute.step(kernel, a)
+        assert np.all(sticks.pairs(a) >= truth - tolerance(a))
+        assert np.all(sticks.pairs(a) <= truth * (1 + 1e-10) + tolerance(a))
+        assert truth.max() - tolerance(a) <= sticks.largest(a)
+        assert sticks.largest(a) <= truth.max() * (1 + 2e-10) + tolerance(a)
 
 
 @pytest.mark.slow
@@ -180,7 +203,7 @@ def test_two_hundred_states_against_a_sort_for_each_pair():
 
 
 @pytest.mark.parametrize("a", [1e-3, 1.0, 29.0, 31.0, 300.0, 640.0])
-def test_tiny_probabilities_keep_their_ratios(a):
+def test_tiny_probabilities_keep_their_ratios(a, both_ways):
     kernel = np.array([[1 - 1e-200, 1e-200], [1.0, 1e-270]])
     truth = np.logaddexp(0, log(1e-200) + a) - np.logaddexp(0, log(1e-270) + a)
     assert exact(kernel).largest(a) >= truth - 1e-12
@@ -188,7 +211,7 @@ def test_tiny_probabilities_keep_their_ratios(a):
 
 
 @pytest.mark.parametrize("a", [1.0, 50.0, 700.0, inf])
-def test_subnormal_probabilities_are_not_relied_on(a):
+def test_subnormal_probabilities_are_not_relied_on(a, both_ways):
     """A probability below the smallest normal float has few digits: it counts as zero below."""
     kernel = np.array([[1.0, 1e-200], [1.0, 1e-310]])
     assert exact(kernel).largest(a) >= min(a, np.logaddexp(0, log(1e-200) + a) if a < inf else inf)
@@ -196,7 +219,7 @@ def test_subnormal_probabilities_are_not_relied_on(a):
     assert exact(ratio).largest(a) >= min(a, 730)
 
 
-def test_a_possible_entry_lost_to_underflow_still_counts():
+def test_a_possible_entry_lost_to_underflow_still_counts(both_ways):
     """It may be as large as the least float, and from a = 745 on e^a of that decides."""
     possible = np.array([[True, True], [True, False]])
     kernel = Kernel(np.array([[1.0, 0.0], [1.0, 0.0]]), possible)

@@ -314,7 +314,7 @@ def test_a_loss_says_how_it_was_got_and_survives_pickling():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"rho_0": 1.5}, "rho_0: is a probability"),
+        ({"rho_0": 1.5}, "rho_0: must be a probability"),
         ({"rho_1": float("nan")}, "rho_1: must be finite"),
         ({"length": 0}, "length: must be at least 1"),
         ({"adversary": "clever"}, "adversary: must be 'every'"),

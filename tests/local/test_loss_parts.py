@@ -225,7 +225,7 @@ def test_each_way_says_what_it_is(monkeypatch):
         for name, value in ways.items()
     }
     assert described == {
-        "nothing": ("every", 7, "answers say nothing", True),
+        "nothing": ("every", 7, "answers carry no information", True),
         "sure": ("ignorant", 7, "an output is possible under one state only", True),
         "short": ("ignorant", 7, "exact recursion", True),
         "closed": ("ignorant", None, "closed form", True),

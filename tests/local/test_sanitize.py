@@ -263,7 +263,7 @@ class TestEstimates:
 
     def test_refusals(self):
         made = RandomizedResponse(BITS, 0.5, 0.5)
-        with pytest.raises(ValueError, match="say nothing"):
+        with pytest.raises(ValueError, match="carry no information"):
             estimate([0, 1], made)
         made = RandomizedResponse(BITS, 0.2, 0.2)
         with pytest.raises(ValueError, match="level"):

@@ -122,7 +122,7 @@ def test_rows_words_and_gaps():
     frame = table.to_frame()
     assert frame.columns == ["node", "quilt", "nearby", "influence", "scale", "belief"]
     assert frame["quilt"][49] == ", ".join(map(str, table.rows[49].quilt))
-    assert str(table).splitlines()[-1] == "and 80 that need no more"
+    assert str(table).splitlines()[-1] == "and 80 nodes that need no more noise"
     gaps = pk.Series.of([0, 1, None, None, 1, 0], [0, 1])
     noted = pk.active_quilts(chain, pk.count(1, gaps), 1)
     assert len(noted.rows) == 6
@@ -137,10 +137,10 @@ def test_rows_words_and_gaps():
         (pk.MarkovChain.steady(ROW), 10, [11], "nodes: must be at most 10, the last entry, got 11"),
         (pk.MarkovChain.steady(ROW), 10, [0], "nodes"),
         (pk.MarkovChain.steady(ROW), 10, ["Ada"], "nodes"),
-        (pk.MarkovChain.steady(ROW), 10, [], "names none"),
+        (pk.MarkovChain.steady(ROW), 10, [], "must name at least one"),
         (pk.MarkovChain.steady(ROW), 10, 3, r"write \[3\]"),
         (pk.MarkovRandomField.ising([("a", "b")], 0.1), 2, ["c"], "'c' is not a node.*'a', 'b'"),
-        (EVENTS, 10, None, "secrets here are others"),
+        (EVENTS, 10, None, "not for these secrets"),
         (pk.ChainClass.around([[900, 100], [400, 600]], 0.95), 10, None, "no single chain"),
         (pk.FiniteJoint({(0, 0): 0.5, (1, 1): 0.5}), 2, None, "not for a joint distribution"),
     ],

@@ -97,7 +97,7 @@ def test_other_releases_are_refused():
         with pytest.raises(ValueError, match=r"release: |values: "):
             derive(count)
     histogram = pk.entry_dp(pk.histogram(STATES, N), 1).release(DATA)
-    with pytest.raises(ValueError, match="must rise"):
+    with pytest.raises(ValueError, match="must increase"):
         pk.quantile(histogram, 0.5, [3, 2, 1, 0])
     with pytest.raises(ValueError, match="share: "):
         pk.quantile(histogram, 1.5, VALUES)

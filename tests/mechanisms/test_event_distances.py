@@ -158,7 +158,7 @@ def test_named_events_about_networks_and_joints_agree():
     [
         ([], "at least one pair"),
         ([({1: 0}, lambda row: True)], "mappings from entries"),
-        ([({0: 0}, {1: 1})], "no entry; they are 1 to 6"),
+        ([({0: 0}, {1: 1})], "not an entry; the entries are 1 to 6"),
         ([({1: 7}, {1: 1})], "its values are"),
         ([({}, {1: 1})], "at least one entry"),
     ],
@@ -177,7 +177,7 @@ def test_what_is_too_much_is_refused():
     long = theta.with_secrets(Secrets.at_least(1, 3), entries=False)
     with pytest.raises(NotApplicable, match="multiplications"):
         wasserstein(long, count(1, 10**5), 1)
-    with pytest.raises(NotApplicable, match="lie apart"):
+    with pytest.raises(NotApplicable, match="not consecutive"):
         wasserstein(theta.with_secrets(Secrets.sets(2)), count(1, 100), 1)
     own = theta.with_secrets(Secrets.runs(2))
     with pytest.raises(ValueError, match="already have secrets"):

@@ -144,7 +144,7 @@ def test_in_a_plan():
     assert row["alone"]
     assert row["together"] == pytest.approx(joint.epsilon, rel=1e-4)
     assert row["together"] > 2
-    assert "for this and nothing else (two such: epsilon" in str(table)
+    assert "for this release only (two such: epsilon" in str(table)
     assert not next(r for r in table.rows if r["mechanism"] == "influence_curve")["alone"]
     assert calibrate("exact_sum", ALTERNATING, pk.count(1, 40), 1).scale == table.best.scale
     assert "exact_sum" in MECHANISMS

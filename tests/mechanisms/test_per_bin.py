@@ -107,7 +107,7 @@ def test_release_record_intervals_and_verify():
     with pytest.raises(ValueError, match="scales must be a list"):
         pk.Release.from_dict({**answer.to_dict(), "scales": "wide"})
     assert pk.audit.audit(made, trials=1000, seed=1).passed
-    with pytest.raises(ValueError, match=r"^scales: one for each of 3"):
+    with pytest.raises(ValueError, match=r"^scales: must be one for each of 3"):
         replace(made, scales=(1.0, 2.0))
 
 

@@ -43,5 +43,5 @@ def test_moves_alone_give_a_chain_of_any_length():
     query = pk.by_time("day", STATES, 100, WHEN)
     with pytest.raises(ValueError, match="moves: must be a release of transition counts"):
         pk.synthetic(pk.entry_dp(query, 1).release(["rest"] * 100), 50)
-    with pytest.raises(ValueError, match="calendar: say when"):
+    with pytest.raises(ValueError, match="calendar: must give the times"):
         pk.synthetic(moves, 50, hours=releases()[1])

@@ -270,7 +270,7 @@ def test_any_query_on_a_joint():
     ("beliefs", "query", "problem"),
     [
         (MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]]), histogram([0, 1], 9), "numbers"),
-        (ChainClass.binary(0.2, 0.8), count(1, 9), "start open"),
+        (ChainClass.binary(0.2, 0.8), count(1, 9), "any start"),
         (ChainClass.mixing(2, 0.2, 0.5), count(1, 9), "only by pi_min"),
         (MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]]), Query("own", sum, 1, 9), "not a sum"),
         (MarkovChain.steady([[1.0]]), count(0, 9), "nothing to hide"),

@@ -1,4 +1,4 @@
-"""Step 5: what was released, what it adds up to, entry by entry, and whether it stands."""
+"""Step 5: the releases, their joint epsilon, the spending on each entry, and verification."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _books(workspace: Workspace, books: dict[str, Any]) -> None:
 
 
 async def _verified(workspace: Workspace, record: str, place: Any, wrong: ui.label) -> None:
-    """Verify a record, and say what came of it."""
+    """Verify a record, and show the result."""
     place.clear()
     async with parts.attempt(wrong):
         check = await workspace.verify(record)
@@ -108,7 +108,7 @@ async def _verified(workspace: Workspace, record: str, place: Any, wrong: ui.lab
 
 
 def _given(workspace: Workspace) -> None:
-    """A record that one did not make."""
+    """A record from somebody else."""
     with parts.card(
         "A release one did not make",
         "Paste the JSON of a release, of this account or of somebody else's.",

@@ -1,4 +1,4 @@
-"""Step 2: what an adversary may know, in words, against people held out, and what it costs."""
+"""Step 2: what an adversary may know, tested on people held out, and the noise it needs."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def draw(workspace: Workspace, go: Callable[[str], None]) -> None:
 def _sources(workspace: Workspace, refresh: Any) -> None:
     with parts.card(
         "Where beliefs come from",
-        "Whoever wants to learn an entry knows how such series move. Noise is made for that "
-        "knowledge, so it must come from public people or from what you assume, never from the "
+        "An adversary may know how such series evolve. The noise is calibrated for that "
+        "knowledge, so it must come from public people or from assumptions, never from the "
         "private file.",
     ):
         wrong = parts.problem()
@@ -102,7 +102,7 @@ def _offered(workspace: Workspace, build: Any) -> None:
         parts.button("Add", partial(build, tasks.bounded, *ends, labels), mark="binary")
     parts.heading("Chains that mix")
     parts.soft(
-        "Every chain that is never rarer than this in a state, and forgets at least this fast."
+        "Every chain with at least this probability of each state and at least this eigengap."
     )
     with ui.element("div").classes("pk-row"):
         rare = _number("Rarest state", 0.05, "pi-min")
@@ -133,7 +133,7 @@ def _typed(workspace: Workspace, build: Any) -> None:
         cells.clear()
         states = _names(names.value)
         if not 2 <= len(states) <= _MOST_TYPED:
-            parts.soft(f"Name 2 to {_MOST_TYPED} states, with commas between them.")
+            parts.soft(f"Name 2 to {_MOST_TYPED} states, separated by commas.")
             return
         stay, move = first_row(len(states))
         for before in states:
@@ -207,7 +207,7 @@ def _shelf(workspace: Workspace, refresh: Any) -> None:
 
 
 def _noise(rows: list[dict[str, Any]], known: dict[str, str], chosen: str) -> None:
-    """How the noise changes with each class."""
+    """The noise under each class."""
     there = [{**row, "name": known[row["model"]]} for row in rows if row["scale"] is not None]
     if there:
         high = f"{5 + 2 * len(there):g}rem"
@@ -224,14 +224,14 @@ def _noise(rows: list[dict[str, Any]], known: dict[str, str], chosen: str) -> No
 
 
 def _tested(workspace: Workspace) -> None:
-    """Whether the chosen class covers public people."""
+    """Test the chosen class on public people."""
     with parts.card(
         "Does it cover held-out people?",
         "The last three public people are compared with the class. A class counted from all of "
         "them has seen them; the test of all classes above holds people out for good.",
     ):
         if workspace.source(PUBLIC) is None:
-            parts.soft("It takes a public file: open one in the first step.")
+            parts.soft("This needs a public file: open one in the first step.")
             return
         wrong = parts.problem()
 

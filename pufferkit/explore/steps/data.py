@@ -1,4 +1,4 @@
-"""Step 1: which files, which columns, which levels. Only the public file is drawn."""
+"""Step 1: files, columns and levels. Only the public file is plotted."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _file(workspace: Workspace, role: str, refresh: Any) -> None:
 
 
 def _columns(workspace: Workspace, role: str, file: File, refresh: Any) -> None:
-    """Guessed columns, to be corrected; then what the reader says."""
+    """Guessed columns, to be corrected; then what was read."""
     wrong = parts.problem()
     source, names = file.source, list(file.columns.names)
     ui.label(source.path).style("overflow-wrap: anywhere; font-weight: 600")

@@ -1,4 +1,4 @@
-"""Step 3: what is asked, at which epsilon, and how good the answer will be."""
+"""Step 3: the question, epsilon, and the accuracy of the answer."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _epsilon(workspace: Workspace, changed: Any) -> None:
 
 
 class _AnswerCard:
-    """How good the answer will be: words, and a picture that follows the slider."""
+    """The accuracy of the answer: text, and a chart that follows the slider."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
@@ -106,14 +106,14 @@ class _AnswerCard:
         self._high = ""
 
     def clear(self) -> None:
-        """Show nothing: what is asked now was refused."""
+        """Show nothing: the current question was refused."""
         for words in (self._words, self._drowned, self._odds, self._left, self._whose):
             words.set_text("")
         self._place.clear()
         self._chart = None
 
     async def show(self) -> None:
-        """The answer for the question and epsilon as they are now."""
+        """The answer for the current question and epsilon."""
         errors = await self._workspace.live()
         if self._place.is_deleted:
             return
@@ -135,7 +135,7 @@ class _AnswerCard:
         if simulated is None:
             self._place.clear()
             self._chart = None
-            self._whose.set_text(f"{scale} The class names no chain to make data up from.")
+            self._whose.set_text(f"{scale} The class names no chain to simulate data from.")
             return
         options, high = simulation(simulated, simulated["what"] or errors["what"])
         if self._chart is None or high != self._high:
@@ -153,7 +153,7 @@ class _AnswerCard:
 
 
 def simulation(simulated: dict[str, Any], what: str) -> tuple[dict[str, Any], str]:
-    """A picture of simulated releases, and its height."""
+    """A chart of simulated releases, and its height."""
     exact, drawn, grid = simulated["exact"], simulated["drawn"], simulated["grid"]
     if grid is not None:
         both = {"without noise": exact, "one simulated release": drawn[0]}

@@ -1,4 +1,4 @@
-"""The question itself: what it is about, what is asked, and the states or numbers it needs."""
+"""The form of a question: topic, question, and the states or numbers it needs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def draw(workspace: Workspace, changed: Any) -> None:
-    """Choices of a question; ``changed`` is called when it is another."""
+    """Controls of a question; ``changed`` is called when it changes."""
     groups = workspace.groups
 
     async def ask(kind: str) -> None:
@@ -61,7 +61,7 @@ def draw(workspace: Workspace, changed: Any) -> None:
 
 
 def _fields(workspace: Workspace, changed: Any) -> None:
-    """What the kind of question needs besides."""
+    """Further fields of the question."""
     question, states = workspace.question, workspace.states
 
     async def set_to(**fields: Any) -> None:

@@ -1,4 +1,4 @@
-"""Step 4: the cost first, then a button; the record, and the code that does the same."""
+"""Step 4: the cost, then the release; its record, and the code that does the same."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MOST_ROWS = 12
 
 
 def draw(workspace: Workspace, go: Callable[[str], None]) -> None:
-    """Budget, cost, button, and what was released."""
+    """Budget, cost, button, and the release."""
     if workspace.source(PRIVATE) is None or not workspace.chosen:
         with parts.card("Release", "It takes a private file and beliefs; steps one and two."):
             parts.button("To the data", partial(go, "Data"))
@@ -164,7 +164,7 @@ def _released(workspace: Workspace, answer: dict[str, Any]) -> None:
 
 
 def _in_words(answer: dict[str, Any]) -> None:
-    """The numbers as a table, and what the record says of them."""
+    """The numbers as a table, and the text of the record."""
     rows = [
         [label, f"{value:.5g}", f"{low:.5g}", f"{high:.5g}"]
         for label, value, (low, high) in zip(

@@ -7,7 +7,8 @@ For a kernel K whose rows are distributions, a pair of rows x, x' and a >= 0, th
 the largest log-ratio of (K G)(x) to (K G)(x') over positive functions G whose logarithm varies by
 at most a. The best S is a prefix of the states sorted by K(x, y) / K(x', y), so one sort for each
 pair lists every candidate (K(x, S), K(x', S)). Over all pairs at once, only candidates that no
-other beats in both numbers matter.
+other beats in both numbers matter. Large kernels do without a list
+(`pufferkit.influence.curve.hockey_sticks`).
 
 For any start of the chain, kernels against the direction of time are known only up to a
 reweighting of their columns. The projective diameter D of a pair of rows does not change under
@@ -22,7 +23,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import cached_property
 from math import atanh, exp, expm1, inf, log1p, tanh
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -30,15 +31,21 @@ from pufferkit.checks import Bools, Floats
 from pufferkit.influence.quilts.powers import TINY, Kernel
 from pufferkit.rounding import EPS
 
+if TYPE_CHECKING:
+    from pufferkit.influence.curve.hockey_sticks import HockeySticks
+
 MOST_CANDIDATES = 1 << 22
 """Above this many candidate sets (k^3 for k states), one bound serves all pairs of rows."""
+
+TABLED = 1 << 15
+"""Above this many, they are not listed."""
 
 LARGE = 30.0
 """From this variation on, its exponential is factored out of sums."""
 
 _SATURATES = 8.0
 _FEW = 32
-_CHUNK = 1 << 21
+_KEPT_WITHOUT_LISTS = 16
 _BINS = 1 << 16
 
 
@@ -71,42 +78,41 @@ class KernelStep(Step):
         size, columns = kernel.values.shape
         self.error: float = kernel_error(error, size, columns)
         self.allowed = allowed
-        self._kernel: Kernel | None = None
         self._tables: tuple[Floats, Floats] | None = None
-        if size**2 * columns <= MOST_CANDIDATES:
-            self._tables = _prefixes(kernel, np.arange(size))
+        self._sticks: HockeySticks | None = None
+        self._told_apart = size**2 * columns <= MOST_CANDIDATES
+        if size**2 * columns <= TABLED:
+            self._tables = _prefixes(kernel)
         else:
-            self._kernel = kernel
+            # Compiled code, loaded when first needed.
+            from pufferkit.influence.curve.hockey_sticks import HockeySticks  # noqa: PLC0415
+
+            self._sticks = HockeySticks(kernel, allowed)
 
     @cached_property
     def best(self) -> tuple[Floats, Floats]:
-        """The undominated candidates over all pairs."""
-        if self._tables is not None:
-            above, below = self._tables
-            return undominated(above[self.allowed], below[self.allowed])
-        assert self._kernel is not None
-        size, columns = self._kernel.values.shape
-        best: list[tuple[Floats, Floats]] = []
-        stride = max(1, _CHUNK // (size * columns))
-        for start in range(0, size, stride):
-            rows = np.arange(start, min(size, start + stride))
-            above, below = _prefixes(self._kernel, rows)
-            best.append(undominated(above[self.allowed[rows]], below[self.allowed[rows]]))
-        return undominated(
-            np.concatenate([a for a, _ in best]), np.concatenate([b for _, b in best])
-        )
+        """The undominated candidates over all pairs; none if they are not listed."""
+        if self._tables is None:
+            return np.empty(0), np.empty(0)
+        above, below = self._tables
+        return undominated(above[self.allowed], below[self.allowed])
 
     def largest(self, variation: float) -> float:
+        if self._sticks is not None:
+            return min(variation, self._sticks.largest(variation) + self.error)
         above, below = self.best
         if above.size == 0:
             return 0.0
         return min(variation, float(_largest_of(above, below, variation)) + self.error)
 
     def pairs(self, variation: float) -> Floats | None:
-        if self._tables is None:
+        if not self._told_apart:
             return None
-        above, below = self._tables
-        steps: Floats = _largest_of(above, below, variation)
+        if self._tables is not None:
+            steps: Floats = _largest_of(*self._tables, variation)
+        else:
+            assert self._sticks is not None
+            steps = self._sticks.pairs(variation)
         steps = np.minimum(steps + self.error, variation)
         steps[~self.allowed] = -inf
         np.fill_diagonal(steps, np.where(np.diag(self.allowed), 0.0, -inf))
@@ -141,6 +147,12 @@ class StepRow:
 def kernel_error(error: float, size: int, columns: int) -> float:
     """The error of a step: of both entries of its ratios, and of sums over the columns."""
     return 2 * error + 8 * max(size, columns) * EPS
+
+
+def candidates_kept(size: int, columns: int) -> int:
+    """How many candidates, of two numbers each, a step of so many rows and columns keeps."""
+    listed = size**2 * columns
+    return listed if listed <= TABLED else min(columns, _KEPT_WITHOUT_LISTS) * size**2
 
 
 class DiameterStep(Step):
@@ -214,13 +226,13 @@ def contracted(limit: float, variation: float, scale: int) -> float:
     return min(least, scale / 2 * value * (1 + 1e-14) + 1e-15 * scale)
 
 
-def _prefixes(kernel: Kernel, rows: np.ndarray) -> tuple[Floats, Floats]:
-    """K(x, S) and K(x', S) for every x in ``rows``, every x' and every prefix S."""
+def _prefixes(kernel: Kernel) -> tuple[Floats, Floats]:
+    """K(x, S) and K(x', S) for every x, every x' and every prefix S."""
     # An entry that underflowed counts as TINY in the numerator and as 0 in the denominator.
     values, possible = kernel.values, kernel.possible
     upper = np.where(possible, np.maximum(values, TINY), 0.0)
     lower = np.where(values >= TINY, values, 0.0)
-    first, second = upper[rows][:, None, :], lower[None, :, :]
+    first, second = upper[:, None, :], lower[None, :, :]
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         ratio = np.where(first > 0, first / second, -1.0)
     order = np.argsort(-ratio, axis=2)

@@ -21,7 +21,7 @@ from pufferkit.beliefs.bayesian_network import BayesianNetwork
 from pufferkit.checks import Bools, Floats
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.curve.pairs import PairSteps
-from pufferkit.influence.curve.steps import MOST_CANDIDATES, KernelStep, RatioStep, Step
+from pufferkit.influence.curve.steps import KernelStep, RatioStep, Step, candidates_kept
 from pufferkit.influence.quilts.powers import TINY, Kernel
 from pufferkit.rounding import EPS
 
@@ -150,7 +150,7 @@ class TreeKernels:
                 for kernel, _ in (self._downward(child), self._upward(child)):
                     size, columns = kernel.shape
                     key = kernel.shape, hash(kernel.tobytes())
-                    entries[key] = min(size**2 * columns, MOST_CANDIDATES)
+                    entries[key] = candidates_kept(size, columns)
         needed = 2 * 8 * sum(entries.values()) / 1e9
         if needed > MOST_GIGABYTES:
             raise NotApplicable(

@@ -30,7 +30,7 @@ TINY = RAREST
 _NUMERATOR_IMPOSSIBLE = -4e4
 _DENOMINATOR_IMPOSSIBLE = -2e4
 _INFINITE = 1e4
-_CHUNK = 1 << 22
+_CHUNK = 1 << 18
 
 
 @dataclass(frozen=True, eq=False)

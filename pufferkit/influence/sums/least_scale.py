@@ -51,6 +51,7 @@ TRUSTED = 1e-280
 _MOST_CELLS = 2 * 10**7
 _MOST_VALUES = 4_000
 _FIRST_REACH = 8
+_TRIALS = 800.0
 _GOOD = 4e-4
 _PRECISION = 1e-6
 
@@ -254,7 +255,10 @@ class SumWindows:
         """Approximate number of multiplications for all windows."""
         size, width = len(self.values), self.reach * max(1, int(self.values.max()))
         joined = size**3 * width * (width + 40.0) if self.length > 2 * self.reach else 0.0
-        return joined + self.reach * size**2 * width * (width + 20.0) + 500.0 * self.distinct
+        ends = self.reach * size**2 * width * (width + 20.0)
+        # Each scale that is tried looks at all sums for all values and ends, one by one.
+        searched = _TRIALS * size**3 * (2.0 * width + 1)
+        return joined + ends + searched + 500.0 * self.distinct
 
     @cached_property
     def _across(self) -> Floats:

@@ -1,0 +1,296 @@
+"""The curves of one chain of a class, or of a part of it that is given by its kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from pufferkit.beliefs.chain_class import Member
+from pufferkit.checks import Floats
+from pufferkit.influence.curve.kernel_curve import KernelCurve
+from pufferkit.influence.curve.metric import Metric, PairRun
+from pufferkit.influence.curve.pair_curve import PairCurve, PairLoss
+from pufferkit.influence.curve.pair_sides import LARGE
+from pufferkit.influence.curve.pairs import off_diagonal
+from pufferkit.influence.curve.starts import SHORT, sides_of
+from pufferkit.influence.curve.sweep import (
+    EntryLoss,
+    Run,
+    Side,
+    Sweep,
+    entry_loss,
+    largest_loss,
+    quick_loss,
+    window_loss,
+)
+from pufferkit.influence.progress import Progress
+from pufferkit.rounding import last_passing, round_up
+
+_PRECISION = 1e-8
+_ROUGH = 0.02
+_GROWTH = 1.1
+_MOST_OPTIONS = 3
+_MANY = 4
+
+
+@dataclass(frozen=True, eq=False)
+class MemberCurve:
+    """The curves of the entries under one chain of the class, or under all of a mixing class."""
+
+    name: str
+    left: Side
+    right: Side
+    pairs: PairCurve | None = None
+    notes: tuple[str, ...] = ()
+    window: int = 1
+    share: float = 1.0
+
+    def loss(self, spent: Sequence[PairRun], by_pairs: bool = True) -> EntryLoss:
+        scalar = self.scalar([run.scalar for run in spent])
+        if self.pairs is None or not by_pairs:
+            return scalar
+        pairwise = self.pairs.loss(_runs(spent))
+        if pairwise is None or pairwise.value >= scalar.value:
+            return scalar
+        return _as_entry_loss(pairwise)
+
+    def hides(self, spent: PairRun, epsilon: float) -> bool:
+        """Whether no entry loses more than epsilon, by the quickest bound that shows it."""
+        if self.quick([spent.scalar]) <= epsilon or self.scalar([spent.scalar]).value <= epsilon:
+            return True
+        pairwise = None if self.pairs is None else self.pairs.loss(_runs([spent]))
+        return pairwise is not None and pairwise.value <= epsilon
+
+    def scalar(self, runs: Sequence[Run]) -> EntryLoss:
+        loss = self._of_entries(runs) if self.window == 1 else self._of_windows(runs)
+        return loss if self.share == 1 else replace(loss, value=round_up(loss.value * self.share))
+
+    def _of_windows(self, runs: Sequence[Run]) -> EntryLoss:
+        left, right = self._sweeps(runs)
+        whole = _everything(runs)
+        if self.window >= left.length:
+            return EntryLoss(whole, 1, None, None)
+        loss = window_loss(left, right, self.window)
+        value = round_up(loss.value, 8 + len(runs))
+        return (
+            EntryLoss(whole, loss.node, None, None) if whole < value else replace(loss, value=value)
+        )
+
+    def _of_entries(self, runs: Sequence[Run]) -> EntryLoss:
+        left, right = self._sweeps(runs)
+        loss = largest_loss(left, right, _options(left.length))
+        whole, quick = _everything(runs), quick_loss(left, right)
+        if whole < min(loss.value, quick):
+            return EntryLoss(whole, loss.node, None, None)
+        # The quick bound has less rounding; a loss that it bounds must not count as larger here.
+        return loss if loss.value <= quick else replace(loss, value=quick)
+
+    def quick(self, runs: Sequence[Run]) -> float:
+        """A cheaper upper bound on the scalar loss."""
+        if self.window > 1 or self.share < 1:
+            return self.scalar(runs).value
+        return min(quick_loss(*self._sweeps(runs)), _everything(runs))
+
+    def entry_losses(self, spent: Sequence[PairRun]) -> Floats:
+        runs = [run.scalar for run in spent]
+        if self.window > 1 or self.share < 1:
+            return np.full(sum(run.count for run in runs), self.scalar(runs).value)
+        left, right = self._sweeps(runs)
+        most = _options(left.length)
+        each = [entry_loss(left, right, node, most).value for node in range(1, left.length + 1)]
+        losses: Floats = np.minimum(each, _everything(runs))
+        rows = self._pair_rows(spent)
+        for first, last, pairs in rows:
+            own = losses[first - 1 : last]
+            losses[first - 1 : last] = np.minimum(own, float(pairs.max()))
+        return losses
+
+    def losses(self, spent: Sequence[PairRun]) -> Floats:
+        """The loss of every pair of states, the largest over the entries."""
+        scalar = self.scalar([run.scalar for run in spent]).value
+        size = len(spent[0].cost)
+        rows = self._pair_rows(spent)
+        if not rows:
+            return scalar * off_diagonal(size)
+        largest: Floats = np.max([pairs for _, _, pairs in rows], axis=0)
+        return np.minimum(largest, scalar)
+
+    def record(self, spent: PairRun, epsilon: float) -> dict[str, Any] | None:
+        """Verification data of the pairwise bound, where the scalar loss is above ``epsilon``."""
+        if self.pairs is None or self.scalar([spent.scalar]).value <= epsilon:
+            return None
+        return self.pairs.record(spent.cost)
+
+    def _pair_rows(self, spent: Sequence[PairRun]) -> list[tuple[int, int, Floats]]:
+        if self.pairs is None:
+            return []
+        return self.pairs.losses(_runs(spent)) or []
+
+    def _sweeps(self, runs: Sequence[Run]) -> tuple[Sweep, Sweep]:
+        return Sweep(self.left, runs), Sweep(self.right, runs[::-1])
+
+    def solve(
+        self,
+        metric: Metric,
+        epsilon: float,
+        most: float,
+        length: int,
+        progress: Progress | None = None,
+    ) -> tuple[float, EntryLoss]:
+        """The largest b reached up to ``most`` with a loss of at most epsilon, and that loss.
+
+        With many states, or kernels of many entries, the pairwise curve is solved first. If the
+        scalar curve loses more than epsilon at that b, no larger b passes it, as its loss grows
+        with b: one evaluation shows that the pairwise bound is the better one.
+        """
+        dear = len(metric.distance) >= LARGE or len(self.left.stretches) > SHORT
+        if self.pairs is not None and dear:
+            start = self._quick_start(epsilon, most, length)
+            better = self.pairs.solve(metric.distance, epsilon, start, most, progress)
+            if better is not None:
+                above = self.scalar([Run(length, better[0] * (1 + 2 * _PRECISION))])
+                if better[0] >= most or above.value > epsilon:
+                    return better[0], _as_entry_loss(better[1])
+        b, loss = self._solve_scalar(epsilon, most, length)
+        if self.pairs is None or b >= most:
+            return b, loss
+        better = self.pairs.solve(metric.distance, epsilon, b, most, progress)
+        if better is None or better[0] <= b:
+            return b, loss
+        return better[0], _as_entry_loss(better[1])
+
+    def _quick_start(self, epsilon: float, most: float, length: int) -> float:
+        """A starting point of the search from below, by the quick bound."""
+
+        def quick(b: float) -> float:
+            return epsilon - self.quick([Run(length, b)])
+
+        start = high = min(most, epsilon / length * (1 - 1e-12))
+        while high < most and quick(high := min(most, 4 * high)) >= 0:
+            start = high
+        if start < high and quick(start) >= 0:
+            start = last_passing(quick, start, high, _ROUGH)
+        return start
+
+    def _solve_scalar(self, epsilon: float, most: float, length: int) -> tuple[float, EntryLoss]:
+        @cache
+        def loss(b: float) -> EntryLoss:
+            return self.scalar([Run(length, b)])
+
+        low = epsilon / length * (1 - 1e-12)
+        if low >= most or loss(most).value <= epsilon:
+            return most, loss(most)
+        # The quick bound gives a starting point; then the loss itself decides.
+        start = self._quick_start(epsilon, most, length)
+        if loss(start).value > epsilon:
+            start = low
+        nudged = start * (1 + 2 * _PRECISION)
+        if nudged >= most or loss(nudged).value > epsilon:
+            return start, loss(start)
+        low, high, factor = start, start, _GROWTH
+        while high < most:
+            high, factor = min(most, factor * high), factor**2
+            if loss(high).value > epsilon:
+                break
+            low = high
+        b = last_passing(lambda b: epsilon - loss(b).value, low, high, _PRECISION)
+        return b, loss(b)
+
+
+@dataclass(frozen=True, eq=False)
+class KernelMember:
+    """The curve of a part of a class that is given by its kernels."""
+
+    name: str
+    curve: KernelCurve
+    notes: tuple[str, ...] = ()
+
+    def loss(self, spent: Sequence[PairRun], by_pairs: bool = True) -> EntryLoss:
+        whole = _everything([run.scalar for run in spent])
+        pairwise = self.curve.loss(_runs(spent))
+        if pairwise is None or pairwise.value > whole:
+            return EntryLoss(whole, 1, None, None)
+        return EntryLoss(pairwise.value, pairwise.entry, None, None, pairwise.losses)
+
+    def hides(self, spent: PairRun, epsilon: float) -> bool:
+        return self.loss([spent]).value <= epsilon
+
+    def entry_losses(self, spent: Sequence[PairRun]) -> Floats:
+        losses = np.full(self.curve.length, self.loss(spent).value)
+        return losses
+
+    def losses(self, spent: Sequence[PairRun]) -> Floats:
+        whole = _everything([run.scalar for run in spent])
+        rows = self.curve.losses(_runs(spent))
+        if not rows:
+            return whole * off_diagonal(len(spent[0].cost))
+        largest: Floats = np.max([pairs for _, _, pairs in rows], axis=0)
+        return np.minimum(largest, whole)
+
+    def record(self, spent: PairRun, epsilon: float) -> dict[str, Any] | None:
+        return self.curve.record(spent.cost)
+
+    def solve(
+        self,
+        metric: Metric,
+        epsilon: float,
+        most: float,
+        length: int,
+        progress: Progress | None = None,
+    ) -> tuple[float, EntryLoss]:
+        """The largest b reached up to ``most`` with a loss of at most epsilon, and that loss."""
+        b = min(most, epsilon / length * (1 - 1e-12))
+        better = self.curve.solve(metric.distance, epsilon, most, progress)
+        if better is None or better[0] <= b:
+            return b, self.loss([PairRun(length, b * metric.distance)])
+        return better[0], _as_entry_loss(better[1])
+
+
+class CornerCurves(Sequence[MemberCurve]):
+    """The curves of the chains of a class, each made when first used."""
+
+    def __init__(self, corners: Sequence[Member], length: int) -> None:
+        self.corners, self.length = corners, length
+        self._made: dict[int, MemberCurve] = {}
+
+    def __len__(self) -> int:
+        return len(self.corners)
+
+    def __getitem__(self, place: Any) -> Any:
+        place = range(len(self.corners))[place]
+        if place not in self._made:
+            member = self.corners[place]
+            often = len(self.corners) > _MANY and len(member.chain) > 2
+            pairs = PairCurve(member, self.length, often=often)
+            sides = sides_of(member, self.length)
+            self._made[place] = MemberCurve(
+                member.name, *sides, pairs if pairs.serves else None, pairs.notes
+            )
+        return self._made[place]
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Remarks on the curves that were used, each once."""
+        return tuple(dict.fromkeys(note for made in self._made.values() for note in made.notes))
+
+
+def _runs(spent: Sequence[PairRun]) -> list[tuple[int, Floats]]:
+    return [(run.count, run.cost) for run in spent]
+
+
+def _as_entry_loss(pairwise: PairLoss) -> EntryLoss:
+    return EntryLoss(pairwise.value, pairwise.entry, None, None, pairwise.losses)
+
+
+def _everything(runs: Sequence[Run]) -> float:
+    """The total spent on all entries, rounded up: exchanging all of them costs no more."""
+    return round_up(sum(run.count * run.b for run in runs), len(runs) + 2)
+
+
+def _options(length: int) -> int:
+    """How many blocks of each side to combine: all in short segments."""
+    return length if length <= SHORT else _MOST_OPTIONS

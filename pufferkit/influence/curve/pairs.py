@@ -63,8 +63,10 @@ _MOST_SWEEPS = 256
 _DENSE = 24
 _MOST_PIVOTS = 20_000
 _PLAIN = 16
-PATIENCE = 100
-"""This many interpreted steps take as long as loading the compiled ones."""
+PATIENCE = 100 * 4**3
+"""Interpreting steps of so many numbers takes as long as loading the compiled ones."""
+_interpreted = [0]
+"""Numbers so far, in this process."""
 
 
 @dataclass(frozen=True)
@@ -127,16 +129,17 @@ class PairSteps:
         self._known = [np.zeros(shape, dtype=np.bool_) for _ in self.kernels]
         self._last: tuple[Floats, Floats] | None = None
         small = self.rows * self.states * len(self.kernels) <= _PLAIN and not often
-        self._programme = transport_programme if small else transport_programme.compiled()
-        self._calls = 0
+        plain = small and _interpreted[0] < PATIENCE
+        self._programme = transport_programme if plain else transport_programme.compiled()
 
     def __call__(self, limit: Floats) -> Floats:
         """The matrix of steps at the variation ``limit``, rounded up; 0 on the diagonal."""
         if self._last is not None and np.array_equal(self._last[0], limit):
             return self._last[1].copy()
-        self._calls += 1
-        if self._calls == PATIENCE:  # slow sweeps are many, however few the states
-            self._programme = transport_programme.compiled()
+        if self._programme is transport_programme:
+            _interpreted[0] += self.rows**2 * self.states * len(self.kernels)
+            if _interpreted[0] >= PATIENCE:  # sweeps can be many, however few the states
+                self._programme = transport_programme.compiled()
         room = 2 * self.rows * self.rows * self.states
         values, self.arcs = [], []
         for kernel, warm, trees, known in zip(

@@ -158,11 +158,13 @@ class Connection:
 
     def ask(self, name: str) -> Callable[[], str | None]:
         """The same, asked now and looked at later."""
-        rows = self.execute("SELECT value FROM pufferkit_meta WHERE name = ?", (name,))
+        asked = self.execute("SELECT value FROM pufferkit_meta WHERE name = ?", (name,))
+        # SQLite answers at once, and a query that is not read to its end keeps the file open.
+        rows = None if self.server else asked.fetchall()
 
         def answer() -> str | None:
-            row = rows.fetchone()
-            return None if row is None else str(row[0])
+            answers = asked.fetchall() if rows is None else rows
+            return str(answers[0][0]) if answers else None
 
         return answer
 

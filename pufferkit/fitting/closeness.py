@@ -32,6 +32,8 @@ from pufferkit.fitting.chain_closeness import chain_delta
 from pufferkit.fitting.nearest_starts import nearest_starts
 from pufferkit.fitting.network_closeness import network_delta
 
+_ROUNDING = 1e-12
+
 
 @dataclass(frozen=True)
 class Closeness:
@@ -44,7 +46,8 @@ class Closeness:
 
     def epsilon(self, epsilon: float) -> float:
         """Epsilon against the adversary of a release that is epsilon-private for the class."""
-        return checks.privacy(epsilon) + 2 * self.delta
+        # Delta is a sum of logarithms of floats.
+        return checks.privacy(epsilon) + 2 * self.delta * (1 + _ROUNDING)
 
 
 def max_divergence(p: Mapping[Any, Any], q: Mapping[Any, Any]) -> float:
@@ -82,7 +85,8 @@ def closeness(adversary: Any, beliefs: Any, length: int | None = None) -> Closen
         (`pufferkit.beliefs.nearest_matrices`): its own, if the class has it. The Delta of any
         member is a valid one. With secrets of their own (`with_secrets`), Delta is given these.
     length
-        Number of entries, for chains.
+        Number of entries, for chains. Delta is for a series of one segment: with several
+        independent ones, an adversary with another belief about each is further away.
 
     Examples
     --------

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import singledispatch
 from math import inf, log
 from typing import Any
 
@@ -110,7 +111,7 @@ def closeness(adversary: Any, beliefs: Any, length: int | None = None) -> Closen
         size = checks.whole("length", length, 1)
         distances = _chain_distances(adversary, beliefs, size)
     elif isinstance(adversary, (BayesianNetwork, MarkovRandomField)):
-        distances = _graph_distances(adversary, as_beliefs(beliefs))
+        distances = _graph_distances(as_beliefs(beliefs), adversary)
     else:
         raise ValueError(
             "adversary: must be a FiniteJoint, a MarkovChain, a BayesianNetwork or a "
@@ -119,14 +120,20 @@ def closeness(adversary: Any, beliefs: Any, length: int | None = None) -> Closen
     return min(distances, key=lambda one: one.delta)
 
 
+@singledispatch
 def _graph_distances(
-    adversary: BayesianNetwork | MarkovRandomField, beliefs: Beliefs
+    beliefs: Beliefs, adversary: BayesianNetwork | MarkovRandomField
 ) -> list[Closeness]:
-    if not isinstance(beliefs, (NetworkClass, FieldClass)):
-        raise ValueError(
-            f"beliefs: must be networks or random fields, like the adversary's; here is a "
-            f"{beliefs.description}"
-        )
+    raise ValueError(
+        f"beliefs: must be networks or random fields, like the adversary's; here is a "
+        f"{beliefs.description}"
+    )
+
+
+@_graph_distances.register
+def _(
+    beliefs: NetworkClass | FieldClass, adversary: BayesianNetwork | MarkovRandomField
+) -> list[Closeness]:
     theirs, rounding = _as_network(adversary)
     distances = []
     for number, model in enumerate(beliefs.listed, 1):

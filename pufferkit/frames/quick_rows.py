@@ -38,14 +38,14 @@ _TIMES = {
 
 _WHOLE = "^(0|-?[1-9][0-9]{0,14})$"
 
-Labels = Callable[[list[Any], tuple[Hashable, ...] | None], list[Hashable]]
+StateLabels = Callable[[list[Any], tuple[Hashable, ...] | None], list[Hashable]]
 
 
 def quick_series(
     states: pl.Series,
     times: pl.Series | None,
     declared: tuple[Hashable, ...] | None,
-    labels: Labels,
+    labels: StateLabels,
 ) -> Series | None:
     """The series of one segment, entry by entry; ``labels`` gives the states of cells."""
     codes = _codes(states, declared, labels)
@@ -74,7 +74,7 @@ def quick_series(
 
 
 def _codes(
-    states: pl.Series, declared: tuple[Hashable, ...] | None, labels: Labels
+    states: pl.Series, declared: tuple[Hashable, ...] | None, labels: StateLabels
 ) -> tuple[NDArray[np.intp], tuple[Hashable, ...]] | None:
     """The place of each state among all, and all states."""
     import polars as pl  # noqa: PLC0415

@@ -292,7 +292,10 @@ def test_a_budget_that_differs_from_the_ledger_is_refused_in_its_words(workspace
     asyncio.run(prepared(workspace, files))
 
     async def ask():
-        for account, budget, words in (("", 3.0, "account: name"), ("anna", 0, "budget: must be")):
+        for account, budget, words in (
+            ("", 3.0, "account: give a name"),
+            ("anna", 0, "budget: must be"),
+        ):
             with pytest.raises(ValueError, match=words):
                 await workspace.set_budget(account, budget)
         await workspace.set_budget("anna", 3.0)

@@ -71,7 +71,7 @@ def test_batches_and_packs_of_any_size_are_one_table(options, at_once, lines, mo
     assert sum(pack[SUBJECT].n_unique() for pack in packs["pieces"]) == together[SUBJECT].n_unique()
     step = clock_step(pairs, extents_of(together, rules), rules)
     segmented = len(expected.segment_lengths) > len(expected.subjects)
-    reading = spark_workers.Reading(rules, pairs, step, STATES, segmented)
+    reading = spark_workers.SplitReading(rules, pairs, step, STATES, segmented)
     tables = [table for pack in packs["pieces"] if (table := reading.table(pack)) is not None]
     for name in ("subjects", "begins", "starts"):
         own = [item for table in tables for item in getattr(table, name)]

@@ -370,7 +370,7 @@ def test_influence_from_near_tables_is_that_of_the_definition(seed, zeros):
     network = BayesianNetwork(parents, tables)
     graph, node = network.graph, 7 + seed
     distribution = brute.joint(parents, tables)
-    family = separation.Family(graph, node)
+    family = separation.CutFamily(graph, node)
     near = {w: NearTables(network, graph, node, w, g) for w, g in family.grown.items()}
     for number, cut in enumerate(family):
         if cut.quilt and number % 5 == 0:

@@ -358,7 +358,7 @@ def test_tables_that_are_too_large_are_refused_in_words(monkeypatch):
     chain = BayesianNetwork({1: (), 2: (1,), 3: (2,)}, {1: {(): [0.8, 0.2]}, 2: step, 3: step})
     monkeypatch.setattr(networks, "MOST_TABLE", 3)
     with pytest.raises(
-        NotApplicable, match="out of reach; the joint distribution with its quilt has 4 ent"
+        NotApplicable, match="too large; the joint distribution with its quilt has 4 ent"
     ):
         networks.hardest_node(chain, 10.0)
 

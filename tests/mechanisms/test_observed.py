@@ -265,7 +265,7 @@ def test_quilts_add_up_only_over_the_same_gaps():
     approx = [replace(s, mechanism="markov_quilt_approx") for s in apart]
     rules = {row.rule: row.why for row in pk.compose(approx, theta, 200).considered}
     assert "not observed" in rules["far_apart"]
-    with pytest.raises(ValueError, match="gaps: are 12 entries long"):
+    with pytest.raises(ValueError, match="gaps: they cover 12 entries"):
         replace(some, window=(1, 5))
 
 

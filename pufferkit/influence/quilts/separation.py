@@ -49,7 +49,7 @@ def quilts(
     """The quilts considered for a node, always including Q = {}, smallest X_N first.
 
     All of them, without the redundant ones, if the node is connected to at most `EXHAUSTIVE` nodes,
-    itself included. In larger networks those of the `Family` of cuts around the node, which may be
+    itself included. In larger networks those of the `CutFamily` around the node, which may be
     given if they are known.
     """
     part = graph.component(node)

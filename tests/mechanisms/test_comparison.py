@@ -250,6 +250,19 @@ def test_baselines_are_shown_and_never_chosen():
         sides.plan["renyi_gaussian"]
 
 
+def test_deviations_of_a_comparison():
+    """Reference numbers, the first three worked out apart from this package."""
+    sides = pk.compare(STICKY, pk.count(1, 100), 1, delta=1e-6)
+    deviations = {baseline.name: baseline.deviation for baseline in sides.baselines}
+    assert deviations == {
+        "temporal_leakage": close(4.71839, rel=1e-5),  # leakage_limit 1 at sqrt(2) / 4.71839
+        "renyi_gaussian": close(21.39992, rel=1e-6),  # 4 / (sqrt(2 L + 2) - sqrt(2 L)), L = log 1e6
+        "renyi_gaussian_exact": close(16.89872, rel=1e-6),  # the analytic Gaussian for distance 4
+        "renyi_near_gaussian_exact": close(17.46062, rel=1e-6),
+        "renyi_near_laplace": close(4 * sqrt(2)),  # distance 4, as for wasserstein
+    }
+
+
 def test_what_does_not_apply_says_why():
     sides = pk.compare(pk.ChainClass.binary(0.3, 0.7), pk.count(1, 10), 1)
     assert sides.baselines == ()

@@ -1,10 +1,16 @@
-"""An attacker that learns: the network of [B] 4.3.
+"""An attacker that learns, after the network of [B] 4.3.
 
 A window of symbols goes in; symbols are embedded, an LSTM reads the window, a linear layer and a
-sigmoid give the probability that the hidden bit in the middle of the window is the second state.
-It needs examples, so it learns either from data whose truth is known (`cross_validate`, as in the
-paper) or from data drawn from a chain (`LSTM`). It assumes nothing about the chain and can find
-longer memory than a chain has, if there is any.
+sigmoid give the probability that a hidden bit of the window is the second state. It needs
+examples, so it learns either from data whose truth is known (`cross_validate`, as in the paper) or
+from data drawn from a chain (`LSTM`). It assumes nothing about the chain and can find longer memory
+than a chain has, if there is any.
+
+The paper reads a window from left to right and guesses the bit in its middle from the last state,
+which must remember that far back. Here the window is read from both sides, and each bit is guessed
+from the two states that meet there, whose parts add up as the logarithms of forward and backward
+probabilities do. Every entry is learned from in one reading, so windows can be long. Guesses are
+taken from the middle half of a window, where both sides have seen enough.
 
 Needs torch, which is loaded when first used: ``pip install 'pufferkit[attacks]'``.
 """
@@ -13,13 +19,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import cached_property
 from statistics import fmean
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from pufferkit import checks
 from pufferkit.audit.attackers import Attacker
@@ -38,13 +45,13 @@ class Training:
     Attributes
     ----------
     window
-        Symbols it sees, odd; the hidden bit is the one in the middle.
+        Symbols that are read at once; fewer where the series is shorter.
     embedding, hidden
-        Dimensions of the embedding (4 in [B]) and of the LSTM.
+        Dimensions of the embedding (4 in [B]) and of the LSTM, in each direction.
     epochs, patience
         Most passes over the data, and how many without improvement end training.
     batch, rate
-        Examples in a step, and the step size of Adam.
+        Entries in a step, at least a window, and the step size of Adam.
     examples
         Length of the series drawn from the chain when there are no other examples.
     seed
@@ -53,13 +60,13 @@ class Training:
         Whether to show a progress bar on stderr.
     """
 
-    window: int = 15
+    window: int = 128
     embedding: int = 4
     hidden: int = 16
     epochs: int = 30
-    patience: int = 3
-    batch: int = 256
-    rate: float = 0.01
+    patience: int = 5
+    batch: int = 1024
+    rate: float = 0.02
     examples: int = 20_000
     seed: int = 0
     progress: bool = False
@@ -68,8 +75,6 @@ class Training:
         least = {"embedding": 1, "hidden": 1, "epochs": 1, "patience": 1, "batch": 1}
         for name, low in {"window": 1, "examples": 20, "seed": 0, **least}.items():
             checks.whole(name, getattr(self, name), low)
-        if self.window % 2 == 0:
-            raise ValueError(f"window: must be odd, to have a middle; got {self.window}")
         checks.positive("rate", self.rate)
 
 
@@ -88,27 +93,30 @@ class Validation:
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """Trained networks; ``symbols`` is how many symbols they know."""
+    """A trained network; ``symbols`` is how many symbols it knows."""
 
-    networks: Any
+    network: Any
     symbols: int
     window: int
 
     def chances(self, outputs: ArrayLike) -> Floats:
-        """The probability that each hidden entry is the second state, by the first network."""
+        """The probability that each hidden entry is the second state."""
         codes = _bits("outputs", outputs, self.symbols)
-        return self.chances_at(codes, [np.arange(len(codes))])[0]
+        logits = self.logits_at(codes, np.arange(len(codes)))
+        return np.asarray(logits.sigmoid().numpy(), dtype=np.float64)
 
-    def chances_at(self, outputs: Codes, places: list[Codes]) -> list[Floats]:
-        """The same at some places for each network."""
+    def logits_at(self, outputs: Codes, places: Codes) -> Any:
+        """Log odds of the second state at some places, each from the middle half of a window."""
         torch = _torch()
-        windows = torch.from_numpy(_windows(outputs, self.window, self.symbols))
-        most = max(map(len, places))
-        padded = torch.from_numpy(np.stack([np.resize(own, most) for own in places]))
+        width = min(self.window, len(outputs))
+        step = max(1, width // 2)
+        starts = np.minimum(np.arange(0, len(outputs) - width + step, step), len(outputs) - width)
+        used = np.clip((places - width // 4) // step, 0, len(starts) - 1)
+        needed, which = np.unique(used, return_inverse=True)
+        windows = torch.from_numpy(outputs[starts[needed][:, None] + np.arange(width)])
         with torch.no_grad():
-            parts = [self.networks(windows[rows]) for rows in padded.split(8192, dim=1)]
-            chances = torch.sigmoid(torch.cat(parts, dim=1)).numpy().astype(np.float64)
-        return [row[: len(own)] for row, own in zip(chances, places, strict=True)]
+            logits = torch.cat([self.network(part) for part in windows.split(1024)])
+        return logits[which, places - starts[used]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,9 +148,9 @@ class LSTM(Attacker):
         truth = self.chain.sample(self.training.examples, rng)
         draws = rng.random(len(truth))[:, None]
         outputs = (draws >= cumulative_rows(self.matrix)[truth]).sum(axis=1)
+        everything, symbols = np.arange(len(truth)), self.matrix.shape[1]
         with _bar(self.training, 1) as advance:
-            everything = [np.arange(len(truth))]
-            return _train(outputs, truth, self.matrix.shape[1], self.training, advance, everything)
+            return _train(outputs, truth, everything, symbols, self.training, advance)
 
     def _posterior(self, codes: Codes, offset: int) -> Floats:
         chances = self.trained.chances(codes)
@@ -159,7 +167,7 @@ def cross_validate(
 ) -> Validation:
     """Train on all but one part of a series and guess that one, for each part ([B] 4.3).
 
-    All folds are trained at once, each by a network of its own.
+    Each part is guessed by a network of its own, which learned from no entry of it.
 
     Parameters
     ----------
@@ -173,9 +181,9 @@ def cross_validate(
         How the network learns.
     stretch
         Length of the stretches that a part is made of, one in every ``folds`` of them; what is
-        within a window of such a stretch is not learned from. By default each part is one whole
-        stretch: then what a network learns of the share of ones is wrong where it changes slowly,
-        and it can do worse than guessing.
+        within a window of such a stretch is not learned from, so no window that is learned from
+        holds any of it. By default each part is one whole stretch: then what a network learns of
+        the share of ones is wrong where it changes slowly, and it can do worse than guessing.
     """
     training = training or Training()
     hidden = _bits("truth", truth, 2)
@@ -194,15 +202,17 @@ def cross_validate(
     near = 0 if stretch is None else training.window
     learned = [_away_from(places, len(seen), near) for places in guessed]
     if min(map(len, learned)) < 10:
-        raise ValueError(f"stretch: {size} leaves nothing to learn from; take a longer one")
+        raise ValueError(
+            f"stretch: {size} leaves nothing to learn from; take a longer one, or a window shorter "
+            f"than {training.window}"
+        )
     symbols = int(seen.max()) + 1
-    with _bar(training, 1) as advance:
-        trained = _train(seen, hidden, symbols, training, advance, learned)
-    chances = trained.chances_at(seen, guessed)
-    accuracies = [
-        float(np.mean((own > 0.5) == hidden[places]))
-        for own, places in zip(chances, guessed, strict=True)
-    ]
+    accuracies = []
+    with _bar(training, folds) as advance:
+        for places, others in zip(guessed, learned, strict=True):
+            trained = _train(seen, hidden, others, symbols, training, advance)
+            guesses = trained.logits_at(seen, places).numpy() > 0
+            accuracies.append(float(np.mean(guesses == hidden[places])))
     return Validation(tuple(accuracies), tuple(map(len, guessed)))
 
 
@@ -218,57 +228,63 @@ def _away_from(places: Codes, length: int, near: int) -> Codes:
 def _train(
     outputs: Codes,
     truth: Codes,
+    learned: Codes,
     symbols: int,
     training: Training,
     advance: Any,
-    learned: list[Codes],
 ) -> Trained:
-    """Adam on the cross-entropy, a network for each set of places; the best of all passes is kept.
+    """Adam on the cross-entropy at the places learned from; the best of all passes is kept.
 
-    What is best is decided by a tenth of the examples, in ten stretches, which are not learned
-    from. Steps grow to ``rate`` at first and shrink towards the last pass.
+    What is best is decided by a tenth of these places, in ten stretches, which are not learned
+    from. Windows lie elsewhere in each pass. Steps grow to ``rate`` at first and shrink towards
+    the last pass.
     """
     torch = _torch()
-    x = torch.from_numpy(_windows(outputs, training.window, symbols))
-    y = torch.from_numpy(truth.astype(np.float32))
+    x, y = torch.from_numpy(outputs), torch.from_numpy(truth.astype(np.float32))
     entropy = torch.nn.functional.binary_cross_entropy_with_logits
-    fit, check = zip(*map(_parted, learned), strict=True)
+    fit, check = _parted(learned)
+    fits = torch.zeros(len(outputs), dtype=torch.bool)
+    fits[fit] = True
+    width = min(training.window, len(outputs))
     rng = np.random.default_rng(training.seed)
-    # Networks learn side by side, so each pass takes as many examples of every set.
-    each, held = min(map(len, fit)), min(map(len, check))
-    checked = torch.from_numpy(np.stack([places[:held] for places in check]))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(training.seed)
-        networks = _networks(len(learned), symbols, training)
-    optimiser = torch.optim.Adam(networks.parameters(), lr=training.rate)
-    steps, done = training.epochs * -(-each // training.batch), 0
-    best, since = np.full(len(learned), np.inf), np.zeros(len(learned), dtype=int)
-    kept = [weights.detach().clone() for weights in networks.parameters()]
+        network = _network(symbols, training)
+    # It starts from the share of ones and departs from it only where that is better.
+    torch.nn.init.zeros_(network.out.weight)
+    torch.nn.init.constant_(network.out.bias, float(y[fit].mean().clamp(0.01, 0.99).logit()))
+    trained = Trained(network, symbols, training.window)
+
+    def checked() -> float:
+        return float(entropy(trained.logits_at(outputs, check), y[check]))
+
+    optimiser = torch.optim.Adam(network.parameters(), lr=training.rate)
+    best, since, done = checked(), 0, 0
+    kept = deepcopy(network.state_dict())
     for epoch in range(training.epochs):
-        order = np.stack([rng.permutation(places)[:each] for places in fit])
-        for rows in torch.from_numpy(order).split(training.batch, dim=1):
+        starts = np.arange(-rng.integers(width), len(outputs), width)
+        windows = starts.clip(0, len(outputs) - width)[:, None] + np.arange(width)
+        windows = torch.from_numpy(rng.permutation(windows))
+        windows = windows[fits[windows].any(dim=1)]
+        batches = windows.split(max(1, training.batch // width))
+        for number, rows in enumerate(batches):
             done += 1
-            pace = min(1, done / _WARMING) * (1 - (done - 1) / steps)
+            pace = min(1, done / _WARMING) * (1 - (epoch + number / len(batches)) / training.epochs)
             optimiser.param_groups[0]["lr"] = training.rate * pace
             optimiser.zero_grad()
-            entropy(networks(x[rows]), y[rows], reduction="none").mean(dim=1).sum().backward()
+            own = fits[rows]
+            entropy(network(x[rows])[own], y[rows][own]).backward()
             optimiser.step()
-        with torch.no_grad():
-            logits = networks(x[checked])
-            now = entropy(logits, y[checked], reduction="none").mean(dim=1).numpy()
+        now = checked()
         advance(1 / training.epochs)
-        better = now < best
-        best, since = np.where(better, now, best), np.where(better, 0, since + 1)
-        for old, weights in zip(kept, networks.parameters(), strict=True):
-            old[better] = weights.detach()[better]
-        if (since >= training.patience).all():
+        since += 1
+        if now < best:
+            best, since, kept = now, 0, deepcopy(network.state_dict())
+        if since >= training.patience:
             advance((training.epochs - epoch - 1) / training.epochs)
             break
-    with torch.no_grad():
-        for old, weights in zip(kept, networks.parameters(), strict=True):
-            weights.copy_(old)
-    networks.eval()
-    return Trained(networks, symbols, training.window)
+    network.load_state_dict(kept)
+    return trained
 
 
 def _parted(places: Codes) -> tuple[Codes, Codes]:
@@ -278,53 +294,25 @@ def _parted(places: Codes) -> tuple[Codes, Codes]:
     return places[~held], places[held]
 
 
-def _networks(count: int, symbols: int, training: Training) -> Any:
-    """Networks of the same shape, with the same first weights, worked out side by side."""
+def _network(symbols: int, training: Training) -> Any:
     torch = _torch()
-    hidden = training.hidden
 
-    class Networks(torch.nn.Module):  # type: ignore[misc, name-defined, unused-ignore]
-        """Embedding, LSTM, linear layer on its last state; windows come a set for each network."""
+    class Network(torch.nn.Module):  # type: ignore[misc, name-defined, unused-ignore]
+        """Embedding, LSTM from both sides, linear layer on the states that meet at an entry."""
 
         def __init__(self) -> None:
             super().__init__()
-
-            def weights(*shape: int, normal: bool = False) -> Any:
-                drawn = torch.randn(shape) if normal else (2 * torch.rand(shape) - 1) / hidden**0.5
-                return torch.nn.Parameter(drawn.expand(count, *shape).clone())
-
-            # One symbol more, for what lies beyond the ends of the series.
-            self.embed = weights(symbols + 1, training.embedding, normal=True)
-            self.inward = weights(training.embedding, 4 * hidden)
-            self.onward = weights(hidden, 4 * hidden)
-            self.bias = weights(1, 4 * hidden)
-            # Memory is kept from the start: what lies in the middle must reach the last state.
-            self.bias.data[:, :, hidden : 2 * hidden] += 1
-            self.out = weights(hidden, 1)
-            self.out_bias = weights(1, 1)
+            self.embed = torch.nn.Embedding(symbols, training.embedding)
+            self.read = torch.nn.LSTM(
+                training.embedding, training.hidden, bidirectional=True, batch_first=True
+            )
+            self.out = torch.nn.Linear(2 * training.hidden, 1)
 
         def forward(self, windows: Any) -> Any:
-            """Logits, a row for each network."""
-            table = self.embed @ self.inward + self.bias  # what each symbol adds to the gates
-            rows = windows + (symbols + 1) * torch.arange(len(windows))[:, None, None]
-            table = table.reshape(-1, 4 * hidden)
-            state = memory = torch.zeros(*windows.shape[:2], hidden)
-            for t in range(windows.shape[2]):
-                gates = torch.baddbmm(table[rows[:, :, t]], state, self.onward)
-                gate_in, forget, fresh, shown = gates.chunk(4, dim=2)
-                memory = forget.sigmoid() * memory + gate_in.sigmoid() * fresh.tanh()
-                state = shown.sigmoid() * memory.tanh()
-            return (torch.bmm(state, self.out) + self.out_bias)[:, :, 0]
+            """Logits, a row for each window."""
+            return self.out(self.read(self.embed(windows))[0])[:, :, 0]
 
-    return Networks()
-
-
-def _windows(outputs: Codes, window: int, symbols: int) -> NDArray[np.int64]:
-    """One row for each entry: the symbols around it, padded with a symbol of its own."""
-    half = window // 2
-    padded = np.pad(outputs, half, constant_values=symbols)
-    view = np.lib.stride_tricks.sliding_window_view(padded, window)
-    return np.ascontiguousarray(view, dtype=np.int64)
+    return Network()
 
 
 def _bits(name: str, values: ArrayLike, count: int | None) -> Codes:

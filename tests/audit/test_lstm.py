@@ -15,7 +15,7 @@ from pufferkit.audit import (
 from tests.strategies.stand_ins import symmetric
 
 pytestmark = pytest.mark.slow
-QUICK = Training(window=9, hidden=8, epochs=6, examples=4000, rate=0.02)
+QUICK = Training(window=32, hidden=8, epochs=8, examples=4000, batch=256)
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def test_it_learns_what_the_chain_tells(torch):
     attacker = LSTM(chain, matrix, training=QUICK)
     learnt = attacker.success(seen, truth)
     single, best = (a(chain, matrix).success(seen, truth) for a in (SingleBit, ForwardBackward))
-    assert single + 0.08 < learnt < best + 0.02
+    assert single + 0.08 < best - 0.02 < learnt < best + 0.01
     belief = attacker.posterior(seen)
     assert belief.shape == (4000, 2)
     assert np.abs(belief.sum(axis=1) - 1).max() < 1e-6
@@ -61,7 +61,7 @@ def test_folds_of_short_stretches_are_not_misled_by_a_slow_change(torch):
     """
     truth = np.repeat([0, 1], 1000)
     seen = np.random.default_rng(5).integers(0, 2, 2000)
-    few = Training(window=3, hidden=4, epochs=2, rate=0.05)
+    few = Training(window=4, hidden=4, epochs=2, batch=100)
     whole = cross_validate(seen, truth, folds=10, training=few)
     spread = cross_validate(seen, truth, folds=10, training=few, stretch=20)
     assert max(whole.accuracies[:5]) < 0.05
@@ -95,6 +95,29 @@ def test_it_stops_early_and_shows_progress(torch, capsys):
     assert capsys.readouterr().out == ""
 
 
+@pytest.mark.parametrize("window", [1, 2, 5, 8, 300])
+def test_every_entry_is_guessed_from_the_middle_half_of_a_window(torch, window):
+    from pufferkit.audit.lstm import Trained
+
+    def places(windows):  # a network that says how far an entry is from the nearer end
+        length = windows.shape[1]
+        steps = torch.arange(length)
+        return torch.minimum(steps, length - 1 - steps).expand(len(windows), length)
+
+    for length in (window, window + 1, 3 * window + 2):
+        edge = Trained(places, 2, window).logits_at(np.zeros(length, dtype=int), np.arange(length))
+        ends = np.minimum(np.arange(length), np.arange(length)[::-1])
+        assert (edge.numpy() >= np.minimum(ends, window // 4)).all()
+
+
+@pytest.mark.parametrize("window", [1, 500])
+def test_any_window_will_do(torch, window):
+    """Also one longer than the series."""
+    truth = np.random.default_rng(6).integers(0, 2, 300)
+    training = Training(window=window, hidden=4, epochs=20, batch=30)
+    assert cross_validate(truth, truth, folds=3, training=training).accuracy > 0.9
+
+
 def test_labels(torch):
     chain = pk.MarkovChain.steady([[0.9, 0.1], [0.2, 0.8]], states=["rest", "run"])
     few = Training(window=5, hidden=4, epochs=1, examples=300)
@@ -105,7 +128,7 @@ def test_labels(torch):
 @pytest.mark.parametrize(
     ("call", "said"),
     [
-        (lambda: Training(window=4), "odd"),
+        (lambda: Training(window=0), "at least 1"),
         (lambda: Training(epochs=0), "at least 1"),
         (lambda: Training(rate=0), "above 0"),
         (lambda: LSTM(pk.MarkovChain.steady(np.full((3, 3), 1 / 3)), np.eye(3)), "two states"),
@@ -116,6 +139,7 @@ def test_labels(torch):
         (lambda: cross_validate([], []), "one row"),
         (lambda: cross_validate([0, 1] * 50, [0, 1] * 50, stretch=0), "at least 1"),
         (lambda: cross_validate([0, 1] * 50, [0, 1] * 50, stretch=20), "folds empty"),
+        (lambda: cross_validate([0, 1] * 500, [0, 1] * 500, stretch=20), "window shorter than 128"),
     ],
 )
 def test_bad_input_needs_no_torch(call, said):

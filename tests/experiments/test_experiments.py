@@ -288,6 +288,19 @@ def test_the_learner_joins_the_attackers():
     assert "lstm, ignorant" in {row["attack"] for row in rows}
 
 
+@pytest.mark.parametrize(
+    ("success", "holds"), [(0.80, (True, True)), (0.78, (False, True)), (0.4, (False, False))]
+)
+def test_what_the_learner_learned_is_read_from_the_rows(success, holds):
+    from pufferkit.experiments.local_attacks import _learned
+
+    shared = {"series": "synthetic", "epsilon": 1.0, "commoner": 0.5}
+    attacks = {"lstm, ignorant": success, "forward_backward, ignorant": 0.8}
+    rows = [{**shared, "attack": name, "success": share} for name, share in attacks.items()]
+    claims = _learned(rows, {"synthetic": np.zeros(1000, dtype=np.intp)})
+    assert tuple(truth for _, truth in claims) == holds
+
+
 @pytest.mark.parametrize("name", ["quilt-table-1", "quilt-table-3", "quilt-figure-4-lower"])
 def test_without_data_the_source_is_named(name, tmp_path):
     with pytest.raises(ValueError, match=r"reads .*(UCI|accelerometry)"):

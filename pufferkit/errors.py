@@ -16,6 +16,10 @@ class NotApplicable(ValueError):
     """
 
 
+class TakesLong(NotApplicable):
+    """A mechanism applies, but not within the work that was allowed."""
+
+
 class NoTheorem(ValueError):
     """No theorem covers this request, so no number is given.
 

@@ -313,8 +313,7 @@ def _mechanisms(beliefs: Beliefs, lengths: Sequence[int]) -> dict[str, str]:
     for row in plan.rows:
         verdict = "applies"
         if not row["applicable"]:
-            late = "ask for it by name" in row["why"]
-            verdict = "applies, but is slow" if late else f"does not apply: {row['why']}"
+            verdict = "applies, but is slow" if row["slow"] else f"does not apply: {row['why']}"
         elif not row["pufferfish"]:
             verdict = "applies, but does not hide entries that others predict"
         words[row["mechanism"]] = verdict

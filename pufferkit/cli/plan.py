@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from math import inf
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -41,6 +42,7 @@ def plan(
     delta: Annotated[
         float | None, real("Also compare with mechanisms that allow this delta.", "X")
     ] = None,
+    slow: Annotated[bool, option("Also try mechanisms that take minutes.")] = False,
 ) -> None:
     """Compare mechanisms for a query, and their noise with the answer; spends nothing.
 
@@ -55,12 +57,7 @@ def plan(
     lengths = size.of(beliefs, form)
     about = asked(question, beliefs, lengths, epsilon)
     query = about.query
-    with terminal.progress() as progress:
-        if delta is None:
-            sides, table = None, pk.plan(beliefs, query, epsilon, progress)
-        else:
-            sides = pk.compare(beliefs, query, epsilon, delta, progress)
-            table = sides.plan
+    sides, table = _planned(beliefs, query, epsilon, delta, slow=slow)
     written = {}
     if active_quilts is not None:
         written[active_quilts] = _active_quilts(beliefs, query, epsilon, active_quilts)
@@ -109,6 +106,22 @@ def plan(
         for line in worth.in_words(table, wanted, ways):
             terminal.say(line)
     terminal.written(written)
+
+
+def _planned(
+    beliefs: Any, query: pk.Query, epsilon: float, delta: float | None, *, slow: bool
+) -> tuple[pk.Comparison | None, pk.Plan]:
+    """The plan, and other mechanisms beside it if a delta is allowed."""
+    if slow and delta is not None:
+        raise ValueError("--slow: cannot be given with --delta; ask for one of them at a time")
+    with terminal.progress() as progress:
+        if delta is not None:
+            sides = pk.compare(beliefs, query, epsilon, delta, progress)
+            return sides, sides.plan
+        from pufferkit.mechanisms.plan import LONG_WORK  # noqa: PLC0415
+
+        most_work = inf if slow else LONG_WORK
+        return None, pk.plan(beliefs, query, epsilon, progress, most_work=most_work)
 
 
 def _check_kinds(pictures: list[Path], table: Path | None) -> None:

@@ -239,7 +239,7 @@ def plan_table(plan: Plan) -> Group:
         numbers.add_column(heading, justify="right" if right else "left", overflow="fold")
     reasons = Table.grid(padding=(0, 2, 0, 0))
     for row in plan.rows:
-        cells = ["-", "-", "does not apply", "-"]
+        cells = ["-", "-", "not tried" if row["slow"] else "does not apply", "-"]
         if row["applicable"]:
             hides = "yes" if row["pufferfish"] else "NO"
             cells = [f"{row['scale']:.6g}", f"{row['expected_l1_error']:.6g}", hides]

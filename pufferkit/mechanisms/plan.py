@@ -16,7 +16,7 @@ from pufferkit.beliefs.base import Member
 from pufferkit.beliefs.protocol import Beliefs
 from pufferkit.beliefs.secrets import Secrets
 from pufferkit.data.queries import Query
-from pufferkit.errors import NotApplicable, printable
+from pufferkit.errors import NotApplicable, TakesLong, printable
 from pufferkit.influence.answers import record_loss
 from pufferkit.influence.curve.metric import as_metric
 from pufferkit.influence.curve.profile import InfluenceCurve
@@ -70,11 +70,14 @@ LONG_WORK = 5e8
 
 _MOST_BY_BIN = 8
 _MOST_ATTACKED = 10
+_BY_NAME = "ask for it by name, or for slow mechanisms (--slow)"
 
 
 @dataclass(frozen=True)
 class PlanRow:
     """One mechanism in a plan; ``calibration`` is ``None`` where it does not apply.
+
+    ``slow`` marks one that was left out because it takes long.
 
     ``together`` is the epsilon of two such releases over the same entries, for mechanisms whose
     noise is meant for one release only; ``None`` for all others, and if it is unknown.
@@ -88,6 +91,7 @@ class PlanRow:
     why: str
     together: float | None = None
     tightness: float | None = None
+    slow: bool = False
 
     @property
     def applicable(self) -> bool:
@@ -110,6 +114,7 @@ class PlanRow:
         return {
             "mechanism": self.mechanism,
             "applicable": self.applicable,
+            "slow": self.slow,
             "pufferfish": self.pufferfish,
             "scale": None if calibration is None else calibration.mean_scale,
             "scales": None
@@ -225,7 +230,8 @@ class Plan(Shown):
         """The rows in words, each with its evidence."""
         for row in self.entries:
             if row.calibration is None:
-                yield row.mechanism, "-", "-", "-", "-", f"not applicable: {row.why}"
+                left_out = "not tried" if row.slow else "not applicable"
+                yield row.mechanism, "-", "-", "-", "-", f"{left_out}: {row.why}"
             else:
                 yield (
                     row.mechanism,
@@ -302,7 +308,7 @@ def plan(
     entries = []
     for name in MECHANISMS:
         if (why := _takes_long(name, theta, query, most_work)) is not None:
-            entries.append(PlanRow(name, None, f"{why}; ask for it by name"))
+            entries.append(PlanRow(name, None, f"{why}; {_BY_NAME}", slow=True))
             continue
         try:
             if name == "exact_sum":
@@ -310,6 +316,8 @@ def plan(
                 calibration = exact_sum(theta, query, epsilon, most_work=4 * most_work)
             else:
                 calibration = calibrate(name, theta, query, epsilon, progress)
+        except TakesLong as reason:
+            entries.append(PlanRow(name, None, f"{reason}; {_BY_NAME}", slow=True))
         except NotApplicable as reason:
             entries.append(PlanRow(name, None, str(reason)))
         else:

@@ -128,6 +128,21 @@ def test_plan_beside_what_others_would_add(folder: Path):
     assert "delta: must lie between 0 and 1" in refusal(*asked, "2")
 
 
+def test_slow_mechanisms_are_tried_on_request(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    asked = ["plan", "--model", "model.json", "--epsilon", "1", "--length", "20"]
+    asked += ["--query", "count", "--state-value", "run"]
+    monkeypatch.setattr(pk.mechanisms.plan, "LONG_WORK", 1.0)
+    quick, slow = (
+        {row["mechanism"]: row for row in json.loads(good(*asked, *more, "--json"))["rows"]}
+        for more in ([], ["--slow"])
+    )
+    assert quick["wasserstein"]["slow"]
+    assert "--slow" in quick["wasserstein"]["why"]
+    assert "not tried" in good(*asked)
+    assert slow["wasserstein"]["applicable"]
+    assert "--slow: cannot be given with --delta" in refusal(*asked, "--slow", "--delta", "1e-6")
+
+
 def test_plan_takes_lengths_from_data(folder: Path):
     by_data = [*PLAN[:-2], "--data", "data.csv", "--state", "state", "--time", "when"]
     assert good(*by_data) == good(*PLAN)

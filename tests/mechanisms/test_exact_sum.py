@@ -170,6 +170,7 @@ def test_a_plan_leaves_out_what_takes_long():
         r for r in pk.plan(slow, pk.count(1, 10**5), 1).rows if r["mechanism"] == "exact_sum"
     )
     assert not row["applicable"]
+    assert row["slow"]
     assert "ask for it by name" in row["why"]
 
 

@@ -38,7 +38,7 @@ from numpy.typing import NDArray
 from pufferkit.beliefs.chain_class import Member
 from pufferkit.checks import Bools, Floats
 from pufferkit.compiling import compiled_loop
-from pufferkit.errors import NotApplicable
+from pufferkit.errors import NotApplicable, TakesLong
 from pufferkit.influence.quilts.chains import (
     AnyStartInfluence,
     StationaryInfluence,
@@ -410,9 +410,8 @@ def least_scale(
                 raise
             break
         if windows.work > most_work:
-            raise NotApplicable(
-                f"windows of {windows.reach} entries on either side are needed, which takes too "
-                "long for a plan; ask for it by name"
+            raise TakesLong(
+                f"windows of {windows.reach} entries on either side are needed, which takes long"
             )
         inner = windows.inner
         if inner is None:

@@ -27,6 +27,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import accumulate
 from typing import Any
 
 from pufferkit import checks
@@ -46,6 +47,7 @@ from pufferkit.accounting.windows import (
 from pufferkit.beliefs.protocol import Beliefs, as_beliefs
 from pufferkit.errors import NoTheorem
 from pufferkit.influence.curve.metric import PairRun
+from pufferkit.mechanisms.calibration import OF_SUMS
 from pufferkit.shown import Shown
 
 FEW = 16
@@ -139,20 +141,30 @@ def compose(
     if theta.entries is not None:
         _whole_record(history, theta.entries, sizes)
     rules = rules_for(history, theta, sizes, dependence)
-    if theta.entries is None and any(_joins_segments(spending, sizes) for spending in history):
-        # Only costs say what is lost where segments that were taken for independent are one.
+    if theta.entries is None and any(_other_segments(spending, sizes) for spending in history):
+        # The promise is about other segments; only costs say what is lost here.
         rules = {"entry_profile": rules["entry_profile"]}
     return _tightest(rules)
 
 
-def _joins_segments(spending: Spending, sizes: tuple[int, ...]) -> bool:
-    """Whether a segment of the series has more entries in the window than the noise is made for."""
-    start, (first, last) = 1, spending.window
-    for size in sizes if spending.longest is not None else ():
-        if min(last, start + size - 1) - max(first, start) >= (spending.longest or 0):
-            return True
-        start += size
-    return False
+def _other_segments(spending: Spending, sizes: tuple[int, ...]) -> bool:
+    """Whether the promise of a release does not cover the segments of the series in its window.
+
+    Shorter segments than the noise was calibrated for lose no more. Noise that follows the
+    distribution of a sum is the exception: a shorter sum may need more of it.
+    """
+    if spending.made_for is None:
+        return False
+    first, last = spending.window
+    ends = list(accumulate(sizes))
+    parts = [
+        min(last, end) - max(first, end - size + 1) + 1
+        for size, end in zip(sizes, ends, strict=True)
+    ]
+    inside = sorted(part for part in parts if part > 0)
+    if spending.mechanism in OF_SUMS:
+        return inside != list(spending.made_for)
+    return inside[-1] > spending.made_for[-1]
 
 
 def _tightest(rules: Mapping[str, Rule]) -> Composition:

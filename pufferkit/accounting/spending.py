@@ -52,6 +52,9 @@ class Spending:
     gaps
         Lengths of the runs of entries in the window, alternately observed and unobserved, beginning
         with an observed run; unobserved entries spend nothing. ``None``: every entry was observed.
+    made_for
+        Lengths of the independent segments that the noise was calibrated for, in increasing order;
+        ``None`` if they are those of the series.
 
     Examples
     --------
@@ -73,7 +76,7 @@ class Spending:
     quilt_sets: str | None = None
     contributions: tuple[tuple[Hashable, Contribution], ...] | None = None
     gaps: tuple[int, ...] | None = None
-    longest: int | None = field(default=None, compare=False)
+    made_for: tuple[int, ...] | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         # A float: `_tightest` reads an int as micro-epsilon.
@@ -142,7 +145,7 @@ class Spending:
             if added is None or theta is None
             else tuple(zip(theta.states, added, strict=True)),
             gaps=gaps,
-            longest=calibration.query.longest,
+            made_for=tuple(sorted(calibration.query.lengths)),
         )
 
     @property

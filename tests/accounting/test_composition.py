@@ -478,3 +478,14 @@ def test_noise_for_independent_segments_is_charged_by_its_costs_where_they_are_o
     true = pk.audit.exact_loss(replace(pk.influence_curve(chain, one, 1), scale=noise.scale))
     assert charged.rule == "entry_profile"
     assert 1.5 < true <= charged.epsilon
+
+
+def test_noise_for_a_sum_is_charged_by_its_costs_over_other_segments():
+    chain = pk.MarkovChain.steady([[0.1, 0.9], [0.9, 0.1]])
+    noise = pk.exact_sum(chain, pk.count(1, [4, 4]), 1)
+    history = [pk.Spending.of(noise)]
+    assert pk.compose(history, chain, [4, 4]).epsilon <= 1 + 1e-6
+    charged = pk.compose(history, chain, [4, 3, 1])
+    assert charged.rule == "entry_profile"
+    other = replace(pk.exact_sum(chain, pk.count(1, [4, 3, 1]), 1), scale=noise.scale)
+    assert 1.05 < pk.audit.exact_loss(other) <= charged.epsilon

@@ -541,7 +541,7 @@ def test_from_a_table_to_beliefs_to_releases():
         fit(history, start="first")
     with pytest.raises(ValueError, match="leave states out"):
         pk.ChainClass.around(history, 0.95, states=["a", "b", "c"])
-    with pytest.raises(ValueError, match="not among the states"):
+    with pytest.raises(ValueError, match="that the beliefs do not know"):
         pk.check_model(history, pk.MarkovChain.steady([[0.5, 0.5], [0.5, 0.5]]))
     for release in (pk.release_each, pk.release_all):
         with pytest.raises(ValueError, match="read_table"):

@@ -130,7 +130,7 @@ def test_all_subjects_together(rows, cluster, tmp_path):
             assert getattr(release, name).tolist() == getattr(here, name).tolist(), name
         assert (release.notes, release.labels) == (here.notes, here.labels)
         assert pk.verify(release).ok
-    with pytest.raises(ValueError, match="entries one by one"):
+    with pytest.raises(ValueError, match="needs the single entries"):
         pk.release_all(far, BELIEF, 10, query=pk.Question("episodes", of="run"))
     groups = {subject: subject < "s05" for subject in near.subjects}
     both = pk.release_all(far, BELIEF, 10, groups=groups, keys=[True, False])

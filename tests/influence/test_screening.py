@@ -5,7 +5,7 @@ import pytest
 
 import pufferkit as pk
 from pufferkit.beliefs.base import Member
-from pufferkit.influence.curve import pair_sides, profile, screening
+from pufferkit.influence.curve import member_curves, pair_sides, profile, screening
 from pufferkit.influence.curve.profile import InfluenceCurve
 from pufferkit.influence.curve.screening import Screen
 
@@ -43,9 +43,9 @@ def test_the_same_noise_with_and_without_screening(monkeypatch):
     theta, query = pk.ChainClass.of(*some), pk.histogram([0, 1, 2], 4000)
     screened = pk.influence_curve(theta, query, 1)
     asked = []
-    hides = profile._MemberCurve.hides
+    hides = member_curves.MemberCurve.hides
     monkeypatch.setattr(
-        profile._MemberCurve, "hides", lambda self, *a: asked.append(self) or hides(self, *a)
+        member_curves.MemberCurve, "hides", lambda self, *a: asked.append(self) or hides(self, *a)
     )
     pk.influence_curve(theta, query, 1)
     assert len(asked) < 6

@@ -220,12 +220,14 @@ class Ledger(Shown):
         return self._write(act)
 
     def check_terms(
-        self, accounts: Mapping[str, tuple[Terms, Data | None]], *, data_meant: bool = False
+        self, accounts: Mapping[str, tuple[Terms | None, Data | None]], *, data_meant: bool = False
     ) -> None:
         """Raise now the error that a charge on these terms and about these data would raise."""
 
         def act(connection: Connection) -> None:
-            on_terms(connection, {name: terms for name, (terms, _) in accounts.items()})
+            terms = {name: terms for name, (terms, _) in accounts.items() if terms is not None}
+            if terms:
+                on_terms(connection, terms)
             data = {name: data for name, (_, data) in accounts.items() if data is not None}
             self._recognition.check(connection, data, data_meant)
 
@@ -382,16 +384,19 @@ class Ledger(Shown):
             known = accounts_named(connection, names)
             if terms:
                 on_terms(connection, terms, known)
+            there = [name for name in names if name in known]
             batch = Batch(
                 known,
-                keys_named(connection, names, "charge", keys),
-                keys_named(connection, names, "value", keys),
+                keys_named(connection, there, "charge", keys),
+                keys_named(connection, there, "value", keys),
                 self._recognition.marks(connection, data, data_meant),
             )
             drafts = batch.drafts(charges)
             if drafts is None:
                 return False
+            before = connection.head
             append(connection, drafts, self.by, known, batch.states)
+            self._recognition.wrote(before, connection.head, names)
             return True
 
         return self._write(act)

@@ -20,8 +20,9 @@ from pufferkit.accounting.entries import (
     Extended,
     Terms,
     accounts_named,
-    entries_named,
+    body_of,
     leading_to,
+    texts_named,
 )
 from pufferkit.accounting.ledger_places import Place, empty
 from pufferkit.accounting.ledger_tables import Connection
@@ -111,18 +112,18 @@ class Batch:
         """Openings, charges and values in order; ``None`` if an account has newer entries."""
         drafts: list[Draft] = []
         for charge in charges:
-            place = (charge.account, charge.key)
+            name, key, value = charge.account, charge.key, charge.value
+            place = (name, key)
             new = place not in self._charged
-            if charge.value is not None and place in self._valued:
+            if value is not None and place in self._valued:
                 return None
-            if (new or charge.value is not None) and self._moved_on(charge):
+            if (new or value is not None) and self._moved_on(charge):
                 return None
             if new:
                 drafts += self._charge(charge)
                 self._charged.add(place)
-            if charge.value is not None:
-                total = self._totals[charge.account]
-                drafts.append(Draft(charge.account, "value", charge.key, 0, total, charge.value))
+            if value is not None:
+                drafts.append(Draft(name, "value", key, 0, self._totals[name], value))
                 self._valued.add(place)
         return drafts
 
@@ -179,8 +180,13 @@ def on_terms(
     """Those of these accounts that exist; raises if their terms differ."""
     known = accounts_named(connection, terms) if known is None else known
     opened = [name for name in terms if name in known]
-    for entry in entries_named(connection, opened, "open"):
-        terms[entry.account].check(known[entry.account], entry)
+    agreed = set()
+    for seq, name, text in texts_named(connection, opened, "open"):
+        account = known[name]
+        same = (text, id(terms[name]), account.rule, account.budget)
+        if same not in agreed:  # which many accounts have in common
+            terms[name].check(account, body_of(seq, text))
+            agreed.add(same)
     return known
 
 

@@ -168,12 +168,12 @@ class RegionClass(ChainClass):
             )
         return tuple(notes)
 
-    def contains(self, transition: ArrayLike, tolerance: float = 1e-12) -> bool:
+    def contains(self, transition: ArrayLike) -> bool:
         """Whether a matrix lies in the region."""
         matrix = checks.stochastic_matrix("transition", transition)
         if matrix.shape != self.low.shape:
             raise ValueError(f"transition: has {len(matrix)} states, the region {len(self.states)}")
-        inside = (matrix >= self.low - tolerance) & (matrix <= self.high + tolerance)
+        inside = (matrix >= self.low - _OUT) & (matrix <= self.high + _OUT)
         return bool(inside.all())
 
     def holds(self, chain: MarkovChain, length: int) -> bool:

@@ -415,8 +415,8 @@ KILLED = """
 import sys, time
 import polars as pl
 import pufferkit as pk
-from pufferkit.fleet import run
-run.CHUNK = 25
+from pufferkit.fleet import subject_run
+subject_run.CHUNK = 25
 belief = pk.MarkovChain.steady([[0.8, 0.2], [0.3, 0.7]])
 frame = pl.DataFrame({
     "who": [n // 20 for n in range(6_000)],

@@ -110,7 +110,7 @@ class RegionClass(ChainClass):
         )
 
     @classmethod
-    def counted_around(
+    def built(
         cls,
         counts: Any,
         confidence: float,
@@ -144,11 +144,10 @@ class RegionClass(ChainClass):
         start = ANY_START if self.before is None else "both directions"
         if self.confidence is None:
             return f"every chain on {noun} within given intervals, {start}"
-        private = ", FITTED TO PRIVATE DATA" if self.is_private else ""
         moves = "" if self.counted is None else f" around {self.counted:,} transitions"
         return (
             f"every chain on {noun} in the {self.confidence * 100:g}% region{moves}, {start}"
-            f"{private}"
+            f"{self.private_mark}"
         )
 
     @property

@@ -36,7 +36,8 @@ import numpy as np
 
 from pufferkit import checks
 from pufferkit.accounting.amounts import PICO, allowed_micro, in_epsilon, show
-from pufferkit.accounting.entries import Account, Charge, Terms
+from pufferkit.accounting.charges import Charge, Terms
+from pufferkit.accounting.entries import Account
 from pufferkit.accounting.fingerprints import IDENTIFYING, SeriesData
 from pufferkit.accounting.frontier import Frontier, Use
 from pufferkit.accounting.ledger import Ledger

@@ -21,19 +21,12 @@ from math import inf, isfinite
 from pathlib import Path
 from typing import Any
 
-from pufferkit.beliefs.protocol import Beliefs, beliefs_from_dict
+from pufferkit.beliefs.conversion import Beliefs, beliefs_from_dict
 from pufferkit.errors import NotApplicable
 from pufferkit.mechanisms.evidence import Guarantee
 from pufferkit.mechanisms.release import Release
 from pufferkit.shown import Shown
 from pufferkit.verification.fleets import compare_table, read_fleet
-from pufferkit.verification.needed import (
-    cost_of_pairs,
-    hint_of,
-    longest_promised,
-    needed_scale,
-    on_chains,
-)
 from pufferkit.verification.pair_tables import TOLERANCE, Allowance, BadBeliefs, NotChecked
 from pufferkit.verification.query_checks import (
     assumptions,
@@ -42,6 +35,13 @@ from pufferkit.verification.query_checks import (
     not_from_raw,
     not_such_a_query,
     not_such_noise,
+)
+from pufferkit.verification.required_scale import (
+    cost_of_pairs,
+    hint_of,
+    longest_promised,
+    needed_scale,
+    on_chains,
 )
 
 MOST_WORK = 10**11

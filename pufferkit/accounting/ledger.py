@@ -70,9 +70,9 @@ class Ledger(Shown):
     """A ledger of privacy budgets in an SQLite file or a PostgreSQL database.
 
     The first entry creates it. Opening a ledger that does not exist writes nothing; a file that
-    exists and is not a ledger is refused. Within a ``with`` block a file stays open, which makes
-    many charges several times as fast; the last entries may be in ``ledger.db-wal`` until the block
-    ends, so copy both files, or use the backup command of SQLite.
+    exists and is not a ledger is refused. A file stays open within a ``with`` block, and otherwise
+    while one charge follows another, until half a second after the last. Before it is closed the
+    last entries may be in ``ledger.db-wal``: copy both files, or use the backup command of SQLite.
 
     Parameters
     ----------

@@ -49,7 +49,7 @@ from pufferkit.accounting.stream_windows import (
     on_clock,
     places_of,
 )
-from pufferkit.beliefs.protocol import Beliefs, as_beliefs
+from pufferkit.beliefs.conversion import Beliefs, as_beliefs
 from pufferkit.data.queries import Query
 from pufferkit.data.series import Series
 from pufferkit.errors import LedgerError, NoTheorem

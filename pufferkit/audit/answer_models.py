@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit.audit.attackers import marginals
-from pufferkit.audit.conditioned import Conditioned, conditioned, split
+from pufferkit.audit.conditioned_chain import Conditioned, conditioned, split
 from pufferkit.audit.named_pairs import NamedPairs
 from pufferkit.beliefs.base import Distribution
 from pufferkit.beliefs.bayesian_network import BayesianNetwork

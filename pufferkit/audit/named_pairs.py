@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from pufferkit.beliefs.base import Distribution
 from pufferkit.beliefs.bayesian_network import BayesianNetwork
+from pufferkit.beliefs.conversion import Beliefs
 from pufferkit.beliefs.finite_joint import FiniteJoint
-from pufferkit.beliefs.protocol import Beliefs
 from pufferkit.checks import Bools
 from pufferkit.errors import NotApplicable
 from pufferkit.mechanisms.calibration import Calibration

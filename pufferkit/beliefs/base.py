@@ -165,7 +165,7 @@ class Beliefs(Shown, JsonRecord, ABC):
 
         The guarantee against adversaries who know the member extends to adversaries who do not, for
         whom all members are equally likely, with this much more loss
-        (`pufferkit.beliefs.transfer`). ``None`` if the class has no members to choose from.
+        (`pufferkit.beliefs.type_uncertainty`). ``None`` if the class has no members to choose from.
         """
         return None
 

@@ -32,7 +32,7 @@ from numpy.typing import ArrayLike
 from pufferkit import checks
 from pufferkit.beliefs.base import Beliefs, Distribution, Member, Mixing
 from pufferkit.beliefs.markov_chain import MarkovChain, plain_labels
-from pufferkit.beliefs.people import PARTS, People
+from pufferkit.beliefs.people_counts import PARTS, People
 from pufferkit.beliefs.secrets import Runs, Secrets
 from pufferkit.checks import Floats
 from pufferkit.data.series import Series

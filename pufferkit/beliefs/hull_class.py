@@ -14,9 +14,9 @@ from pufferkit.beliefs.finite_class import check_chains
 from pufferkit.beliefs.hidden_chain import HiddenChain
 from pufferkit.beliefs.kernel_class import KernelClass, Kernels
 from pufferkit.beliefs.markov_chain import RAREST, MarkovChain
-from pufferkit.beliefs.people import PARTS, People, calibrated_contamination
+from pufferkit.beliefs.people_counts import PARTS, People, calibrated_contamination
 from pufferkit.beliefs.provenance import Provenance
-from pufferkit.beliefs.transfer import transfer_cap
+from pufferkit.beliefs.type_uncertainty import transfer_cap
 from pufferkit.checks import Floats
 from pufferkit.shown import Matrix
 

@@ -15,9 +15,9 @@ from pufferkit.beliefs.chain_class import plural
 from pufferkit.beliefs.hidden_chain import HiddenChain
 from pufferkit.beliefs.kernel_class import KernelClass, Kernels, reversed_kernel
 from pufferkit.beliefs.markov_chain import RAREST, MarkovChain, state_labels
-from pufferkit.beliefs.people import People
+from pufferkit.beliefs.people_counts import People
 from pufferkit.beliefs.provenance import Provenance
-from pufferkit.beliefs.transfer import transfer_cap
+from pufferkit.beliefs.type_uncertainty import transfer_cap
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
 from pufferkit.shown import Matrix

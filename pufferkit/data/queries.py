@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit import checks
-from pufferkit.data.over_codes import OverCodes
+from pufferkit.data.coded_answers import OverCodes
 from pufferkit.data.series import Pattern, Series, in_memory
 from pufferkit.data.table import Table
 from pufferkit.rounding import as_fraction

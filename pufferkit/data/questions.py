@@ -11,10 +11,10 @@ from pufferkit.data.additive import count, histogram, mean, relative_frequencies
 from pufferkit.data.by_time import by_time, several, time_in
 from pufferkit.data.calendar import Calendar
 from pufferkit.data.moves import days_with, episodes, stays, transition_counts
-from pufferkit.data.names import BY, LEVELS, OF_DAYS, OF_STATES, OF_VALUES, SUMS
 from pufferkit.data.numbers import clipped_mean, clipped_total, moments, quantile_of
-from pufferkit.data.own import linear
 from pufferkit.data.queries import Lengths, Query
+from pufferkit.data.question_names import BY, LEVELS, OF_DAYS, OF_STATES, OF_VALUES, SUMS
+from pufferkit.data.user_queries import linear
 from pufferkit.rounding import as_fraction
 
 

@@ -23,7 +23,7 @@ from pufferkit.accounting.transactions import over_budget
 from pufferkit.checks import Floats
 from pufferkit.data.table import Counts
 from pufferkit.errors import OverBudget
-from pufferkit.fleet.run import FleetRun, PendingRelease
+from pufferkit.fleet.subject_run import FleetRun, PendingRelease
 from pufferkit.influence.curve.profile import InfluenceCurve
 from pufferkit.mechanisms.calibration import Calibration
 from pufferkit.records import digest

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from pufferkit import checks
-from pufferkit.beliefs.protocol import Beliefs
+from pufferkit.beliefs.conversion import Beliefs
 from pufferkit.beliefs.secrets import Secrets
 from pufferkit.data.queries import Query
 from pufferkit.influence.answers import QuiltBound, QuiltSearch, hardest_quilt
@@ -17,7 +17,7 @@ from pufferkit.influence.quilts.hardest import check_reading
 from pufferkit.influence.quilts.mixing import hardest_by_mixing, influences_by_mixing
 from pufferkit.mechanisms.calibration import Calibration, chains_only, check_states, checked
 from pufferkit.mechanisms.evidence import Evidence
-from pufferkit.mechanisms.observed import quilts_of_observed, recorded
+from pufferkit.mechanisms.gapped_series import quilts_of_observed, recorded
 from pufferkit.rounding import round_up
 
 MixingVariant = Literal["paper", "tight"]

@@ -14,8 +14,8 @@ from pufferkit.data.queries import Kind
 from pufferkit.data.question_records import check_question
 from pufferkit.errors import printable
 from pufferkit.mechanisms.evidence import Evidence, Guarantee, is_list, is_number, is_whole
+from pufferkit.mechanisms.format_1 import VERSION_1, from_version_1
 from pufferkit.mechanisms.intervals import interval_around, project_to_simplex, rank_error
-from pufferkit.mechanisms.version_1 import VERSION_1, from_version_1
 from pufferkit.noise import Family, Sampler
 from pufferkit.records import Report
 

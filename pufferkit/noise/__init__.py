@@ -7,7 +7,8 @@ floating-point Laplace sampler leaks: some outputs are possible under one data s
 - `whole_noise`: discrete Laplace noise on answers that are whole multiples of a unit;
 - `grid_noise`: Laplace noise on all others, on a fine grid whose rounding the scale pays for;
 - `choices`: a noisy choice, for quantiles;
-- `randomised_response`: randomised answers for single entries.
+- `randomised_response`: randomised answers for single entries;
+- `local_answers`: answers from rows of any distribution, and flips that are a chain.
 
 Laplace noise of both kinds comes from one of two samplers (`samplers`): OpenDP's (`opendp_draws`)
 or our own for many numbers at once (`exact_laplace`, `digits`).

@@ -286,6 +286,7 @@ def test_a_full_disk_says_so(tmp_path):
         return driver
 
     ledger._access.place._open = small
+    ledger.close()  # the next charge opens the file anew
 
     def fill():
         for _ in range(200):

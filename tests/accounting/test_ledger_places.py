@@ -6,6 +6,9 @@ import os
 import shutil
 import sqlite3
 import stat
+import subprocess
+import sys
+import time
 
 import psycopg
 import pytest
@@ -259,6 +262,7 @@ def test_a_ledger_on_a_read_only_mount_is_verified(path, monkeypatch, with_log):
     if reader is not None:
         reader.execute("SELECT count(*) FROM pufferkit_meta").fetchone()  # keeps the log
     ledger.spend("alice", 0.1)
+    ledger.close()
     place = path.parent / "mounted"
     shutil.copytree(path.parent, place, ignore=shutil.ignore_patterns("mounted", "*-shm"))
     if reader is not None:
@@ -469,3 +473,34 @@ def test_an_anchor_that_cannot_be_written_hands_nothing_over(path, tmp_path, mon
     (tmp_path / "head").unlink()
     with pytest.raises(LedgerError, match="does not exist, but the ledger has 5 entries"):
         session.release(count(1, 120), 0.4)
+
+
+# -- open while one charge follows another -------------------------------------------------------
+
+
+def test_a_file_at_rest_is_closed_and_complete(path):
+    ledger = Ledger(path)
+    ledger.open_account("alice", 1)
+    for _ in range(3):
+        ledger.spend("alice", 0.1)
+    log = path.with_name(path.name + "-wal")
+    for _ in range(1000):
+        if not log.exists():
+            break
+        time.sleep(0.01)
+    assert not log.exists()
+    copy = path.with_name("copy.db")
+    shutil.copyfile(path, copy)
+    assert Ledger(copy).remaining("alice") == 0.7
+    assert ledger.spend("alice", 0.1).seq == 5
+
+
+def test_the_file_is_closed_when_the_process_ends(path):
+    program = (
+        "import sys; from pufferkit import Ledger; ledger = Ledger(sys.argv[1])\n"
+        "ledger.open_account('alice', 1)\n"
+        "for _ in range(5): ledger.spend('alice', 0.1)\n"
+    )
+    subprocess.run([sys.executable, "-c", program, str(path)], check=True)
+    assert not path.with_name(path.name + "-wal").exists()
+    assert Ledger(path).remaining("alice") == 0.5

@@ -10,7 +10,7 @@ card(X_N) / (epsilon - e), and the noise is set by the node whose least score is
 Algorithm 2, Theorem 4.3).
 
 The search goes node by node, best first. Cuts around a node are made one after another, each
-bounded by `pufferkit.influence.quilts.near_tables` from the tables inside the cut; the node whose
+bounded by `pufferkit.influence.quilts.cut_influence` from the tables inside the cut; the node whose
 least score so far is largest is searched further. When it has no cuts left, its best quilt is
 solved from joint distributions, and every other node only needs one quilt with no larger score. On
 a tree or a grid few nodes are searched completely: the cost is a few small sums of products for
@@ -40,8 +40,8 @@ from pufferkit.beliefs.network_checks import Node
 from pufferkit.beliefs.network_class import NetworkClass, as_network_class
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.progress import Progress
+from pufferkit.influence.quilts.cut_influence import MOST_TABLE, NearTables
 from pufferkit.influence.quilts.hardest import QuiltBound, QuiltSearch, hardest_quilt
-from pufferkit.influence.quilts.near_tables import MOST_TABLE, NearTables
 from pufferkit.influence.quilts.separation import Cut, CutFamily, QuiltMasks, quilts
 from pufferkit.rounding import EPS
 

@@ -164,8 +164,10 @@ class Calibration(Shown):
         """
         if self.query.kind == "quantile":
             return self.scale * sum(1 / n for n in range(1, self.query.size))
-        each = self.scales or (self.scale,) * self.query.size
-        return sum(expected_size(scale, self.unit) for scale in each)
+        unit = self.unit
+        if self.scales is None:
+            return self.query.size * expected_size(self.scale, unit)
+        return sum(expected_size(scale, unit) for scale in self.scales)
 
     def half_width(self, level: float = 0.95) -> float:
         """Half the width of the confidence interval of one coordinate, the widest of all.

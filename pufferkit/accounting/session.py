@@ -32,7 +32,7 @@ from pufferkit.accounting.session_plan import BEST, SessionPlan, best_for, compo
 from pufferkit.accounting.spending import Spending, asked, check_query, joined, spendings_of
 from pufferkit.accounting.spent import Composed
 from pufferkit.accounting.windows import check_start
-from pufferkit.beliefs.conversion import Beliefs, as_beliefs
+from pufferkit.beliefs.base import Beliefs, as_beliefs
 from pufferkit.beliefs.provenance import check_not_fitted_on
 from pufferkit.data.queries import Query
 from pufferkit.data.series import Series

@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pufferkit import checks
-from pufferkit.beliefs.base import Beliefs, Distribution, Member, Mixing
+from pufferkit.beliefs.base import KINDS, Beliefs, Distribution, Member, Mixing
 from pufferkit.beliefs.markov_chain import MarkovChain, plain_labels
 from pufferkit.beliefs.people_counts import PARTS
 from pufferkit.beliefs.secrets import Runs, Secrets
@@ -53,8 +53,6 @@ __all__ = [
 
 _START_ODDS = (1e-3, 1e-2, 0.1, 1 / 3, 1.0, 3.0, 10.0, 1e2, 1e3)
 _ONE = "markov_chain"
-_KINDS: dict[str, Any] = {}
-"""Every class of chains by its kind, filled as the classes are defined (`pufferkit.beliefs`)."""
 
 KernelBounds = tuple[str, Floats, Floats, Floats | None]
 """Name, lower and upper bounds on a matrix, and the initial distribution or ``None`` for any."""
@@ -82,9 +80,6 @@ class ChainClass(checks.Frozen, Beliefs):
     ChainClass(every two-state chain staying with probability 0.4 to 0.9)
     """
 
-    kind: ClassVar[str]
-    """The name of the class in a file."""
-
     names_matrices: ClassVar[bool] = True
     """Whether more is known of the matrices than how fast they mix."""
 
@@ -96,10 +91,6 @@ class ChainClass(checks.Frozen, Beliefs):
 
     where_worst: ClassVar[str | None] = None
     """Where the worst chain is, for classes that contain more chains than ``members``."""
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        _KINDS[cls.kind] = cls
 
     @staticmethod
     def of(*chains: MarkovChain) -> ChainClass:
@@ -320,7 +311,7 @@ class ChainClass(checks.Frozen, Beliefs):
         'hidden is any two values of any entry; and whether any 6 entries in a row are all rest \
 within one segment, and nothing else'
         """
-        theta: ChainClass = _KINDS["events"].hiding(self, secrets, entries)
+        theta: ChainClass = KINDS["events"].hiding(self, secrets, entries)
         return theta
 
     @abstractmethod
@@ -417,7 +408,7 @@ within one segment, and nothing else'
         try:
             if kind == _ONE:
                 return ChainClass.of(MarkovChain.from_dict(data))
-            theta: ChainClass = _KINDS[kind].from_plain(data)
+            theta: ChainClass = KINDS[kind].from_plain(data)
         except KeyError as missing:
             raise ValueError(f"model: a {kind} needs {missing}, which is missing") from None
         except TypeError as error:
@@ -449,7 +440,7 @@ def as_chain_class(beliefs: object) -> ChainClass:
 
 def chain_kinds() -> tuple[str, ...]:
     """The names of classes of chains in a file; a single chain is one of them."""
-    return (_ONE, *_KINDS)
+    return tuple(kind for kind, own in KINDS.items() if issubclass(own, ChainClass))
 
 
 def plural(count: int) -> str:
@@ -458,12 +449,12 @@ def plural(count: int) -> str:
 
 
 def _made(kind: str, *given: Any) -> ChainClass:
-    theta: ChainClass = _KINDS[kind](*given)
+    theta: ChainClass = KINDS[kind](*given)
     return theta
 
 
 def _built(kind: str, *given: Any) -> ChainClass:
-    theta: ChainClass = _KINDS[kind].built(*given)
+    theta: ChainClass = KINDS[kind].built(*given)
     return theta
 
 

@@ -22,7 +22,7 @@ class FieldClass(GraphClass):
     """
 
     kind = "fields"
-    member = MarkovRandomField
+    member, member_kind = MarkovRandomField, "markov_random_field"
     called = "field"
 
     fields: tuple[MarkovRandomField, ...]

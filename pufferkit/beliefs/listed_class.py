@@ -14,10 +14,6 @@ from pufferkit.beliefs.network_checks import Node
 class ListedClass(Beliefs):
     """Models listed in the attribute that ``kind`` names; each is an instance of ``member``."""
 
-    kind: ClassVar[str]
-    """Name of the attribute, and of the record."""
-    member: ClassVar[Any]
-    """The class of each model."""
     called: ClassVar[str]
     """The word for one model."""
 

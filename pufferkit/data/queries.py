@@ -200,7 +200,7 @@ class Query:
         """How many entries are known not to have been observed."""
         return 0 if self.observed is None else sum(self.lengths) - sum(self.observed)
 
-    @property
+    @cached_property
     def largest(self) -> float | None:
         """Public bound on the size of a coordinate of the answer; ``None`` if there is none."""
         if self.kind == "transition counts":

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from pufferkit import checks
-from pufferkit.beliefs.conversion import Beliefs
+from pufferkit.beliefs.base import Beliefs
 from pufferkit.beliefs.secrets import Secrets
 from pufferkit.data.queries import Query
 from pufferkit.influence.answers import QuiltBound, QuiltSearch, hardest_quilt
@@ -74,9 +74,11 @@ def markov_quilt(
     theta, epsilon = checked(beliefs, query, epsilon, secrets)
     check_reading(influence)
     hardest = hardest_quilt(theta, QuiltSearch(query.longest, epsilon, influence, progress))
-    observed = quilts_of_observed(
-        lambda length: solvers(theta, length, influence), query, epsilon, hardest
-    )
+    observed = None
+    if query.pattern is not None:
+        observed = quilts_of_observed(
+            lambda length: solvers(theta, length, influence), query, epsilon, hardest
+        )
     return _calibration("markov_quilt", theta, query, epsilon, hardest, observed)
 
 
@@ -115,8 +117,10 @@ def markov_quilt_approx(
     theta = chains_only(beliefs, "markov_quilt_approx")
     check_states(theta, query)
     hardest = hardest_by_mixing(theta, query.longest, epsilon, bound)
-    named = [(theta.description, own) for own in influences_by_mixing(theta, bound)[0]]
-    observed = quilts_of_observed(lambda _: named, query, epsilon, hardest)
+    observed = None
+    if query.pattern is not None:
+        named = [(theta.description, own) for own in influences_by_mixing(theta, bound)[0]]
+        observed = quilts_of_observed(lambda _: named, query, epsilon, hardest)
     return _calibration("markov_quilt_approx", theta, query, epsilon, hardest, observed)
 
 

@@ -7,8 +7,8 @@ from fractions import Fraction
 
 import numpy as np
 
+from pufferkit.beliefs.base import Beliefs, beliefs_from_dict
 from pufferkit.beliefs.chain_class import chain_kinds
-from pufferkit.beliefs.conversion import Beliefs, beliefs_from_dict
 from pufferkit.checks import Floats
 from pufferkit.mechanisms.release import Release
 from pufferkit.verification.chain_bounds import BlockPair

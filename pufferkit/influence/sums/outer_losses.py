@@ -20,6 +20,7 @@ import numpy as np
 
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
+from pufferkit.threads import on_one_thread
 
 _ALL_SIGNS = 6
 _ROUNDS = 3
@@ -29,6 +30,7 @@ _CONVERGED = 1e-13
 _ROUGHLY = 1e-9
 
 
+@on_one_thread
 def outer_loss(chain: MarkovChain, contributions: Floats, scale: float, length: int) -> float:
     """The largest loss of an entry at the outer outputs that were tried, rounded down.
 

@@ -22,17 +22,17 @@ from pufferkit.accounting.amounts import (
     spent_micro,
     spent_pico,
 )
+from pufferkit.accounting.charges import Charge, Terms, over_budget
 from pufferkit.accounting.composition import ANY_START, Composition, compose, compose_kept
-from pufferkit.accounting.entries import Account, Charge, Entry, Terms
+from pufferkit.accounting.entries import Account, Entry
 from pufferkit.accounting.fingerprints import SeriesData
 from pufferkit.accounting.ledger import Ledger
 from pufferkit.accounting.profiles import entry_rows
 from pufferkit.accounting.session_plan import BEST, SessionPlan, best_for, composable
 from pufferkit.accounting.spending import Spending, asked, check_query, joined, spendings_of
 from pufferkit.accounting.spent import Composed
-from pufferkit.accounting.transactions import over_budget
 from pufferkit.accounting.windows import check_start
-from pufferkit.beliefs.conversion import Beliefs, as_beliefs
+from pufferkit.beliefs.base import Beliefs, as_beliefs
 from pufferkit.beliefs.provenance import check_not_fitted_on
 from pufferkit.data.queries import Query
 from pufferkit.data.series import Series

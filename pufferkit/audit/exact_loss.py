@@ -46,9 +46,8 @@ from pufferkit.audit.noisy_choices import worst_choice
 from pufferkit.audit.outer_outputs import outer_cases
 from pufferkit.audit.output_likelihoods import log_density
 from pufferkit.audit.report import WorstCase
-from pufferkit.beliefs.base import Distribution, Member
+from pufferkit.beliefs.base import Beliefs, Distribution, Member, as_beliefs
 from pufferkit.beliefs.bayesian_network import BayesianNetwork
-from pufferkit.beliefs.conversion import Beliefs, as_beliefs
 from pufferkit.beliefs.finite_joint import FiniteJoint
 from pufferkit.beliefs.hidden_chain import HiddenChain
 from pufferkit.beliefs.markov_chain import MarkovChain

@@ -32,8 +32,7 @@ from pufferkit.audit.noisy_choices import audit_choice
 from pufferkit.audit.output_likelihoods import ScoreEvent, choose, log_density
 from pufferkit.audit.report import Audit, WorstCase
 from pufferkit.audit.success_limits import detectable_epsilon, proven_epsilon
-from pufferkit.beliefs.base import Distribution
-from pufferkit.beliefs.conversion import as_beliefs
+from pufferkit.beliefs.base import Distribution, as_beliefs
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
 from pufferkit.mechanisms.calibration import Calibration

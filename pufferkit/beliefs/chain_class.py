@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pufferkit import checks
-from pufferkit.beliefs.base import Beliefs, Distribution, Member, Mixing
+from pufferkit.beliefs.base import KINDS, Beliefs, Distribution, Member, Mixing
 from pufferkit.beliefs.markov_chain import MarkovChain, plain_labels
 from pufferkit.beliefs.people_counts import PARTS, People
 from pufferkit.beliefs.secrets import Runs, Secrets
@@ -55,8 +55,6 @@ __all__ = [
 
 _START_ODDS = (1e-3, 1e-2, 0.1, 1 / 3, 1.0, 3.0, 10.0, 1e2, 1e3)
 _ONE = "markov_chain"
-_KINDS: dict[str, Any] = {}
-"""Every class of chains by its kind, filled as the classes are defined (`pufferkit.beliefs`)."""
 
 KernelBounds = tuple[str, Floats, Floats, Floats | None]
 """Name, lower and upper bounds on a matrix, and the initial distribution or ``None`` for any."""
@@ -84,9 +82,6 @@ class ChainClass(checks.Frozen, Beliefs):
     ChainClass(every two-state chain staying with probability 0.4 to 0.9)
     """
 
-    kind: ClassVar[str]
-    """The name of the class in a file."""
-
     names_matrices: ClassVar[bool] = True
     """Whether more is known of the matrices than how fast they mix."""
 
@@ -98,10 +93,6 @@ class ChainClass(checks.Frozen, Beliefs):
 
     where_worst: ClassVar[str | None] = None
     """Where the worst chain is, for classes that contain more chains than ``members``."""
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        _KINDS[cls.kind] = cls
 
     @staticmethod
     def of(*chains: MarkovChain) -> ChainClass:
@@ -183,7 +174,7 @@ class ChainClass(checks.Frozen, Beliefs):
         >>> theta.low.round(3).tolist()
         [[0.858, 0.066], [0.275, 0.466]]
         """
-        region: ChainClass = _KINDS["region"].counted_around(
+        region: ChainClass = KINDS["region"].counted_around(
             counts, confidence, states, theta_from_private_data, sides
         )
         return region
@@ -235,7 +226,7 @@ class ChainClass(checks.Frozen, Beliefs):
                     "states="
                 )
             people = People.of(kernels, period)
-            return cast("ChainClass", _KINDS["seasonal"].of_people(people, slots, start))
+            return cast("ChainClass", KINDS["seasonal"].of_people(people, slots, start))
         if slots is not None:
             raise ValueError("slots: applies to data of people only; with matrices, leave it out")
         matrices = [np.asarray(kernel) for kernel in kernels]
@@ -296,7 +287,7 @@ class ChainClass(checks.Frozen, Beliefs):
             if backward is not None:
                 raise ValueError("backward: is counted from the data of people; leave it out")
             people = People.of(given, period)
-            return cast("ChainClass", _KINDS["hull"].of_people(people, inflate, parts))
+            return cast("ChainClass", KINDS["hull"].of_people(people, inflate, parts))
         if isinstance(inflate, str):
             raise ValueError(
                 f"inflate: {inflate!r} needs data of people to calibrate on, not chains; give a "
@@ -337,7 +328,7 @@ class ChainClass(checks.Frozen, Beliefs):
         private = checks.flag("theta_from_private_data", theta_from_private_data)
         if isinstance(table, Table) or _are_series(table):
             pooled = People.of(table).pooled
-            return cast("ChainClass", _KINDS["order"].counted(pooled, memory, private))
+            return cast("ChainClass", KINDS["order"].counted(pooled, memory, private))
         theta = _made("order", table, states)
         if theta.memory != checks.whole("memory", memory, 1):  # type: ignore[attr-defined]
             raise ValueError(f"table: must have {memory + 1} axes for a memory of {memory}")
@@ -364,7 +355,7 @@ class ChainClass(checks.Frozen, Beliefs):
         'hidden is any two values of any entry; and whether any 6 entries in a row are all rest \
 within one segment, and nothing else'
         """
-        theta: ChainClass = _KINDS["events"].hiding(self, secrets, entries)
+        theta: ChainClass = KINDS["events"].hiding(self, secrets, entries)
         return theta
 
     @abstractmethod
@@ -461,7 +452,7 @@ within one segment, and nothing else'
         try:
             if kind == _ONE:
                 return ChainClass.of(MarkovChain.from_dict(data))
-            theta: ChainClass = _KINDS[kind].from_plain(data)
+            theta: ChainClass = KINDS[kind].from_plain(data)
         except KeyError as missing:
             raise ValueError(f"model: a {kind} needs {missing}, which is missing") from None
         except TypeError as error:
@@ -493,7 +484,7 @@ def as_chain_class(beliefs: object) -> ChainClass:
 
 def chain_kinds() -> tuple[str, ...]:
     """The names of classes of chains in a file; a single chain is one of them."""
-    return (_ONE, *_KINDS)
+    return tuple(kind for kind, own in KINDS.items() if issubclass(own, ChainClass))
 
 
 def plural(count: int) -> str:
@@ -508,7 +499,7 @@ def _are_series(people: Any) -> bool:
 
 
 def _made(kind: str, *given: Any) -> ChainClass:
-    theta: ChainClass = _KINDS[kind](*given)
+    theta: ChainClass = KINDS[kind](*given)
     return theta
 
 

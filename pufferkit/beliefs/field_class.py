@@ -23,7 +23,7 @@ class FieldClass(ListedClass):
     """
 
     kind = "fields"
-    member = MarkovRandomField
+    member, member_kind = MarkovRandomField, "markov_random_field"
     called = "field"
 
     fields: tuple[MarkovRandomField, ...]

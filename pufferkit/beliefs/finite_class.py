@@ -37,6 +37,7 @@ class FiniteClass(ChainClass):
     """See `ChainClass.of`."""
 
     kind = "finite"
+    member, member_kind = MarkovChain, "markov_chain"
 
     chains: tuple[MarkovChain, ...]
     states: tuple[Hashable, ...] = field(init=False)

@@ -13,10 +13,6 @@ from pufferkit.beliefs.base import Beliefs, Distribution
 class ListedClass(Beliefs):
     """Models listed in the attribute that ``kind`` names; each is an instance of ``member``."""
 
-    kind: ClassVar[str]
-    """Name of the attribute, and of the record."""
-    member: ClassVar[Any]
-    """The class of each model."""
     called: ClassVar[str]
     """The word for one model."""
 

@@ -23,7 +23,7 @@ class NetworkClass(ListedClass):
     """
 
     kind = "networks"
-    member = BayesianNetwork
+    member, member_kind = BayesianNetwork, "bayesian_network"
     called = "network"
 
     networks: tuple[BayesianNetwork, ...]

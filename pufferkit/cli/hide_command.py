@@ -14,7 +14,7 @@ from pufferkit.errors import printable
 
 if TYPE_CHECKING:
     from pufferkit import ChainClass
-    from pufferkit.beliefs.conversion import Beliefs
+    from pufferkit.beliefs.base import Beliefs
 
 _EVENT = "STATE:ENTRIES[:TIMES]"
 _WHOLE = "STATE:ENTRIES"

@@ -19,8 +19,8 @@ from pufferkit.errors import printable
 
 if TYPE_CHECKING:
     from pufferkit import ChainClass, MarkovChain, Series
+    from pufferkit.beliefs.base import Beliefs
     from pufferkit.beliefs.chain_class import Member
-    from pufferkit.beliefs.conversion import Beliefs
     from pufferkit.data.table import Table
 
 app = typer.Typer(help="Show, check and fit beliefs.", rich_markup_mode=None)

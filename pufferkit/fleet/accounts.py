@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from pufferkit.accounting.amounts import MICRO, PICO, allowed_micro, spent_micro, spent_pico
+from pufferkit.accounting.charges import Charge, Terms, over_budget
 from pufferkit.accounting.composition import entry_profile
-from pufferkit.accounting.entries import Account, Charge, Entry, Extended, Terms
+from pufferkit.accounting.entries import Account, Entry, Extended
 from pufferkit.accounting.fingerprints import Data
 from pufferkit.accounting.ledger import Ledger
 from pufferkit.accounting.spending import Spending
-from pufferkit.accounting.transactions import over_budget
 from pufferkit.checks import Floats
 from pufferkit.data.table import Counts
 from pufferkit.errors import OverBudget

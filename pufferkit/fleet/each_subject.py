@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit.accounting.amounts import in_epsilon, spent_micro
-from pufferkit.accounting.entries import Charge
+from pufferkit.accounting.charges import Charge
 from pufferkit.accounting.fingerprints import Data
 from pufferkit.accounting.ledger import Ledger
 from pufferkit.checks import Floats

@@ -14,8 +14,8 @@ from typing import Any
 
 import pufferkit
 from pufferkit import checks, noise
+from pufferkit.beliefs.base import Beliefs, as_beliefs
 from pufferkit.beliefs.chain_class import ChainClass
-from pufferkit.beliefs.conversion import Beliefs, as_beliefs
 from pufferkit.beliefs.provenance import check_not_fitted_on
 from pufferkit.beliefs.secrets import Secrets
 from pufferkit.data.numbers import rank_scores

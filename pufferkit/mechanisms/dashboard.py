@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from pufferkit import checks
-from pufferkit.beliefs.conversion import Beliefs, as_beliefs
+from pufferkit.beliefs.base import Beliefs, as_beliefs
 from pufferkit.data.joint import joint_query
 from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable

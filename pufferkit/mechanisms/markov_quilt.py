@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from pufferkit import checks
-from pufferkit.beliefs.conversion import Beliefs
+from pufferkit.beliefs.base import Beliefs
 from pufferkit.beliefs.secrets import Secrets
 from pufferkit.data.queries import Query
 from pufferkit.influence.answers import QuiltBound, QuiltSearch, hardest_quilt

@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from pufferkit.beliefs.base import Member
-from pufferkit.beliefs.conversion import Beliefs
+from pufferkit.beliefs.base import Beliefs, Member
 from pufferkit.beliefs.secrets import Secrets
 from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable, TakesLong, printable

@@ -21,7 +21,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pufferkit.beliefs.conversion import Beliefs
+from pufferkit.beliefs.base import Beliefs
 from pufferkit.checks import Floats
 from pufferkit.data.additive import histogram
 from pufferkit.data.numbers import quantile_of

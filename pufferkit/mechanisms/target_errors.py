@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from pufferkit import checks
+from pufferkit.beliefs.base import Beliefs, as_beliefs
 from pufferkit.beliefs.chain_class import ChainClass
-from pufferkit.beliefs.conversion import Beliefs, as_beliefs
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.data import additive
 from pufferkit.data.queries import Query

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from pufferkit.beliefs.base import Beliefs, beliefs_from_dict
 from pufferkit.beliefs.chain_class import ChainClass, chain_kinds
-from pufferkit.beliefs.conversion import Beliefs, beliefs_from_dict
 from pufferkit.beliefs.event_class import EventClass
 from pufferkit.beliefs.field_class import FieldClass
 from pufferkit.beliefs.kernel_class import KernelClass

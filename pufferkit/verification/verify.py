@@ -21,7 +21,7 @@ from math import inf, isfinite
 from pathlib import Path
 from typing import Any
 
-from pufferkit.beliefs.conversion import Beliefs, beliefs_from_dict
+from pufferkit.beliefs.base import Beliefs, beliefs_from_dict
 from pufferkit.errors import NotApplicable
 from pufferkit.mechanisms.evidence import Guarantee
 from pufferkit.mechanisms.release import Release

@@ -78,7 +78,8 @@ class _Stage:
     """The removal of node ``j``: its distributions given each pair of values of another node.
 
     ``binary`` has, for every other node and every u (the last axis), p(0 | 0, u), p(1 | 0, u),
-    p(0 | 1, u) and p(1 | 1, u), if all have two values; otherwise ``kernels`` has an array (u, x, y) for each.
+    p(0 | 1, u) and p(1 | 1, u), if all have two values; otherwise ``kernels`` has an
+    array (u, x, y) for each.
     """
 
     j: int

@@ -23,8 +23,7 @@ from pufferkit.data.queries import Query
 from pufferkit.data.series import Series, declared_independent
 from pufferkit.errors import NotApplicable
 from pufferkit.mechanisms.evidence import Evidence, Guarantee, Variant
-from pufferkit.mechanisms.intervals import expected_size, half_width, rank_error
-from pufferkit.mechanisms.release import Release
+from pufferkit.mechanisms.release import Release, expected_size, half_width, rank_error
 from pufferkit.shown import Shown
 
 GAPS = (

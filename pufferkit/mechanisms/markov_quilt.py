@@ -79,9 +79,11 @@ def markov_quilt(
     check_reading(influence)
     search = QuiltSearch(query.longest, epsilon, influence, progress, most_work)
     hardest = hardest_quilt(theta, search)
-    observed = quilts_of_observed(
-        lambda length: solvers(theta, length, influence), query, epsilon, hardest
-    )
+    observed = None
+    if query.pattern is not None:
+        observed = quilts_of_observed(
+            lambda length: solvers(theta, length, influence), query, epsilon, hardest
+        )
     return _calibration("markov_quilt", theta, query, epsilon, hardest, observed)
 
 
@@ -120,8 +122,10 @@ def markov_quilt_approx(
     theta = chains_only(beliefs, "markov_quilt_approx")
     check_states(theta, query)
     hardest = hardest_by_mixing(theta, query.longest, epsilon, bound)
-    named = [(theta.description, own) for own in influences_by_mixing(theta, bound)[0]]
-    observed = quilts_of_observed(lambda _: named, query, epsilon, hardest)
+    observed = None
+    if query.pattern is not None:
+        named = [(theta.description, own) for own in influences_by_mixing(theta, bound)[0]]
+        observed = quilts_of_observed(lambda _: named, query, epsilon, hardest)
     return _calibration("markov_quilt_approx", theta, query, epsilon, hardest, observed)
 
 

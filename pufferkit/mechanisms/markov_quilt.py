@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 from typing import Any, Literal
 
 from pufferkit import checks
@@ -31,6 +32,7 @@ def markov_quilt(
     influence: InfluenceReading = "definition",
     secrets: Secrets | Sequence[Secrets] | None = None,
     progress: Progress | None = None,
+    most_work: float = inf,
 ) -> Calibration:
     """Noise of the Markov Quilt Mechanism, over all quilts of [Q] Lemma 4.6.
 
@@ -62,6 +64,8 @@ def markov_quilt(
         (`pufferkit.influence.quilts.blocks`).
     progress
         For networks: called with the number of nodes done and their total.
+    most_work
+        For networks: give up after about so many nanoseconds, with `NotApplicable`.
 
     Examples
     --------
@@ -73,7 +77,8 @@ def markov_quilt(
     """
     theta, epsilon = checked(beliefs, query, epsilon, secrets)
     check_reading(influence)
-    hardest = hardest_quilt(theta, QuiltSearch(query.longest, epsilon, influence, progress))
+    search = QuiltSearch(query.longest, epsilon, influence, progress, most_work)
+    hardest = hardest_quilt(theta, search)
     observed = None
     if query.pattern is not None:
         observed = quilts_of_observed(

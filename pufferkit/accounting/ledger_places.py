@@ -153,8 +153,8 @@ class Place:
         """Close all connections."""
         _let_go(self._idle)
 
-    def exists(self) -> bool:
-        """Whether the place exists; if so, it must be a ledger."""
+    def is_ledger(self) -> bool | None:
+        """Whether a ledger lives here; ``None`` if nothing does."""
         raise NotImplementedError
 
     def make(self) -> None:
@@ -212,9 +212,12 @@ class SQLiteFile(Place):
         """Beside the file."""
         return self.path.with_name(self.path.name + ".key")
 
-    def exists(self) -> bool:
-        """Whether the file exists; if so, it must be a ledger."""
-        return self.path.exists()
+    def is_ledger(self) -> bool | None:
+        """Whether the file is a ledger; ``None`` if there is no file."""
+        if not self.path.exists():
+            return None
+        with self.transaction() as connection:
+            return ledger_tables.version_of(connection) is not None
 
     def make(self) -> None:
         """Create a ledger, complete before it gets its name; another process may do so first."""
@@ -232,7 +235,7 @@ class SQLiteFile(Place):
             finally:
                 driver.close()
             name_once(part, self.path)
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OSError) as error:
             raise DriverError(error) from None
         finally:
             for left in (part, Path(f"{part}-wal"), Path(f"{part}-shm")):
@@ -323,10 +326,12 @@ class Server(Place):
         named = os.environ.get("PUFFERKIT_LEDGER_KEY")
         return Path(named) if named else None
 
-    def exists(self) -> bool:
-        """Whether the database has a ledger."""
+    def is_ledger(self) -> bool | None:
+        """Whether the database has a ledger; ``None`` if it has none of its tables."""
         with self.transaction() as connection:
-            return "meta" in connection.tables()
+            if "meta" not in connection.tables():
+                return None
+            return ledger_tables.version_of(connection) is not None
 
     def make(self) -> None:
         """Create a ledger in the database; another process may do so first."""
@@ -362,11 +367,14 @@ def place_of(url: str | os.PathLike[str]) -> Place:
 
 
 @contextmanager
-def empty() -> Iterator[Connection]:
-    """An empty ledger in memory, which stands for one that does not exist yet."""
+def empty(*, trial: bool = False) -> Iterator[Connection]:
+    """An empty ledger in memory, which stands for one that does not exist yet.
+
+    With ``trial``, something is written to it that will then be written to a new ledger.
+    """
     driver = sqlite3.connect(":memory:", isolation_level=None)
     try:
         ledger_tables.fill(Connection(driver))
-        yield Connection(driver)
+        yield Connection(driver, trial=trial)
     finally:
         driver.close()

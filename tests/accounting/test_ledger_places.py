@@ -14,8 +14,8 @@ import psycopg
 import pytest
 
 from pufferkit import Ledger, LedgerError, MarkovChain, OverBudget, Session, count
-from pufferkit.accounting import database, ledger_places
-from pufferkit.accounting.entries import Charge
+from pufferkit.accounting import ledger_places, transactions
+from pufferkit.accounting.charges import Charge
 from tests.accounting.test_ledger import _tamper, url  # noqa: F401
 
 CHAIN = MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
@@ -117,7 +117,7 @@ def test_a_ledger_of_the_first_version_is_read_as_it_is_and_grows(url):  # noqa:
     with Ledger(url) as old:
         assert old.verify() == []
         assert old.remaining("alice") == 0.9
-        with old._access.place.transaction() as connection:
+        with old._place.transaction() as connection:
             assert "marks" not in connection.tables()
         old.spend("alice", 0.1)
         Session(DATA, CHAIN, 1.0, old, name="bob").release(count(1, 120), 0.4)
@@ -221,13 +221,15 @@ def test_words_of_unknown_drivers_are_not_quoted(path):
     lost = psycopg.OperationalError("value 17")
     server = ledger_places.Server("postgresql://anna:secret@localhost/x")
     file = ledger_places.SQLiteFile(str(path))
-    assert database._words(file, lost, unopened=True) == "OperationalError"
-    assert database._words(server, ValueError("value 17"), unopened=True) == "ValueError"
-    assert database._words(server, lost, unopened=False) == "the connection to the server was lost"
+    assert transactions._words(file, lost, unopened=True) == "OperationalError"
+    assert transactions._words(server, ValueError("value 17"), unopened=True) == "ValueError"
+    assert (
+        transactions._words(server, lost, unopened=False) == "the connection to the server was lost"
+    )
     said = psycopg.OperationalError("no host  x for secret")
-    assert database._words(server, said, unopened=True) == "no host x for ***"
+    assert transactions._words(server, said, unopened=True) == "no host x for ***"
     open_to_all = ledger_places.Server("postgresql://anna@localhost/x")
-    assert database._words(open_to_all, said, unopened=True) == "no host x for secret"
+    assert transactions._words(open_to_all, said, unopened=True) == "no host x for secret"
 
 
 def test_what_is_made_is_for_its_owner_alone(tmp_path):
@@ -286,7 +288,7 @@ def test_who_may_only_read_sees_what_others_write(path, monkeypatch):
         writer.open_account("alice", 1)
         reader = Ledger(path)
         monkeypatch.setattr(os, "access", lambda *_, **__: False)
-        reader._access.place.hold()
+        reader._place.hold()
         assert reader.remaining("alice") == 1
         monkeypatch.undo()
         writer.spend("alice", 0.4)

@@ -50,12 +50,12 @@ if TYPE_CHECKING:
     from pufferkit.data.numbers import clipped_total as clipped_total
     from pufferkit.data.numbers import moments as moments
     from pufferkit.data.numbers import quantile_of as quantile_of
-    from pufferkit.data.own import linear as linear
-    from pufferkit.data.own import per_entry as per_entry
     from pufferkit.data.queries import Query as Query
     from pufferkit.data.questions import Question as Question
     from pufferkit.data.series import Series as Series
     from pufferkit.data.table import Table as Table
+    from pufferkit.data.user_queries import linear as linear
+    from pufferkit.data.user_queries import per_entry as per_entry
     from pufferkit.errors import LedgerError as LedgerError
     from pufferkit.errors import NotApplicable as NotApplicable
     from pufferkit.errors import NoTheorem as NoTheorem
@@ -85,15 +85,6 @@ if TYPE_CHECKING:
     from pufferkit.mechanisms.comparison import compare as compare
     from pufferkit.mechanisms.dashboard import Dashboard as Dashboard
     from pufferkit.mechanisms.dashboard import dashboard as dashboard
-    from pufferkit.mechanisms.derived import Derived as Derived
-    from pufferkit.mechanisms.derived import cumulative as cumulative
-    from pufferkit.mechanisms.derived import load_duration as load_duration
-    from pufferkit.mechanisms.derived import mean_stay as mean_stay
-    from pufferkit.mechanisms.derived import peak as peak
-    from pufferkit.mechanisms.derived import quantile as quantile
-    from pufferkit.mechanisms.derived import top_states as top_states
-    from pufferkit.mechanisms.derived import transition_rates as transition_rates
-    from pufferkit.mechanisms.derived import variance as variance
     from pufferkit.mechanisms.evidence import Evidence as Evidence
     from pufferkit.mechanisms.evidence import Guarantee as Guarantee
     from pufferkit.mechanisms.exact_sum import exact_sum as exact_sum
@@ -103,17 +94,26 @@ if TYPE_CHECKING:
     from pufferkit.mechanisms.influence_curve import influence_curve as influence_curve
     from pufferkit.mechanisms.markov_quilt import markov_quilt as markov_quilt
     from pufferkit.mechanisms.markov_quilt import markov_quilt_approx as markov_quilt_approx
-    from pufferkit.mechanisms.odds import posterior as posterior
     from pufferkit.mechanisms.plan import Plan as Plan
     from pufferkit.mechanisms.plan import plan as plan
+    from pufferkit.mechanisms.post_processing import Derived as Derived
+    from pufferkit.mechanisms.post_processing import cumulative as cumulative
+    from pufferkit.mechanisms.post_processing import load_duration as load_duration
+    from pufferkit.mechanisms.post_processing import mean_stay as mean_stay
+    from pufferkit.mechanisms.post_processing import peak as peak
+    from pufferkit.mechanisms.post_processing import quantile as quantile
+    from pufferkit.mechanisms.post_processing import top_states as top_states
+    from pufferkit.mechanisms.post_processing import transition_rates as transition_rates
+    from pufferkit.mechanisms.post_processing import variance as variance
+    from pufferkit.mechanisms.posterior_odds import posterior as posterior
     from pufferkit.mechanisms.quantiles import QuantilePlan as QuantilePlan
     from pufferkit.mechanisms.quantiles import plan_quantile as plan_quantile
     from pufferkit.mechanisms.release import Release as Release
     from pufferkit.mechanisms.renyi import renyi_pufferfish as renyi_pufferfish
     from pufferkit.mechanisms.synthetic import synthetic as synthetic
-    from pufferkit.mechanisms.targets import Target as Target
-    from pufferkit.mechanisms.targets import epsilon_for as epsilon_for
-    from pufferkit.mechanisms.targets import remedies as remedies
+    from pufferkit.mechanisms.target_errors import Target as Target
+    from pufferkit.mechanisms.target_errors import epsilon_for as epsilon_for
+    from pufferkit.mechanisms.target_errors import remedies as remedies
     from pufferkit.mechanisms.temporal import TemporalLeakage as TemporalLeakage
     from pufferkit.mechanisms.temporal import leakage_limit as leakage_limit
     from pufferkit.mechanisms.temporal import step_epsilon as step_epsilon
@@ -163,9 +163,9 @@ _HOMES = {
     "mechanisms.explain": ["PairTable", "explain"],
     "mechanisms.influence_curve": ["entry_epsilon", "influence_curve"],
     "mechanisms.markov_quilt": ["markov_quilt", "markov_quilt_approx"],
-    "mechanisms.odds": ["posterior"],
+    "mechanisms.posterior_odds": ["posterior"],
     "mechanisms.plan": ["Plan", "plan"],
-    "mechanisms.targets": ["Target", "epsilon_for", "remedies"],
+    "mechanisms.target_errors": ["Target", "epsilon_for", "remedies"],
     "mechanisms.usefulness": ["Usefulness"],
     "fitting.private_transitions": ["private_transitions"],
     "mechanisms.wasserstein": ["wasserstein"],
@@ -177,11 +177,11 @@ _HOMES = {
     "data.calendar": ["Calendar"],
     "data.moves": ["days_with", "episodes", "stays", "transition_counts"],
     "data.numbers": ["clipped_mean", "clipped_total", "moments", "quantile_of"],
-    "data.own": ["linear", "per_entry"],
+    "data.user_queries": ["linear", "per_entry"],
     "data.questions": ["Question"],
     "mechanisms.dashboard": ["Dashboard", "dashboard"],
     "mechanisms.quantiles": ["QuantilePlan", "plan_quantile"],
-    "mechanisms.derived": [
+    "mechanisms.post_processing": [
         "Derived",
         "cumulative",
         "load_duration",

@@ -9,10 +9,10 @@ import numpy as np
 
 from pufferkit import noise
 from pufferkit.accounting.windows import PRIVATE
+from pufferkit.beliefs.base import Beliefs
 from pufferkit.beliefs.finite_class import FiniteClass
 from pufferkit.beliefs.finite_joint import FiniteJoint
 from pufferkit.beliefs.joint_class import JointClass
-from pufferkit.beliefs.protocol import Beliefs
 from pufferkit.errors import NotApplicable, NoTheorem
 from pufferkit.influence.sums.joint_sums import (
     Axis,

@@ -14,22 +14,18 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from pufferkit.accounting.amounts import show
 from pufferkit.accounting.ledger_tables import Connection
 from pufferkit.errors import LedgerError
 from pufferkit.records import canonical, digest
 
-if TYPE_CHECKING:
-    from pufferkit.accounting.fingerprints import Data
-
-RULES = ("sum", "composed")
 DATA_MARKS = "data marks"
 STATE = "state"
 """Key in the body of an entry for the digest of the state that the entry leads to."""
-_LONGEST_NAME, _LONGEST_KEY = 200, 64
+LONGEST_KEY = 64
+_LONGEST_NAME = 200
+_AT_ONCE = 2000
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 """What no database keeps: the end of a text in C, and halves of characters."""
 
@@ -85,88 +81,6 @@ class Account(NamedTuple):
     def remaining(self) -> int:
         """The part of the budget that is left."""
         return self.budget - self.total
-
-
-@dataclass(frozen=True)
-class Terms:
-    """The terms on which the first charge opens an account; later charges must state the same.
-
-    ``budget`` is in millionths. ``about`` holds facts to record, such as beliefs and lengths.
-    """
-
-    budget: int
-    rule: str
-    about: Mapping[str, Any]
-
-    def __post_init__(self) -> None:
-        if self.rule not in RULES:
-            raise ValueError(f"rule: must be 'sum' or 'composed', got {self.rule!r}")
-        object.__setattr__(self, "about", json.loads(canonical(dict(self.about))))
-
-    def check(self, known: Account, opened: Entry) -> None:
-        """Refuse an account that was opened on other terms."""
-        if known.rule != self.rule:
-            raise ValueError(
-                f"account: {known.account!r} adds up by the rule {known.rule!r}, not by "
-                f"{self.rule!r}; use a different account for the other rule"
-            )
-        there = opened.body["about"]
-        if there != self.about:
-            different = sorted(
-                k for k in {*self.about, *there} if self.about.get(k) != there.get(k)
-            )
-            raise ValueError(
-                f"account: {known.account!r} was opened for other data or beliefs "
-                f"({', '.join(different)} differ); use it for those, or choose another name"
-            )
-        if known.budget != self.budget:
-            raise ValueError(
-                f"budget: the account {known.account!r} has {show(known.budget)}, not "
-                f"{show(self.budget)}; give the budget it has. To change it, call "
-                "Ledger.change_budget or run pufferkit ledger budget"
-            )
-
-    @cached_property
-    def body(self) -> dict[str, Any]:
-        """The body of an entry that opens an account; one object for all accounts it opens."""
-        return {"budget": self.budget, "rule": self.rule, "about": self.about}
-
-
-@dataclass(frozen=True)
-class Charge:
-    """One charge among many; ``total`` is the joint total after it, in millionths.
-
-    ``after`` is the number of entries the account had when the total was computed, 0 for an account
-    that does not exist yet; several charges to one account in the same call are counted on from
-    there. ``terms`` open an account with its first charge. ``value`` is the noisy answer, stored in
-    the same transaction. ``data`` are the data of the account, by which they are recognised later.
-    ``state`` is the accumulated state after this charge.
-    """
-
-    account: str
-    key: str
-    epsilon: int
-    total: int
-    body: Mapping[str, Any]
-    after: int
-    terms: Terms | None = None
-    value: Mapping[str, Any] | None = None
-    data: Data | None = None
-    state: Mapping[str, Any] | None = None
-
-    def __post_init__(self) -> None:
-        checked_name("account", self.account, _LONGEST_NAME)
-        checked_name("key", self.key, _LONGEST_KEY)
-        for name in ("epsilon", "total", "after"):
-            amount = getattr(self, name)
-            if type(amount) is not int or amount < 0:
-                raise ValueError(f"{name}: must be an integer of at least 0, got {amount!r}")
-
-    def with_value(self, value: Mapping[str, Any]) -> Charge:
-        """The same charge with the noisy answer, without repeating the checks."""
-        charge = object.__new__(Charge)
-        charge.__dict__.update(self.__dict__, value=value)
-        return charge
 
 
 def checked_name(argument: str, text: Any, longest: int = _LONGEST_NAME) -> str:
@@ -353,6 +267,16 @@ def _named(
         where, value = connection.among("key", list(dict.fromkeys(keys)))
         text, values = f"{text} AND {where}", [*values, value]
     return connection.execute(text + order, values)
+
+
+def rows(connection: Connection, account: str | None = None) -> Iterator[Sequence[Any]]:
+    """The rows of all entries in order, or of one account's, read in batches."""
+    where, of = ("", ()) if account is None else (" AND account = ?", (account,))
+    text = f"SELECT * FROM pufferkit_entries WHERE seq > ?{where} ORDER BY seq LIMIT {_AT_ONCE}"
+    some = connection.execute(text, (0, *of)).fetchall()
+    while some:
+        yield from some
+        some = connection.execute(text, (some[-1][0], *of)).fetchall()
 
 
 def marks_named(

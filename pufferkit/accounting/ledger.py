@@ -18,7 +18,6 @@ account is created by its first charge, in the same transaction.
 from __future__ import annotations
 
 import getpass
-import json
 import os
 import secrets
 import socket
@@ -28,14 +27,20 @@ from typing import Any
 
 from pufferkit.accounting.amounts import allowed_micro, in_epsilon, show, spent_micro
 from pufferkit.accounting.anchor import Anchor, Head
+from pufferkit.accounting.charges import (
+    Charge,
+    Terms,
+    drafts_of,
+    on_terms,
+    over_budget,
+    required,
+)
 from pufferkit.accounting.entries import (
     DATA_MARKS,
     STATE,
     Account,
-    Charge,
     Draft,
     Entry,
-    Terms,
     accounts_named,
     accounts_of,
     append,
@@ -45,6 +50,7 @@ from pufferkit.accounting.entries import (
     keys_named,
     leading_to,
     marks_named,
+    rows,
     state_of,
     states_of,
 )
@@ -53,15 +59,8 @@ from pufferkit.accounting.ledger_places import place_of
 from pufferkit.accounting.ledger_tables import Connection, version_of
 from pufferkit.accounting.recognition import Recognition
 from pufferkit.accounting.replay import Examination, examine
-from pufferkit.accounting.transactions import (
-    Access,
-    Batch,
-    on_terms,
-    over_budget,
-    required,
-    rows,
-)
-from pufferkit.errors import LedgerError, OverBudget
+from pufferkit.accounting.transactions import Transactions
+from pufferkit.errors import LedgerError
 from pufferkit.records import canonical
 from pufferkit.shown import Shown
 
@@ -70,9 +69,9 @@ class Ledger(Shown):
     """A ledger of privacy budgets in an SQLite file or a PostgreSQL database.
 
     The first entry creates it. Opening a ledger that does not exist writes nothing; a file that
-    exists and is not a ledger is refused. Within a ``with`` block a file stays open, which makes
-    many charges several times as fast; the last entries may be in ``ledger.db-wal`` until the block
-    ends, so copy both files, or use the backup command of SQLite.
+    exists and is not a ledger is refused. A file stays open within a ``with`` block, and otherwise
+    while one charge follows another, until half a second after the last. Before it is closed the
+    last entries may be in ``ledger.db-wal``: copy both files, or use the backup command of SQLite.
 
     Parameters
     ----------
@@ -123,11 +122,11 @@ class Ledger(Shown):
         if anchor is None and anchor_key is not None:
             raise ValueError("anchor_key: needs an anchor; name the anchor's file with anchor=")
         self.by = checked_name("by", by or f"{_user()}@{socket.gethostname()}"[:200])
-        place = place_of(url)
-        self._recognition = Recognition(Path(key) if key is not None else place.key_path)
+        self._place = place_of(url)
+        self._recognition = Recognition(Path(key) if key is not None else self._place.key_path)
         self._anchor = None if anchor is None else Anchor(anchor, anchor_key)
-        self._access = Access(place, self._recognition, self._anchor)
-        self._read, self._write = self._access.read, self._access.write
+        self._transactions = Transactions(self._place, self._recognition, self._anchor)
+        self._read, self._write = self._transactions.read, self._transactions.write
         try:
             self._read(lambda _: None)
         except Exception:
@@ -135,7 +134,7 @@ class Ledger(Shown):
             raise
 
     def __str__(self) -> str:
-        return f"Ledger({self._access.place.name!r})"
+        return f"Ledger({self._place.name!r})"
 
     def table_rows(self) -> list[dict[str, Any]]:
         """One row for each account: budget, total and what remains."""
@@ -152,7 +151,7 @@ class Ledger(Shown):
         ]
 
     def __enter__(self) -> Ledger:
-        self._access.place.hold()
+        self._place.hold()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -161,7 +160,7 @@ class Ledger(Shown):
     @property
     def exists(self) -> bool:
         """Whether the ledger exists; its first entry creates it."""
-        return self._access.exists()
+        return self._transactions.exists()
 
     @property
     def recognises_data(self) -> bool:
@@ -170,7 +169,7 @@ class Ledger(Shown):
 
     def close(self) -> None:
         """Close the database connections."""
-        self._access.place.close()
+        self._place.close()
 
     # -- accounts ------------------------------------------------------------------------------
 
@@ -330,36 +329,6 @@ class Ledger(Shown):
 
         return self._write(act)
 
-    def charge(
-        self,
-        account: str,
-        key: str,
-        epsilon: float,
-        total: int,
-        body: Mapping[str, Any],
-        *,
-        after: int,
-    ) -> Entry | None:
-        """Charge a release whose joint ``total`` (millionths) was computed from the history.
-
-        Returns ``None`` and changes nothing if the account no longer has ``after`` entries; read
-        the history again then. The same ``key`` is charged once.
-        """
-        self.account(account)
-        try:
-            one = Charge(account, key, spent_micro(epsilon), total, body, after)
-            done = self.charge_many([one])
-        except OverBudget as refusal:
-            raise OverBudget(str(refusal).removeprefix(f"{account}: ")) from None
-        return self.find(account, key, "charge") if done else None
-
-    def store(self, account: str, key: str, body: Mapping[str, Any]) -> Entry:
-        """Store the noisy value of a charge, once. Only the stored value may be handed over."""
-        self.store_many([(account, key, body)])
-        entry = self.find(account, key)
-        assert entry is not None
-        return entry
-
     def charge_many(self, charges: Sequence[Charge], *, data_meant: bool = False) -> bool:
         """Charge many accounts in one transaction: all or none, each key once.
 
@@ -382,47 +351,13 @@ class Ledger(Shown):
             known = accounts_named(connection, names)
             if terms:
                 on_terms(connection, terms, known)
-            batch = Batch(
-                known,
-                keys_named(connection, names, "charge", keys),
-                keys_named(connection, names, "value", keys),
-                self._recognition.marks(connection, data, data_meant),
-            )
-            drafts = batch.drafts(charges)
-            if drafts is None:
-                return False
-            append(connection, drafts, self.by, known, batch.states)
-            return True
-
-        return self._write(act)
-
-    def store_many(
-        self, values: Sequence[tuple[str, str, Mapping[str, Any]]]
-    ) -> dict[tuple[str, str], Mapping[str, Any]]:
-        """Store many values (account, key, body) in one transaction, each once.
-
-        Returns the stored values, the only ones that may be handed over: where a value was stored
-        before, that one.
-        """
-        names = [account for account, _, _ in values]
-        keys = list({key for _, key, _ in values})
-
-        def act(connection: Connection) -> dict[tuple[str, str], Mapping[str, Any]]:
             charged = keys_named(connection, names, "charge", keys)
-            there: dict[tuple[str, str], Mapping[str, Any]] = {
-                (entry.account, entry.key): entry.body
-                for entry in entries_named(connection, names, "value", keys)
-            }
-            known = accounts_named(connection, names)
-            drafts: list[Draft] = []
-            for account, key, body in values:
-                if (account, key) not in charged:
-                    raise ValueError(f"key: {key!r} was never charged to {account!r}")
-                if (account, key) not in there:
-                    drafts.append(Draft(account, "value", key, 0, known[account].total, body))
-                    there[account, key] = json.loads(canonical(body))
-            append(connection, drafts, self.by, known)
-            return there
+            valued = keys_named(connection, names, "value", keys)
+            marks = self._recognition.marks(connection, data, data_meant)
+            made = drafts_of(charges, known, charged, valued, marks)
+            if made is not None:
+                append(connection, made[0], self.by, known, made[1])
+            return made is not None
 
         return self._write(act)
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import secrets
 import shutil
 import sqlite3
 import tempfile
+import threading
+import time
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -22,6 +26,8 @@ from pufferkit.records import name_once, private_file
 _ENDED = frozenset({"57P01", "57P02", "57P05", "25P03"})
 """The server is shutting down, stops after a crash, or ends idle connections."""
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
+_SOON, _REST = 0.25, 0.5
+"""Seconds between two uses of a burst, and seconds after which a file at rest is closed."""
 _LEFT_ALONE: list[Any] = []
 """Connections inherited from the parent process: closing them would break them there."""
 
@@ -34,18 +40,40 @@ class DriverError(Exception):
         self.origin, self.lost, self.unopened = origin, lost, unopened
 
 
+def _part(mark: Any, driver: Any) -> None:
+    """Close a connection, if this process opened it."""
+    if mark[0] == os.getpid():
+        driver.close()
+    else:
+        _LEFT_ALONE.append(driver)
+
+
+def _let_go(idle: list[tuple[Any, Any]]) -> None:
+    """Part with all connections that are not in use."""
+    while idle:
+        with suppress(IndexError):  # another thread took it first
+            _part(*idle.pop())
+
+
 class Place:
-    """Where a ledger lives, and the open connections that are not in use."""
+    """Where a ledger lives, and the open connections that are not in use.
+
+    Opening and closing a file takes several times as long as a transaction. So a connection that is
+    used again at once is kept, until it has been at rest for half a second.
+    """
 
     name: str
     server = False
     held = False
-    """Whether connections are kept after use."""
+    """Whether connections are kept until the place is closed."""
     current = False
     """Whether the tables are known to be of this version."""
 
     def __init__(self) -> None:
         self._idle: list[tuple[Any, Any]] = []
+        self._last_use = -math.inf
+        self._rest: threading.Timer | None = None
+        weakref.finalize(self, _let_go, self._idle)  # at the latest when the process ends
 
     @contextmanager
     def transaction(self, *, writes: bool = False) -> Iterator[Connection]:
@@ -54,7 +82,7 @@ class Place:
         A connection is reused only in the process that opened it, and only while the place is the
         one it was opened for. A child process leaves the connections of its parent alone.
         """
-        mark = self._mark()
+        mark, soon = self._mark(), time.monotonic() < self._last_use + _SOON
         try:
             driver = self._taken(mark) or self._open()
         except self._errors as error:
@@ -78,11 +106,13 @@ class Place:
             ended = getattr(error, "sqlstate", None) in _ENDED
             lost = self.server and (ended or bool(driver.closed))
             if lost:
-                self._let_go()  # those of the same server are likely lost as well
+                _let_go(self._idle)  # those of the same server are likely lost as well
             raise DriverError(error, lost=lost) from None
         finally:
-            if kept and self.held:
+            self._last_use = time.monotonic()
+            if kept and (self.held or soon):
                 self._idle.append((mark, driver))
+                self._watch()
             else:
                 with suppress(*self._errors):
                     if connection is not None:
@@ -98,19 +128,22 @@ class Place:
                 break
             if known == mark:
                 return driver
-            self._part(known, driver)
+            _part(known, driver)
         return None
 
-    def _part(self, mark: Any, driver: Any) -> None:
-        if mark[0] == os.getpid():
-            driver.close()
-        else:
-            _LEFT_ALONE.append(driver)
+    def _watch(self) -> None:
+        """Close connections that are not held once they have been at rest for a while."""
+        if not self.held and (self._rest is None or not self._rest.is_alive()):
+            self._rest = threading.Timer(_REST, self._look)
+            self._rest.daemon = True
+            self._rest.start()
 
-    def _let_go(self) -> None:
-        while self._idle:
-            with suppress(IndexError):
-                self._part(*self._idle.pop())
+    def _look(self) -> None:
+        self._rest = None
+        if self._idle and time.monotonic() < self._last_use + _REST:
+            self._watch()
+        elif not self.held:
+            _let_go(self._idle)
 
     def hold(self) -> None:
         """Keep connections until the place is closed."""
@@ -118,10 +151,10 @@ class Place:
 
     def close(self) -> None:
         """Close all connections."""
-        self._let_go()
+        _let_go(self._idle)
 
-    def exists(self) -> bool:
-        """Whether the place exists; if so, it must be a ledger."""
+    def is_ledger(self) -> bool | None:
+        """Whether a ledger lives here; ``None`` if nothing does."""
         raise NotImplementedError
 
     def make(self) -> None:
@@ -146,8 +179,8 @@ class Place:
 class SQLiteFile(Place):
     """A ledger in a file.
 
-    While held, the file stays open, so that a commit is one write to the log. Before every use it
-    must still be the same file.
+    While the file is open, a commit is one write to the log. Before every use it must still be the
+    same file.
     """
 
     def __init__(self, path: str) -> None:
@@ -179,9 +212,12 @@ class SQLiteFile(Place):
         """Beside the file."""
         return self.path.with_name(self.path.name + ".key")
 
-    def exists(self) -> bool:
-        """Whether the file exists; if so, it must be a ledger."""
-        return self.path.exists()
+    def is_ledger(self) -> bool | None:
+        """Whether the file is a ledger; ``None`` if there is no file."""
+        if not self.path.exists():
+            return None
+        with self.transaction() as connection:
+            return ledger_tables.version_of(connection) is not None
 
     def make(self) -> None:
         """Create a ledger, complete before it gets its name; another process may do so first."""
@@ -199,7 +235,7 @@ class SQLiteFile(Place):
             finally:
                 driver.close()
             name_once(part, self.path)
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OSError) as error:
             raise DriverError(error) from None
         finally:
             for left in (part, Path(f"{part}-wal"), Path(f"{part}-shm")):
@@ -290,10 +326,12 @@ class Server(Place):
         named = os.environ.get("PUFFERKIT_LEDGER_KEY")
         return Path(named) if named else None
 
-    def exists(self) -> bool:
-        """Whether the database has a ledger."""
+    def is_ledger(self) -> bool | None:
+        """Whether the database has a ledger; ``None`` if it has none of its tables."""
         with self.transaction() as connection:
-            return "meta" in connection.tables()
+            if "meta" not in connection.tables():
+                return None
+            return ledger_tables.version_of(connection) is not None
 
     def make(self) -> None:
         """Create a ledger in the database; another process may do so first."""
@@ -329,11 +367,14 @@ def place_of(url: str | os.PathLike[str]) -> Place:
 
 
 @contextmanager
-def empty() -> Iterator[Connection]:
-    """An empty ledger in memory, which stands for one that does not exist yet."""
+def empty(*, trial: bool = False) -> Iterator[Connection]:
+    """An empty ledger in memory, which stands for one that does not exist yet.
+
+    With ``trial``, something is written to it that will then be written to a new ledger.
+    """
     driver = sqlite3.connect(":memory:", isolation_level=None)
     try:
         ledger_tables.fill(Connection(driver))
-        yield Connection(driver)
+        yield Connection(driver, trial=trial)
     finally:
         driver.close()

@@ -44,8 +44,8 @@ class Connection:
     error in a statement may surface only there.
     """
 
-    def __init__(self, driver: Any, *, server: bool = False) -> None:
-        self.driver, self.server = driver, server
+    def __init__(self, driver: Any, *, server: bool = False, trial: bool = False) -> None:
+        self.driver, self.server, self.trial = driver, server, trial
         self._head: Any = None
         self._batch = ExitStack()
         if server:

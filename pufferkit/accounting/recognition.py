@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import secrets
-import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pufferkit.accounting import database
 from pufferkit.accounting.entries import DATA_MARKS, marks_named
 from pufferkit.accounting.fingerprints import (
+    KEY_SIZE,
     Data,
     Marks,
     key_name,
@@ -20,7 +18,6 @@ from pufferkit.accounting.fingerprints import (
     read_key,
     same_data,
 )
-from pufferkit.accounting.ledger_places import Place
 from pufferkit.accounting.ledger_tables import Connection
 from pufferkit.errors import LedgerError
 
@@ -32,27 +29,13 @@ class Recognition:
 
     def __init__(self, path: Path | None) -> None:
         self.path = path
-        self._trial = threading.local()
-        self._prepared = False
         self._read: dict[str, tuple[Any, Marks]] = {}
 
-    @contextmanager
-    def trial(self) -> Iterator[None]:
-        """A temporary key for a ledger that does not exist; other threads do not see it."""
-        self._trial.key = secrets.token_bytes(32)
-        try:
-            yield
-        finally:
-            del self._trial.key
-
-    def prepare(self, place: Place) -> None:
+    def note_key(self, connection: Connection) -> None:
         """Create the key of a ledger that has none yet, and record its name in the ledger."""
-        if self._prepared:
-            return
-        if self.path is not None and database.read(place, _named) is None:
+        if self.path is not None and connection.noted(_KEY) is None:
             noted = key_name(read_key(self.path) or make_key(self.path))
-            database.write(place, lambda c: None if _named(c) else c.put("meta", [(_KEY, noted)]))
-        self._prepared = True
+            connection.put("meta", [(_KEY, noted)])
 
     def marks(
         self, connection: Connection, data: Mapping[str, Data], meant: bool
@@ -111,10 +94,9 @@ class Recognition:
 
     def _key(self, connection: Connection, meant: bool) -> bytes | None:
         """The key of this ledger; ``None`` if data are not recognised or no key is recorded yet."""
-        trial: bytes | None = getattr(self._trial, "key", None)
-        if trial is not None:
-            return trial if self.path is not None else None
-        named = _named(connection)
+        if connection.trial:  # by a key that is forgotten
+            return None if self.path is None else secrets.token_bytes(KEY_SIZE)
+        named = connection.noted(_KEY)
         if named is None:
             return None
         key = None if self.path is None else read_key(self.path)
@@ -129,8 +111,3 @@ class Recognition:
                 "without recognising data"
             )
         return key
-
-
-def _named(connection: Connection) -> str | None:
-    """The name of the key of this ledger, if it has one."""
-    return connection.noted(_KEY)

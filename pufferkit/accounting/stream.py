@@ -36,7 +36,8 @@ import numpy as np
 
 from pufferkit import checks
 from pufferkit.accounting.amounts import PICO, allowed_micro, in_epsilon, show
-from pufferkit.accounting.entries import Account, Charge, Terms
+from pufferkit.accounting.charges import Charge, Terms
+from pufferkit.accounting.entries import Account
 from pufferkit.accounting.fingerprints import IDENTIFYING, SeriesData
 from pufferkit.accounting.frontier import Frontier, Use
 from pufferkit.accounting.ledger import Ledger
@@ -49,7 +50,7 @@ from pufferkit.accounting.stream_windows import (
     on_clock,
     places_of,
 )
-from pufferkit.beliefs.protocol import Beliefs, as_beliefs
+from pufferkit.beliefs.base import Beliefs, as_beliefs
 from pufferkit.data.queries import Query
 from pufferkit.data.series import Series
 from pufferkit.errors import LedgerError, NoTheorem

@@ -1,37 +1,45 @@
-"""Reading and writing a ledger in transactions: snapshots, batches of charges, refusals.
+"""The transactions of a ledger: snapshots, writes under the lock, and what goes wrong with them.
 
-A ledger that does not exist reads as empty. Anchors are checked and advanced here.
+Reading a ledger that does not exist does not create it: until the first entry is written it reads
+as an empty one. A file that exists must be a ledger. An empty or foreign file is refused, because
+a truncated ledger would otherwise come back with its budgets unspent. Anchors are checked and
+advanced here.
+
+Error messages of a driver can quote the data being written. They never leave this module, which
+raises a `LedgerError` with a message of its own instead.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+import random
+import sqlite3
+import time
+from collections.abc import Callable
+from typing import TypeVar
 
-from pufferkit.accounting import database
-from pufferkit.accounting.amounts import show
 from pufferkit.accounting.anchor import START, Anchor, Head
-from pufferkit.accounting.database import Answered
-from pufferkit.accounting.entries import (
-    STATE,
-    Account,
-    Charge,
-    Draft,
-    Extended,
-    Terms,
-    accounts_named,
-    entries_named,
-    leading_to,
-)
-from pufferkit.accounting.ledger_places import Place, empty
-from pufferkit.accounting.ledger_tables import Connection
+from pufferkit.accounting.ledger_places import DriverError, Place, Server, empty
+from pufferkit.accounting.ledger_tables import SCHEMA_VERSION, Connection, migrate
 from pufferkit.accounting.recognition import Recognition
-from pufferkit.errors import OverBudget
+from pufferkit.errors import LedgerError
 
-_AT_ONCE = 2000
+_TRIES = 6
+_AGAIN = frozenset({"40001", "40P01"})  # serialisation failure, deadlock
+_SQLITE = {
+    "SQLITE_FULL": "the disk is full",
+    "SQLITE_CORRUPT": "the file is damaged; restore a backup and compare it with a noted head",
+    "SQLITE_NOTADB": "the file is not an SQLite database",
+    "SQLITE_READONLY": "the file or its folder is read-only",
+    "SQLITE_BUSY": "another process holds the lock for too long",
+    "SQLITE_LOCKED": "another process holds the lock for too long",
+    "SQLITE_CANTOPEN": "the file cannot be opened",
+    "SQLITE_IOERR": "the disk cannot be read or written",
+}
+
+Answered = TypeVar("Answered")
 
 
-class Access:
+class Transactions:
     """The transactions of one ledger."""
 
     def __init__(self, place: Place, recognition: Recognition, anchor: Anchor | None) -> None:
@@ -46,147 +54,116 @@ class Access:
         """
         anchor = self.anchor
         held = None if anchor is None else anchor.read()  # before the snapshot: never ahead of it
+        there = self.exists()
 
-        def checked(connection: Connection) -> tuple[Answered, Head | None]:
-            if anchor is None:
-                return act(connection), None
-            if held is not None or settle:
-                anchor.check(connection, held)
-            return act(connection), Head(*connection.head)
+        def looked() -> tuple[Answered, Head | None]:
+            with self.place.transaction() if there else empty() as connection:
+                if anchor is None:
+                    return act(connection), None
+                if held is not None or settle:
+                    anchor.check(connection, held)
+                return act(connection), Head(*connection.head)
 
-        if self.exists():
-            result, head = database.read(self.place, checked)
-        else:
-            with empty() as connection:
-                result, head = checked(connection)
+        result, head = self._guarded(looked, "read")
         if settle and anchor is not None and head is not None and head != START:
             anchor.advance(head)
         return result
 
     def write(self, act: Callable[[Connection], Answered]) -> Answered:
-        """``act`` under the write lock; the anchor advances after the commit."""
-        anchor = self.anchor
+        """``act`` in a transaction that holds the write lock from its start.
+
+        The transaction is repeated after a serialisation failure, a deadlock or a lost connection.
+        The earlier commit may have taken effect, so ``act`` must first look for what it is about to
+        write. The anchor advances after the commit.
+        """
+        place, anchor = self.place, self.anchor
 
         def checked(connection: Connection) -> tuple[Answered, Head]:
             if anchor is not None:
                 anchor.check(connection, anchor.read())
             return act(connection), Head(*connection.head)
 
+        def locked() -> tuple[Answered, Head]:
+            current, place.current = place.current, False  # known again if all goes well
+            with place.transaction(writes=True) as connection:
+                connection.lock()
+                version = connection.ask("schema")
+                if not current:
+                    migrate(connection)
+                    self.recognition.note_key(connection)
+                result = checked(connection)
+                if current and version() != str(SCHEMA_VERSION):
+                    raise LedgerError(
+                        f"ledger: {place.name} was replaced, or changed by another version of "
+                        "pufferkit; nothing was written. Ask again"
+                    )
+            place.current = True
+            return result
+
         if not self.exists():
             # What an empty ledger would refuse is refused before a ledger is created.
-            with self.recognition.trial(), empty() as connection:
+            with empty(trial=True) as connection:
                 checked(connection)
             if anchor is not None and anchor.read() is None:
                 anchor.advance(START)
-            database.make(self.place)
-        self.recognition.prepare(self.place)
-        result, head = database.write(self.place, checked)
+            self._guarded(place.make, "create", "no ledger was created")
+        result, head = self._guarded(
+            locked,
+            "write",
+            "nothing was handed over. Asking again is safe: a stored answer is returned unchanged",
+        )
         self._made = True
         if anchor is not None and head != START:
             anchor.advance(head)
         return result
 
     def exists(self) -> bool:
-        """Whether the ledger exists."""
-        self._made = self._made or database.exists(self.place)
+        """Whether there is a ledger; raises for anything else, and for one of a later version."""
+        if not self._made:
+            ledger = self._guarded(self.place.is_ledger, "open")
+            if ledger is False:
+                raise LedgerError(
+                    f"ledger: cannot open {self.place.name}: this database is not a ledger of "
+                    "pufferkit, or its tables were removed; it was not changed. To create a "
+                    "ledger, name a new file"
+                )
+            self._made = ledger is True
         return self._made
 
+    def _guarded(self, act: Callable[[], Answered], doing: str, assurance: str = "") -> Answered:
+        """``act``, repeated where that helps; errors of the driver become a `LedgerError`.
 
-class Batch:
-    """The drafts for a list of charges."""
-
-    def __init__(
-        self,
-        known: Mapping[str, Account],
-        charged: set[tuple[str, str]],
-        valued: set[tuple[str, str]],
-        marks: Mapping[str, Mapping[str, Any]],
-    ) -> None:
-        self._before, self._charged, self._valued = dict(known), charged, valued
-        self._totals = {name: account.total for name, account in known.items()}
-        self._marks = dict(marks)
-        self.states: dict[str, Mapping[str, Any] | None] = {}
-
-    def drafts(self, charges: Sequence[Charge]) -> list[Draft] | None:
-        """Openings, charges and values in order; ``None`` if an account has newer entries."""
-        drafts: list[Draft] = []
-        for charge in charges:
-            place = (charge.account, charge.key)
-            new = place not in self._charged
-            if charge.value is not None and place in self._valued:
-                return None
-            if (new or charge.value is not None) and self._moved_on(charge):
-                return None
-            if new:
-                drafts += self._charge(charge)
-                self._charged.add(place)
-            if charge.value is not None:
-                total = self._totals[charge.account]
-                drafts.append(Draft(charge.account, "value", charge.key, 0, total, charge.value))
-                self._valued.add(place)
-        return drafts
-
-    def _moved_on(self, charge: Charge) -> bool:
-        known = self._before.get(charge.account)
-        if known is None and charge.terms is None:
-            raise ValueError(f"account: {charge.account!r} is not in this ledger; open it first")
-        return charge.after != (0 if known is None else known.entries)
-
-    def _charge(self, charge: Charge) -> list[Draft]:
-        name, known = charge.account, self._before.get(charge.account)
-        budget = known.budget if known is not None else charge.terms.budget  # type: ignore[union-attr]
-        drafts = []
-        if name not in self._totals and charge.terms is not None:
-            drafts.append(Draft(name, "open", "", 0, 0, charge.terms.body))
-        total = self._totals.get(name, 0)
-        if charge.total > budget:
-            refusal = over_budget(charge.total - total, budget - total)
-            raise OverBudget(f"{name}: {refusal}")
-        total = self._totals[name] = max(charge.total, total)
-        marks = self._marks.pop(name, {})
-        body = Extended(charge.body, marks) if marks else charge.body
-        if charge.state is not None:
-            body = leading_to(body, charge.state)
-        elif STATE in body:  # copied from another entry
-            body = {name: value for name, value in body.items() if name != STATE}
-        if charge.state is not None or known is not None:
-            self.states[name] = charge.state  # ``None`` marks the stored state as out of date
-        drafts.append(Draft(name, "charge", charge.key, charge.epsilon, total, body))
-        return drafts
+        It is raised outside the handler, so that it carries no reference to the driver's error.
+        """
+        words = ""
+        for turn in range(_TRIES):
+            try:
+                return act()
+            except DriverError as error:
+                words = _words(self.place, error.origin, unopened=error.unopened)
+                again = error.lost or getattr(error.origin, "sqlstate", None) in _AGAIN
+            if not again:
+                break
+            time.sleep(random.uniform(0.01, 0.05) * 2**turn)
+        assurance = f"; {assurance}" if assurance else ""
+        raise LedgerError(f"ledger: cannot {doing} {self.place.name}: {words}{assurance}")
 
 
-def rows(connection: Connection, account: str | None = None) -> Iterator[Sequence[Any]]:
-    """The rows of all entries in order, or of one account's, read in batches."""
-    where, of = ("", ()) if account is None else (" AND account = ?", (account,))
-    text = f"SELECT * FROM pufferkit_entries WHERE seq > ?{where} ORDER BY seq LIMIT {_AT_ONCE}"
-    some = connection.execute(text, (0, *of)).fetchall()
-    while some:
-        yield from some
-        some = connection.execute(text, (some[-1][0], *of)).fetchall()
-
-
-def required(connection: Connection, account: str) -> Account:
-    """The balance of an account; raises if the account does not exist."""
-    known = accounts_named(connection, [account]).get(account)
-    if known is None:
-        raise ValueError(f"account: {account!r} is not in this ledger; open it first")
-    return known
-
-
-def on_terms(
-    connection: Connection, terms: Mapping[str, Terms], known: Mapping[str, Account] | None = None
-) -> Mapping[str, Account]:
-    """Those of these accounts that exist; raises if their terms differ."""
-    known = accounts_named(connection, terms) if known is None else known
-    opened = [name for name in terms if name in known]
-    for entry in entries_named(connection, opened, "open"):
-        terms[entry.account].check(known[entry.account], entry)
-    return known
-
-
-def over_budget(requested: int, remaining: int, fits: str = "") -> OverBudget:
-    """The error for a charge that exceeds the budget."""
-    return OverBudget(
-        f"requested {show(requested)}, remaining {show(max(0, remaining))}, "
-        f"short by {show(requested - max(0, remaining))}" + (f"; {fits}" if fits else "")
-    )
+def _words(place: Place, origin: Exception, *, unopened: bool) -> str:
+    """The reason, without the data that were being written and without a password."""
+    name = getattr(origin, "sqlite_errorname", None)
+    if name is not None:
+        known = next((words for code, words in _SQLITE.items() if name.startswith(code)), None)
+        return f"{known} ({name})" if known else name
+    state = getattr(origin, "sqlstate", None)
+    if state is not None:
+        return f"the database server reports {type(origin).__name__} ({state})"
+    if isinstance(origin, sqlite3.Error):
+        return f"SQLite reports {type(origin).__name__}"
+    if isinstance(place, Server) and isinstance(origin, place.unreachable):
+        if not unopened:
+            return "the connection to the server was lost"
+        # Nothing has been sent yet, so the text names only the host and the reason.
+        text = " ".join(str(origin).split())[:200]
+        return text.replace(place.password, "***") if place.password else text
+    return f"{type(origin).__name__}"

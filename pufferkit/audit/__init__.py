@@ -13,18 +13,18 @@ torch is loaded only when the `LSTM` learns, compiled kernels only when an attac
 """
 
 from pufferkit.audit.attackers import Attacker, ForwardBackward, SingleBit, Viterbi
-from pufferkit.audit.audited import LocalMechanism
+from pufferkit.audit.audit_targets import LocalMechanism
 from pufferkit.audit.auditor import audit
-from pufferkit.audit.exact import exact_loss, worst_case
-from pufferkit.audit.limits import (
+from pufferkit.audit.exact_loss import exact_loss, worst_case
+from pufferkit.audit.lstm import LSTM, Training, Validation, cross_validate
+from pufferkit.audit.report import Audit, WorstCase
+from pufferkit.audit.success_limits import (
     charged_epsilon,
     clopper_pearson,
     prior_odds,
     proven_epsilon,
     success_bound,
 )
-from pufferkit.audit.lstm import LSTM, Training, Validation, cross_validate
-from pufferkit.audit.report import Audit, WorstCase
 
 __all__ = [
     "LSTM",

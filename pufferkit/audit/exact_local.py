@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from pufferkit import checks
-from pufferkit.audit.audited import LocalMechanism, local_beliefs, seen_through
-from pufferkit.audit.conditioned import conditioned
+from pufferkit.audit.audit_targets import LocalMechanism, local_beliefs, seen_through
+from pufferkit.audit.conditioned_chain import conditioned
 from pufferkit.audit.report import WorstCase
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.errors import NotApplicable

@@ -12,23 +12,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit import checks
-from pufferkit.audit.audited import (
+from pufferkit.audit.audit_targets import (
     LocalMechanism,
     checked_local,
     local_beliefs,
     name_of,
     seen_through,
 )
-from pufferkit.audit.conditioned import Conditioned, conditioned, cumulative_rows
+from pufferkit.audit.conditioned_chain import Conditioned, conditioned, cumulative_rows
 from pufferkit.audit.exact_local import (
     MOST_ENTRIES,
     MOST_POINTS,
     known_codes,
     worst_response,
 )
-from pufferkit.audit.limits import detectable_epsilon, proven_epsilon
+from pufferkit.audit.output_likelihoods import ScoreEvent, choose
 from pufferkit.audit.report import Audit, WorstCase
-from pufferkit.audit.scores import ScoreEvent, choose
+from pufferkit.audit.success_limits import detectable_epsilon, proven_epsilon
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
 from pufferkit.data.series import Series

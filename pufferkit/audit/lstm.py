@@ -30,7 +30,7 @@ from numpy.typing import ArrayLike
 
 from pufferkit import checks
 from pufferkit.audit.attackers import Attacker
-from pufferkit.audit.conditioned import cumulative_rows
+from pufferkit.audit.conditioned_chain import cumulative_rows
 from pufferkit.beliefs.sequences import Codes
 from pufferkit.checks import Floats
 

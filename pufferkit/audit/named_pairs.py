@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pufferkit.beliefs.base import Distribution
+from pufferkit.beliefs.base import Beliefs, Distribution
 from pufferkit.beliefs.bayesian_network import BayesianNetwork
 from pufferkit.beliefs.finite_joint import FiniteJoint
-from pufferkit.beliefs.protocol import Beliefs
 from pufferkit.checks import Bools
 from pufferkit.errors import NotApplicable
 from pufferkit.mechanisms.calibration import Calibration

@@ -19,7 +19,7 @@ from itertools import combinations, permutations, product
 
 import numpy as np
 
-from pufferkit.audit.any_start import largest_ratios
+from pufferkit.audit.any_start_loss import largest_ratios
 from pufferkit.audit.report import WorstCase
 from pufferkit.beliefs.base import Member
 from pufferkit.beliefs.markov_chain import MarkovChain

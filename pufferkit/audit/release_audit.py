@@ -1,8 +1,8 @@
 """The audit of a release, in three parts.
 
-*The exact loss.* Where it can be computed (`pufferkit.audit.exact`), the loss of Laplace noise of
-the claimed scale, by the definition. A scale that is too small for its promise is found whatever
-the number of trials, also where the outputs that tell are too rare ever to be drawn.
+*The exact loss.* Where it can be computed (`pufferkit.audit.exact_loss`), the loss of Laplace noise
+of the claimed scale, by the definition. A scale that is too small for its promise is detected
+whatever the number of trials, also where the outputs that reveal it are too rare ever to be drawn.
 
 *The noise.* Whether the sampler of releases draws what it claims (`pufferkit.audit.noise_drawn`).
 
@@ -24,16 +24,16 @@ from typing import Any
 
 import numpy as np
 
-from pufferkit.audit.answer_models import AnswerDistribution, AnswerModel, Answers, model_of
-from pufferkit.audit.exact import MOST_ENTRIES, in_one_scale, stretches, worst_release
-from pufferkit.audit.limits import detectable_epsilon, proven_epsilon
+from pufferkit.audit.answer_distributions import AnswerDistribution, AnswerModel, Answers
+from pufferkit.audit.answer_models import model_of
+from pufferkit.audit.exact_loss import MOST_ENTRIES, in_one_scale, stretches, worst_release
 from pufferkit.audit.named_pairs import distributions_of
 from pufferkit.audit.noise_drawn import NoiseDrawn, measured, rehearsed
 from pufferkit.audit.noisy_choices import audit_choice
+from pufferkit.audit.output_likelihoods import ScoreEvent, choose, log_density
 from pufferkit.audit.report import Audit, WorstCase
-from pufferkit.audit.scores import ScoreEvent, choose, log_density
-from pufferkit.beliefs.base import Distribution
-from pufferkit.beliefs.protocol import as_beliefs
+from pufferkit.audit.success_limits import detectable_epsilon, proven_epsilon
+from pufferkit.beliefs.base import Distribution, as_beliefs
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
 from pufferkit.mechanisms.calibration import Calibration

@@ -21,9 +21,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pufferkit import checks
-from pufferkit.beliefs.counting import Start, shares
 from pufferkit.beliefs.provenance import Provenance
-from pufferkit.beliefs.structure import ClosedClass, closed_classes, common_period
+from pufferkit.beliefs.state_classes import ClosedClass, closed_classes, common_period
+from pufferkit.beliefs.transition_shares import Start, shares
 from pufferkit.checks import Floats
 from pufferkit.records import JsonRecord
 from pufferkit.shown import Matrix, Shown

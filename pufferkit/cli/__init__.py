@@ -12,22 +12,22 @@ import typer
 
 import pufferkit
 from pufferkit.cli import (
-    audit,
-    beliefs,
-    dashboard,
-    explore,
-    hide,
-    ledger,
-    model,
-    plan,
-    release,
-    release_each,
-    reproduce,
-    sanitize,
-    stream,
-    synthetic,
+    audit_command,
+    beliefs_command,
+    dashboard_command,
+    explore_command,
+    hide_command,
+    ledger_command,
+    model_command,
+    plan_command,
+    release_command,
+    release_each_command,
+    reproduce_command,
+    sanitize_command,
+    stream_command,
+    synthetic_command,
     terminal,
-    verify,
+    verify_command,
 )
 from pufferkit.cli.terminal import OneLineErrors, help_if_alone
 
@@ -39,25 +39,25 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 for command in (
-    plan.plan,
-    release.release,
-    release_each.release_each,
-    dashboard.dashboard,
-    synthetic.synthetic,
-    sanitize.sanitize,
-    model.fit,
-    beliefs.beliefs,
-    model.check,
-    verify.verify,
-    audit.audit,
-    explore.explore,
-    reproduce.reproduce,
+    plan_command.plan,
+    release_command.release,
+    release_each_command.release_each,
+    dashboard_command.dashboard,
+    synthetic_command.synthetic,
+    sanitize_command.sanitize,
+    model_command.fit,
+    beliefs_command.beliefs,
+    model_command.check,
+    verify_command.verify,
+    audit_command.audit,
+    explore_command.explore,
+    reproduce_command.reproduce,
 ):
     app.command()(command)
-model.app.command()(hide.hide)
-app.add_typer(model.app, name="model")
-app.add_typer(ledger.app, name="ledger")
-app.add_typer(stream.app, name="stream")
+model_command.app.command()(hide_command.hide)
+app.add_typer(model_command.app, name="model")
+app.add_typer(ledger_command.app, name="ledger")
+app.add_typer(stream_command.app, name="stream")
 
 
 def _version(asked: bool) -> None:

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import pufferkit as pk
 from pufferkit.cli import terminal
 from pufferkit.cli.question_options import QuestionOptions
-from pufferkit.data.names import FOLLOWS
+from pufferkit.data.question_names import FOLLOWS
 
 if TYPE_CHECKING:
     from pufferkit import Derived, Query, Release, Series
-    from pufferkit.beliefs.protocol import Beliefs
+    from pufferkit.beliefs.base import Beliefs
 
 LEVEL = 0.95
 
@@ -55,7 +55,7 @@ class AskedQuestion:
 
 def follows(question: pk.Question, release: Release) -> Derived | None:
     """The answer derived from a release for a question; ``None`` if there is none."""
-    from pufferkit.mechanisms.reading import reader_of  # noqa: PLC0415
+    from pufferkit.mechanisms.released_answers import reader_of  # noqa: PLC0415
 
     read = reader_of(question)
     return None if read is None else read(release, LEVEL)

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Annotated
 import pufferkit as pk
 from pufferkit.cli import outputs, terminal
 from pufferkit.cli.flags import File, Text, option, real, whole
-from pufferkit.cli.form import Form, duration, time_of
+from pufferkit.cli.format_options import Form, duration, time_of
 
 if TYPE_CHECKING:
     from pufferkit import ChainClass, Series
-    from pufferkit.beliefs.protocol import Beliefs
+    from pufferkit.beliefs.base import Beliefs
 
 
 Model = Annotated[Path, option("Beliefs: a JSON file, see 'model'; - is stdin.", None, "--model")]
@@ -50,7 +50,7 @@ def text_of(path: Path) -> str:
 
 def read_model(path: Path) -> Beliefs:
     """The beliefs in a JSON file: chains, networks or joint distributions; networks also as BIF."""
-    from pufferkit.beliefs.protocol import as_beliefs, beliefs_from_json  # noqa: PLC0415
+    from pufferkit.beliefs.base import as_beliefs, beliefs_from_json  # noqa: PLC0415
 
     try:
         if path.suffix.lower() == ".bif":
@@ -137,7 +137,7 @@ def read_data(
 
 def files_of(files: Sequence[Path]) -> list[Path]:
     """The files that paths and patterns name."""
-    from pufferkit.frames.raw import files_of as named  # noqa: PLC0415
+    from pufferkit.frames.raw_files import files_of as named  # noqa: PLC0415
 
     return named(list(files))
 

@@ -15,11 +15,11 @@ import typer
 import pufferkit as pk
 from pufferkit.cli import inputs, terminal
 from pufferkit.cli.flags import File, Text, option, real
-from pufferkit.cli.worth import Anyway
+from pufferkit.cli.usefulness_output import Anyway
 
 if TYPE_CHECKING:
     from pufferkit import Calibration, Query
-    from pufferkit.beliefs.protocol import Beliefs
+    from pufferkit.beliefs.base import Beliefs
 
 MaxGap = Annotated[
     str | None,

@@ -14,8 +14,8 @@ import typer
 import pufferkit as pk
 from pufferkit.cli import terminal
 from pufferkit.cli.flags import File, Text, option, real, whole
-from pufferkit.cli.form import duration
-from pufferkit.data.names import OF_DAYS, OF_STATES, OF_VALUES
+from pufferkit.cli.format_options import duration
+from pufferkit.data.question_names import OF_DAYS, OF_STATES, OF_VALUES
 
 if TYPE_CHECKING:
     from pufferkit import Query, Series

@@ -26,8 +26,8 @@ from pufferkit import checks
 from pufferkit.checks import Ints
 from pufferkit.data.additive import several_states
 from pufferkit.data.calendar import HOURS, HOURS_OF_WEEK, NO_CALENDAR, Calendar, day_name, week_name
+from pufferkit.data.coded_answers import OverCodes
 from pufferkit.data.durations import DAY
-from pufferkit.data.over_codes import OverCodes
 from pufferkit.data.queries import Lengths, Query
 from pufferkit.data.series import Series, in_memory
 

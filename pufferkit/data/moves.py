@@ -22,8 +22,8 @@ from pufferkit.checks import Ints
 from pufferkit.data.additive import several_states
 from pufferkit.data.by_time import calendar_of, in_words, indicator, several
 from pufferkit.data.calendar import Calendar
+from pufferkit.data.coded_answers import OverCodes
 from pufferkit.data.durations import ticks
-from pufferkit.data.over_codes import OverCodes
 from pufferkit.data.queries import Lengths, Query
 from pufferkit.data.series import Series, in_memory
 

@@ -13,9 +13,9 @@ from typing import Any
 from numpy.typing import NDArray
 
 from pufferkit.data.additive import Values, mean, total
-from pufferkit.data.own import linear
 from pufferkit.data.queries import Lengths, Query, observed_in
 from pufferkit.data.series import Series
+from pufferkit.data.user_queries import linear
 from pufferkit.rounding import as_fraction
 
 

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit import checks
-from pufferkit.data.over_codes import OverCodes
+from pufferkit.data.coded_answers import OverCodes
 from pufferkit.data.series import Pattern, Series, in_memory
 from pufferkit.data.table import Table
 from pufferkit.rounding import as_fraction
@@ -200,7 +200,7 @@ class Query:
         """How many entries are known not to have been observed."""
         return 0 if self.observed is None else sum(self.lengths) - sum(self.observed)
 
-    @property
+    @cached_property
     def largest(self) -> float | None:
         """Public bound on the size of a coordinate of the answer; ``None`` if there is none."""
         if self.kind == "transition counts":

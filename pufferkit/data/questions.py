@@ -11,10 +11,10 @@ from pufferkit.data.additive import count, histogram, mean, relative_frequencies
 from pufferkit.data.by_time import by_time, several, time_in
 from pufferkit.data.calendar import Calendar
 from pufferkit.data.moves import days_with, episodes, stays, transition_counts
-from pufferkit.data.names import BY, LEVELS, OF_DAYS, OF_STATES, OF_VALUES, SUMS
 from pufferkit.data.numbers import clipped_mean, clipped_total, moments, quantile_of
-from pufferkit.data.own import linear
 from pufferkit.data.queries import Lengths, Query
+from pufferkit.data.question_names import BY, LEVELS, OF_DAYS, OF_STATES, OF_VALUES, SUMS
+from pufferkit.data.user_queries import linear
 from pufferkit.rounding import as_fraction
 
 
@@ -158,13 +158,11 @@ class Question:
             )
         return NAMES[self.name](self, known, lengths, calendar)
 
-    def over_numbers(
-        self, states: Iterable[Hashable], lengths: Lengths, calendar: Calendar | None = None
-    ) -> Query:
+    def over_numbers(self, states: Iterable[Hashable], lengths: Lengths) -> Query:
         """The query if answers must be noisy numbers: for a quantile, the histogram behind it."""
         if self.name == "quantile":
             return histogram(self.ordered(states), lengths)
-        return self.over(states, lengths, calendar)
+        return self.over(states, lengths)
 
     def ordered(self, states: Iterable[Hashable]) -> tuple[Hashable, ...]:
         """The states in the order of their values; in the given order if they have none."""

@@ -6,7 +6,8 @@
 '[C] Theorem 3.4: two releases cost more than twice one'
 
 [Q], [C] and [B] are the papers listed in the documentation. Every result has rows, a note on what
-agrees, what cannot be compared and what is added, and a chart for `pufferkit.plots.charts`.
+agrees, what cannot be compared and what is added, and a chart for
+`pufferkit.plots.experiment_figures`.
 """
 
 from __future__ import annotations
@@ -114,7 +115,7 @@ def run(
         Small settings that take a second or two, instead of those of the paper.
     data
         For experiments on measured data: a file, or a folder that holds the files under their
-        usual names; see `pufferkit.experiments.measured`. Others do not look at it.
+        usual names; see `pufferkit.experiments.measured_series`. Others do not look at it.
     seed
         Seed of all draws.
     progress

@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 
 from pufferkit import checks
-from pufferkit.audit.conditioned import conditioned, cumulative_rows
-from pufferkit.audit.limits import charged_epsilon, success_bound
+from pufferkit.audit.conditioned_chain import conditioned, cumulative_rows
 from pufferkit.audit.local_audit import log_likelihood
+from pufferkit.audit.success_limits import charged_epsilon, success_bound
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
 from pufferkit.mechanisms.influence_curve import entry_epsilon

@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit.audit.attackers import ForwardBackward, Viterbi
-from pufferkit.audit.limits import success_bound
 from pufferkit.audit.lstm import Training, cross_validate
+from pufferkit.audit.success_limits import success_bound
 from pufferkit.beliefs.estimation import fit
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
 from pufferkit.data.series import Series
-from pufferkit.experiments import measured as files
+from pufferkit.experiments import measured_series as files
 from pufferkit.experiments.local_figures import binary_noise
 from pufferkit.experiments.result import Chart, Claims, Result, Rows, Settings, by_these_rows
 from pufferkit.local import loss

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from pufferkit.audit.limits import success_bound
+from pufferkit.audit.success_limits import success_bound
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.experiments.attack_curve import THETAS, attack_curve
 from pufferkit.experiments.local_noise import noise_privacy_curves

@@ -13,7 +13,7 @@ from typing import Any
 
 from pufferkit import checks
 from pufferkit.beliefs.markov_chain import MarkovChain
-from pufferkit.local.cheapest import answer_limits
+from pufferkit.local.least_noise import answer_limits
 from pufferkit.local.one_sided import Binary
 
 _LARGE = 700.0

@@ -19,7 +19,7 @@ from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
 from pufferkit.data.additive import relative_frequencies
 from pufferkit.data.series import Series
-from pufferkit.experiments import measured as files
+from pufferkit.experiments import measured_series as files
 from pufferkit.experiments.result import (
     Chart,
     Result,

@@ -15,7 +15,7 @@ import numpy as np
 from pufferkit.audit.noise_drawn import rehearsed
 from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable
-from pufferkit.frames.harmless import harmless
+from pufferkit.frames.safe_csv import harmless
 from pufferkit.influence.progress import NamedProgress
 from pufferkit.mechanisms.calibration import Calibration
 from pufferkit.mechanisms.plan import calibrate

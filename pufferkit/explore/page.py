@@ -6,22 +6,30 @@ from typing import TYPE_CHECKING, Any
 
 from nicegui import ui
 
-from pufferkit.explore import parts
-from pufferkit.explore.steps import account, beliefs, data, question, release
+from pufferkit.explore import page_parts
+from pufferkit.explore.page_steps import (
+    account_step,
+    beliefs_step,
+    data_step,
+    question_step,
+    release_step,
+)
 from pufferkit.explore.workspace import STEPS
 
 if TYPE_CHECKING:
     from pufferkit.explore.workspace import Workspace
 
-_DRAWN = dict(zip(STEPS, (data, beliefs, question, release, account), strict=True))
+_DRAWN = dict(
+    zip(STEPS, (data_step, beliefs_step, question_step, release_step, account_step), strict=True)
+)
 _LOOK_EVERY = 0.2
 _SHADES = {"Auto": None, "Light": False, "Dark": True}
 
 
 def draw(workspace: Workspace) -> None:
     """The whole page, for the current state of the workspace."""
-    ui.add_css(parts.STYLE)
-    ui.add_body_html(parts.FOCUS)
+    ui.add_css(page_parts.STYLE)
+    ui.add_body_html(page_parts.FOCUS)
     ui.colors(primary="#0072B2", secondary="#56B4E9", accent="#D55E00", negative="#a33b00")
     shade = ui.dark_mode(workspace.dark)
 
@@ -38,7 +46,7 @@ def draw(workspace: Workspace) -> None:
             ui.toggle(list(_SHADES), value=names[workspace.dark], on_change=shaded).props(
                 'dense no-caps flat aria-label="Colours"'
             )
-        parts.soft(
+        page_parts.soft(
             "Runs on this machine only: served on 127.0.0.1 behind the token in the address. "
             f"Nothing is sent elsewhere; files, models and the ledger stay in {workspace.folder}."
         )
@@ -50,7 +58,7 @@ def draw(workspace: Workspace) -> None:
 
         def go(name: str) -> None:
             tabs.set_value(name)
-            ui.run_javascript(parts.TO_HEADING)
+            ui.run_javascript(page_parts.TO_HEADING)
 
         def went(event: Any) -> None:
             if event.value != workspace.step:
@@ -84,7 +92,7 @@ def _work(workspace: Workspace) -> Any:
         ui.spinner(size="1.2em")
         words = ui.label()
         ui.space()
-        parts.button("Stop", workspace.cancel, mark="stop")
+        page_parts.button("Stop", workspace.cancel, mark="stop")
 
     def look() -> None:
         line.set_visibility(workspace.work.under_way)

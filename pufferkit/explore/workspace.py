@@ -10,12 +10,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from pufferkit.explore import decisions, tasks
-from pufferkit.explore.asking import Asking
+from pufferkit.explore import release_tasks, tasks
+from pufferkit.explore.column_roles import Columns, columns_of
 from pufferkit.explore.demo import make_demo
-from pufferkit.explore.guesses import Columns, columns_of
 from pufferkit.explore.page_questions import CLOCKED, GROUPS, PageQuestion
 from pufferkit.explore.recipes import DataFile, Deal, codes_of
+from pufferkit.explore.request_cache import Asking
 from pufferkit.explore.worker import Cancelled, Refused, Worker
 
 STEPS = ("Data", "Beliefs", "Question", "Release", "Account")
@@ -215,44 +215,47 @@ class Workspace(Asking):
     async def live(self) -> dict[str, Any]:
         """The noise at this epsilon, with simulated releases."""
         given = (*self._asked, self.epsilon, self.mechanism, self.source(PUBLIC))
-        if self.mechanism in decisions.FOR_SUMS and (decisions.live, given) not in self._answers:
+        if (
+            self.mechanism in release_tasks.FOR_SUMS
+            and (release_tasks.live, given) not in self._answers
+        ):
             name = f"The noise of {self.mechanism}"
-            errors = await self._long(name, decisions.live, given, telling=False)
-            self._answers[decisions.live, given] = errors
-        answer: dict[str, Any] = await self._kept(decisions.live, given, lane="live")
+            errors = await self._long(name, release_tasks.live, given, telling=False)
+            self._answers[release_tasks.live, given] = errors
+        answer: dict[str, Any] = await self._kept(release_tasks.live, given, lane="live")
         return answer
 
     async def prefetch(self) -> None:
         """Compute the other values of the slider while the slow worker is idle."""
-        if not self.chosen or self.mechanism in decisions.FOR_SUMS:
+        if not self.chosen or self.mechanism in release_tasks.FOR_SUMS:
             return
         asked, mechanism, public = self._asked, self.mechanism, self.source(PUBLIC)
         for epsilon in sorted(EPSILONS, key=lambda e: abs(e - self.epsilon)):
-            key = (decisions.live, (*asked, epsilon, mechanism, public))
+            key = (release_tasks.live, (*asked, epsilon, mechanism, public))
             while self.work.under_way or self._slow.busy:
                 await asyncio.sleep(_PAUSE)
             if (asked, mechanism) != (self._asked, self.mechanism) or self.step != "Question":
                 return
             if key not in self._answers:
                 try:
-                    self._answers[key] = await self._slow.run(decisions.live, *key[1])
+                    self._answers[key] = await self._slow.run(release_tasks.live, *key[1])
                 except (Cancelled, Refused):
                     return
 
     def planned(self) -> dict[str, Any] | None:
         """The plan, if it was computed."""
-        return self._answers.get((decisions.plan, (*self._asked, self.epsilon)))
+        return self._answers.get((release_tasks.plan, (*self._asked, self.epsilon)))
 
     async def plan(self) -> None:
         """Every mechanism side by side, and error against epsilon."""
         asked = self._asked
         given = (*asked, self.epsilon)
-        planned = await self._long("Planning", decisions.plan, given)
-        self._answers[decisions.plan, given] = planned
+        planned = await self._long("Planning", release_tasks.plan, given)
+        self._answers[release_tasks.plan, given] = planned
         there = [row["mechanism"] for row in planned["rows"] if row["applicable"]]
-        quick = tuple(name for name in there if name not in decisions.FOR_SUMS)
+        quick = tuple(name for name in there if name not in release_tasks.FOR_SUMS)
         for names in (quick, tuple(name for name in there if name not in quick)):
-            key = (decisions.errors, (*asked, names))
+            key = (release_tasks.errors, (*asked, names))
             if names and key not in self._answers:
                 self._answers[key] = await self._long("Error against epsilon", *key)
 
@@ -262,7 +265,7 @@ class Workspace(Asking):
         return [
             row
             for (task, given), rows in self._answers.items()
-            if task is decisions.errors and given[:-1] == asked
+            if task is release_tasks.errors and given[:-1] == asked
             for row in rows
         ]
 
@@ -300,7 +303,7 @@ class Workspace(Asking):
         before = self.account, self.budget
         self.account, self.budget = account.strip(), float(budget)
         try:
-            await self._ask(decisions.remaining, self.deal())
+            await self._ask(release_tasks.remaining, self.deal())
         except Refused:
             self.account, self.budget = before
             raise
@@ -308,14 +311,14 @@ class Workspace(Asking):
 
     async def cost(self) -> dict[str, Any]:
         """What the release would take."""
-        answer: dict[str, Any] = await self._ask(decisions.cost, self.deal())
+        answer: dict[str, Any] = await self._ask(release_tasks.cost, self.deal())
         return answer
 
     async def remaining(self) -> float | None:
         """What is left of the budget, where data, beliefs and account are known."""
         if not self.has_budget or self.source(PRIVATE) is None or not self.chosen:
             return None
-        answer = await self._ask(decisions.remaining, self.deal())
+        answer = await self._ask(release_tasks.remaining, self.deal())
         left: float = answer["remaining"]
         return left
 
@@ -333,7 +336,7 @@ class Workspace(Asking):
 
     async def _release(self, deal: Deal) -> dict[str, Any]:
         try:
-            answer: dict[str, Any] = await self._ask(decisions.release, deal)
+            answer: dict[str, Any] = await self._ask(release_tasks.release, deal)
         finally:
             self.releasing = False
         answer.update(codes_of(deal), deal=deal)
@@ -346,15 +349,15 @@ class Workspace(Asking):
         """The exact answer, which must stay private; refused before a budget exists."""
         if not self.has_budget:
             raise ValueError("budget: private data are not drawn before a budget exists")
-        answer: list[float] = await self._ask(decisions.exact, deal)
+        answer: list[float] = await self._ask(release_tasks.exact, deal)
         return answer
 
     async def books(self) -> dict[str, Any]:
         """The releases, and their joint epsilon."""
-        answer: dict[str, Any] = await self._ask(decisions.account, self.deal())
+        answer: dict[str, Any] = await self._ask(release_tasks.account, self.deal())
         return answer
 
     async def verify(self, text: str) -> dict[str, Any]:
         """Whether a release's noise is enough."""
-        verdict: dict[str, Any] = await self._ask(decisions.verify, text)
+        verdict: dict[str, Any] = await self._ask(release_tasks.verify, text)
         return verdict

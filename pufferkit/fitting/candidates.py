@@ -22,11 +22,11 @@ from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.beliefs.hidden_model import HiddenModel
 from pufferkit.beliefs.hull_class import HullClass
 from pufferkit.beliefs.markov_chain import MarkovChain
-from pufferkit.beliefs.people import SMOOTHING, People
+from pufferkit.beliefs.people_counts import SMOOTHING, People
 from pufferkit.beliefs.regime_class import RegimeClass
 from pufferkit.beliefs.regime_estimation import people_models, refits
 from pufferkit.beliefs.seasonal_class import SeasonalClass
-from pufferkit.beliefs.transfer import transfer_cap
+from pufferkit.beliefs.type_uncertainty import transfer_cap
 
 _FEW_PEOPLE = 10
 _REFITS = 20

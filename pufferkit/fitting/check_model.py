@@ -11,7 +11,7 @@ import numpy as np
 from pufferkit import checks
 from pufferkit.beliefs.chain_class import ChainClass, as_chain_class
 from pufferkit.beliefs.estimation import fit
-from pufferkit.beliefs.people import People
+from pufferkit.beliefs.people_counts import People
 from pufferkit.beliefs.region_class import count_table
 from pufferkit.beliefs.sequences import Codes
 from pufferkit.data.queries import Query

@@ -16,7 +16,7 @@ import numpy as np
 
 from pufferkit import checks
 from pufferkit.beliefs.chain_class import ChainClass
-from pufferkit.beliefs.people import People, calibrated_contamination
+from pufferkit.beliefs.people_counts import People, calibrated_contamination
 from pufferkit.beliefs.sequences import Codes
 from pufferkit.data.queries import Query
 from pufferkit.data.series import Series

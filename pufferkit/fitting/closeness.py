@@ -21,6 +21,7 @@ from math import inf, log
 from typing import Any
 
 from pufferkit import checks
+from pufferkit.beliefs.base import Beliefs, as_beliefs
 from pufferkit.beliefs.bayesian_network import BayesianNetwork
 from pufferkit.beliefs.chain_class import as_chain_class
 from pufferkit.beliefs.field_class import FieldClass
@@ -28,7 +29,6 @@ from pufferkit.beliefs.finite_joint import FiniteJoint
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.beliefs.markov_random_field import MarkovRandomField
 from pufferkit.beliefs.network_class import NetworkClass
-from pufferkit.beliefs.protocol import Beliefs, as_beliefs
 from pufferkit.fitting.chain_closeness import chain_delta
 from pufferkit.fitting.nearest_starts import nearest_starts
 from pufferkit.fitting.network_closeness import network_delta

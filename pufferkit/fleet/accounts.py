@@ -14,16 +14,16 @@ from typing import Any
 import numpy as np
 
 from pufferkit.accounting.amounts import MICRO, PICO, allowed_micro, spent_micro, spent_pico
+from pufferkit.accounting.charges import Charge, Terms, over_budget
 from pufferkit.accounting.composition import entry_profile
-from pufferkit.accounting.entries import Account, Charge, Entry, Extended, Terms, checked_name
+from pufferkit.accounting.entries import Account, Entry, Extended, checked_name
 from pufferkit.accounting.fingerprints import Data
 from pufferkit.accounting.ledger import Ledger
 from pufferkit.accounting.spending import Spending
-from pufferkit.accounting.transactions import over_budget
 from pufferkit.checks import Floats
 from pufferkit.data.table import Counts
 from pufferkit.errors import OverBudget
-from pufferkit.fleet.run import FleetRun, PendingRelease
+from pufferkit.fleet.subject_run import FleetRun, PendingRelease
 from pufferkit.influence.curve.profile import InfluenceCurve
 from pufferkit.mechanisms.calibration import Calibration
 from pufferkit.records import digest

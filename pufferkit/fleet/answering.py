@@ -9,13 +9,13 @@ import numpy as np
 
 from pufferkit.beliefs.provenance import check_not_counted_from
 from pufferkit.checks import Floats
-from pufferkit.data.names import FOLLOWS, SUMS
+from pufferkit.data.question_names import FOLLOWS, SUMS
 from pufferkit.data.questions import Question
 from pufferkit.data.table import Counts, Table
 from pufferkit.fleet.exact_answers import rows_of, whole_series
 from pufferkit.fleet.groups import Groups
 from pufferkit.fleet.releases import Releases
-from pufferkit.fleet.run import FleetRows, FleetRun, aligned
+from pufferkit.fleet.subject_run import FleetRows, FleetRun, aligned
 from pufferkit.mechanisms.calibration import Calibration
 
 Asked = tuple[FleetRows, tuple[str, ...], dict[str, Any] | None]

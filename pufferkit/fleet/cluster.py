@@ -47,7 +47,7 @@ from pufferkit.fleet.answering import (
 )
 from pufferkit.fleet.exact_answers import refuse_digits
 from pufferkit.fleet.releases import Releases, note_of
-from pufferkit.fleet.run import (
+from pufferkit.fleet.subject_run import (
     EVERYBODY,
     ON_CLUSTER,
     FleetRows,

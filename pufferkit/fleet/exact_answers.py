@@ -17,11 +17,11 @@ import numpy as np
 
 from pufferkit.data.calendar import HOUR, HOURS, HOURS_OF_WEEK, Calendar
 from pufferkit.data.durations import duration
-from pufferkit.data.names import BY, FOLLOWS, SUMS
+from pufferkit.data.question_names import BY, FOLLOWS, SUMS
 from pufferkit.data.questions import Question
 from pufferkit.data.series import Series
 from pufferkit.data.table import Counts, Table, Windows
-from pufferkit.fleet.run import FleetRows
+from pufferkit.fleet.subject_run import FleetRows
 from pufferkit.rounding import as_fraction
 
 MOST = 2**52

@@ -15,17 +15,23 @@ from numpy.typing import NDArray
 import pufferkit
 from pufferkit.beliefs.provenance import PRIVATE_NOTE
 from pufferkit.checks import Floats, Frozen
-from pufferkit.data.names import BY, FOLLOWS, SUMS
 from pufferkit.data.queries import Kind
+from pufferkit.data.question_names import BY, FOLLOWS, SUMS
 from pufferkit.data.questions import Question
 from pufferkit.data.series import declared_independent
 from pufferkit.data.table import Windows
 from pufferkit.mechanisms.calibration import Calibration
-from pufferkit.mechanisms.derived import Derived
 from pufferkit.mechanisms.evidence import Guarantee
-from pufferkit.mechanisms.intervals import half_width, project_to_simplex, rank_error
-from pufferkit.mechanisms.reading import reader_of
-from pufferkit.mechanisms.release import FORMAT, Presentation, Release
+from pufferkit.mechanisms.post_processing import Derived
+from pufferkit.mechanisms.release import (
+    FORMAT,
+    Presentation,
+    Release,
+    half_width,
+    project_to_simplex,
+    rank_error,
+)
+from pufferkit.mechanisms.released_answers import reader_of
 from pufferkit.noise import Family, Sampler
 from pufferkit.records import JsonRecord
 from pufferkit.shown import Shown

@@ -11,7 +11,7 @@ from pufferkit.accounting.stream_windows import Window
 from pufferkit.data.questions import Question
 from pufferkit.data.series import Series
 from pufferkit.data.table import Table
-from pufferkit.fleet.run import account_names
+from pufferkit.fleet.subject_run import account_names
 from pufferkit.influence.progress import Progress
 from pufferkit.mechanisms.release import Release
 

@@ -2,7 +2,7 @@
 
 A segment ends where pieces were declared independent, and nowhere else. A row without a state is an
 entry that was not observed. How many entries a gap contains is computed afterwards, from the clock
-that the steps between rows make (`assemble`): missing rows are never materialised.
+that the steps between rows make (`table_assembly`): missing rows are never materialised.
 
 It is written once, for narwhals. In engines that keep rows in order (polars, and pandas and pyarrow
 through it) rows are sorted first, and a neighbour is the previous row. Unordered engines (duckdb,

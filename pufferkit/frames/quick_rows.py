@@ -2,7 +2,7 @@
 
 Text times that are all written like 2024-03-04T08:15:00, or whole numbers, on a clock, in order;
 states of which there are not many. For everything else, and for every error, rows are read one by
-one by `pufferkit.frames.files`, which says what is wrong where: here the answer is ``None``.
+one by `pufferkit.frames.series_files`, which says what is wrong where: here the answer is ``None``.
 """
 
 from __future__ import annotations

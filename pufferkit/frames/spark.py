@@ -22,14 +22,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pufferkit.data.table import Counts, Table, Windows
-from pufferkit.frames import aggregate, sources
+from pufferkit.frames import aggregate, table_sources
 from pufferkit.frames import spark_workers as workers
 from pufferkit.frames.aggregate import HIGH, LOW, STATE, SUBJECT, TIME, WINDOW, Rules
-from pufferkit.frames.assemble import HIGHEST, LOWEST, assembled, clock_step, moves
-from pufferkit.frames.files import state_labels
+from pufferkit.frames.series_files import state_labels
 from pufferkit.frames.spark_source import moment, quoted
 from pufferkit.frames.spark_storage import job
 from pufferkit.frames.spark_workers import FACTS, PACKS, PAIRS, PIECES, SplitReading
+from pufferkit.frames.table_assembly import HIGHEST, LOWEST, assembled, clock_step, moves
 
 if TYPE_CHECKING:
     import polars as pl
@@ -49,7 +49,7 @@ Work = Callable[[Iterator[Table]], Iterator[Mapping[str, Any]]]
 class ClusterTable:
     """A table on a cluster, whose rows are linked and cut there; see `read_table`."""
 
-    source: sources.Source
+    source: table_sources.Source
     rules: Rules
     """The source of the rows, and how they become entries."""
     states: tuple[Hashable, ...] | None

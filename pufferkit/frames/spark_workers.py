@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from pufferkit.data.durations import in_words
 from pufferkit.data.table import Table
-from pufferkit.frames import aggregate, carried
+from pufferkit.frames import aggregate, row_batches
 from pufferkit.frames.aggregate import (
     BASE,
     FRESH,
@@ -27,7 +27,7 @@ from pufferkit.frames.aggregate import (
     WINDOW,
     Rules,
 )
-from pufferkit.frames.assemble import extents_of, sizes_of, table_of
+from pufferkit.frames.table_assembly import extents_of, sizes_of, table_of
 
 if TYPE_CHECKING:
     import polars as pl
@@ -52,17 +52,17 @@ def count_rows(batches: Iterator[Any], *, rules: Rules) -> Iterator[Any]:
     nobody, steps, ends = 0, list[Any](), list[pl.DataFrame]()
     for rows in _frames(batches, ROWS_AT_ONCE):
         nobody += rows[SUBJECT].null_count()
-        frame = carried.with_carry(rows.filter(~pl.col(SUBJECT).is_null()), carry)
+        frame = row_batches.with_carry(rows.filter(~pl.col(SUBJECT).is_null()), carry)
         if frame.height == 0:
             continue
-        linked = carried.linked(frame, rules)
+        linked = row_batches.linked(frame, rules)
         if rules.every is not None:
-            steps.append(carried.smallest(frame))
+            steps.append(row_batches.smallest(frame))
         fresh = linked.filter(pl.col(FRESH) == 1) if FRESH in linked.columns else linked
-        counts = carried.collected(aggregate.pair_counts(carried.lazy(fresh)))
+        counts = row_batches.collected(aggregate.pair_counts(row_batches.lazy(fresh)))
         pairs = aggregate.merged_pairs([counts] if pairs is None else [pairs, counts])
-        pieces = carried.collected(aggregate.piece_counts(carried.lazy(linked), rules))
-        pieces, last = carried.numbered(pieces, linked, frame)
+        pieces = row_batches.collected(aggregate.piece_counts(row_batches.lazy(linked), rules))
+        pieces, last = row_batches.numbered(pieces, linked, frame)
         open_subject = frame[SUBJECT].tail(1)
         before = [last] if carry is None else [last, carry]
         carry = pl.concat(before).unique(SUBJECT, keep="first", maintain_order=True)

@@ -14,14 +14,14 @@ from pufferkit import checks
 from pufferkit.data.bins import Bins, as_bins
 from pufferkit.data.durations import DAY, MONDAY, ticks
 from pufferkit.data.table import Table, Windows
-from pufferkit.frames import aggregate, carried, sources
+from pufferkit.frames import aggregate, row_batches, table_sources
 from pufferkit.frames.aggregate import BASE, FRESH, STATE, SUBJECT, TIME, Rules
-from pufferkit.frames.assemble import assembled
-from pufferkit.frames.files import state_labels
-from pufferkit.frames.harmless import csv_bytes
-from pufferkit.frames.moments import Clock, Policy, check_every, time_columns
-from pufferkit.frames.raw import TextFormat
-from pufferkit.frames.unordered import table_of_sql
+from pufferkit.frames.raw_files import TextFormat
+from pufferkit.frames.raw_times import Clock, Policy, check_every, time_columns
+from pufferkit.frames.safe_csv import csv_bytes
+from pufferkit.frames.series_files import state_labels
+from pufferkit.frames.table_assembly import assembled
+from pufferkit.frames.unordered_tables import table_of_sql
 
 if TYPE_CHECKING:
     import polars as pl
@@ -143,7 +143,7 @@ def read_table(
     by_rows = None if times else every
     clock = Clock(timezone, times_in, repeated_hour, by_rows, start)
     check_every(time, clock)
-    opened = sources.opened(
+    opened = table_sources.opened(
         source, columns, time=times, numeric=bins is not None, form=text, clock=clock
     )
     every = every if times else None
@@ -260,14 +260,14 @@ class _OutOfOrder(Exception):
     """A later batch has an earlier row of some subject."""
 
 
-def _batches(source: sources.Source, lazy: pl.LazyFrame) -> Iterator[pl.DataFrame]:
+def _batches(source: table_sources.Source, lazy: pl.LazyFrame) -> Iterator[pl.DataFrame]:
     with source.reading():
         yield from lazy.collect_batches(chunk_size=BATCH, maintain_order=True)
 
 
 def _from_batches(
     batches: Iterator[pl.DataFrame],
-    source: sources.Source,
+    source: table_sources.Source,
     rules: Rules,
     known: tuple[Hashable, ...] | None,
 ) -> Table:
@@ -281,21 +281,23 @@ def _from_batches(
     while batch is not None:
         following = next(batches, None)
         source.refuse_lost(batch, row)
-        frame = carried.with_carry(_entries(batch, rules), carry)
+        frame = row_batches.with_carry(_entries(batch, rules), carry)
         frame = _sorted(frame)
         if carry is not None and _overtaken(frame):
             raise _OutOfOrder
-        linked = carried.linked(frame, rules)
-        counts = carried.collected(aggregate.pair_counts(carried.lazy(linked)))
+        linked = row_batches.linked(frame, rules)
+        counts = row_batches.collected(aggregate.pair_counts(row_batches.lazy(linked)))
         low: Any = counts["low"].min()
         if rules.every is not None:
-            low = carried.smallest(frame)
+            low = row_batches.smallest(frame)
         if low is not None and low <= 0:
             raise source.duplicates_in(batch, frame, row)
         pairs = aggregate.merged_pairs([counts] if pairs is None else [pairs, counts])
-        found_pieces = carried.collected(aggregate.piece_counts(carried.lazy(linked), rules))
+        found_pieces = row_batches.collected(
+            aggregate.piece_counts(row_batches.lazy(linked), rules)
+        )
         if following is not None or carry is not None:
-            found_pieces, last = carried.numbered(found_pieces, linked, frame)
+            found_pieces, last = row_batches.numbered(found_pieces, linked, frame)
             carry = (
                 last
                 if carry is None

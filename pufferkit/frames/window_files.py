@@ -15,10 +15,10 @@ from typing import Any, Literal, get_args
 
 from pufferkit.data.calendar import microseconds
 from pufferkit.data.series import Series
-from pufferkit.frames import raw
-from pufferkit.frames.files import columns_of, state_labels
-from pufferkit.frames.raw import TextFormat
+from pufferkit.frames import raw_files
+from pufferkit.frames.raw_files import TextFormat
 from pufferkit.frames.row_times import NO_TIME, _times, nothing_in
+from pufferkit.frames.series_files import columns_of, state_labels
 
 Late = Literal["refuse", "leave out"]
 """How to treat rows before the window: raise, or leave them out. They are not counted in a later
@@ -57,7 +57,7 @@ def read_window(
     """
     if late not in get_args(Late):
         raise ValueError(f"late: must be one of {', '.join(get_args(Late))}, got {late!r}")
-    table = raw.opened(path, text)
+    table = raw_files.opened(path, text)
     columns = columns_of(table, {"state": state}, (time,))
     moments = _moments(table.name, columns["time"])
     labels = state_labels(columns["state"], tuple(states))

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pufferkit import checks, noise_local
+from pufferkit import checks
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
 from pufferkit.local.correlated import XorChain, check_bits, least_shares, noise_move
 from pufferkit.local.response import BaseResponse
-from pufferkit.noise import WORD
+from pufferkit.noise import WORD, local_answers
 
 _TOTALS = 25
 _SPLIT = 9
@@ -108,18 +108,18 @@ class CorrelatedResponse(BaseResponse):
 
     @property
     def thresholds(self) -> tuple[int, int]:
-        """Words of `pufferkit.noise_local` that start and that end a run of flips."""
+        """Words of `pufferkit.noise.local_answers` that start and that end a run of flips."""
         return int(Fraction(self.rho_0) * WORD), int(Fraction(self.rho_1) * WORD)
 
     def answered(self, codes: NDArray[Any], lengths: Sequence[int]) -> NDArray[Any]:
         """Answers to series of these lengths, each with noise of its own."""
-        flips = noise_local.chain_flips(lengths, self.thresholds)
+        flips = local_answers.chain_flips(lengths, self.thresholds)
         answers: NDArray[Any] = codes ^ flips.astype(codes.dtype)
         return answers
 
     def answer_stream(self, codes: Iterator[int]) -> Iterator[int]:
         """The answer to each entry of one series, before the next is asked for."""
-        flips = noise_local.flip_stream(self.thresholds)
+        flips = local_answers.flip_stream(self.thresholds)
         return (code ^ next(flips) for code in codes)
 
     def __str__(self) -> str:

@@ -6,7 +6,7 @@ limits A(x, x') on the former,
     M(x, z) <= e^{A(x, x')} M(x', z)    for all answers z,
 
 the fewest wrong answers are a linear programme in M. For two states A is the pair (A*, B*) of
-`pufferkit.local.cheapest` and the programme is its polygon. For more states the limits are
+`pufferkit.local.least_noise` and the programme is its polygon. For more states the limits are
 searched: they are scaled until the loss of M, as certified by `pufferkit.local.kary_loss`, is
 epsilon, then raised for pairs that lose less than others and lowered for the rest. No answer may be
 likelier than the right one. Every M that is kept is private by its own certificate, so the search
@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pufferkit import checks, noise_local
+from pufferkit import checks
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
 from pufferkit.local.kary_loss import event_level, matrix_loss, pair_losses
@@ -35,7 +35,7 @@ from pufferkit.local.response import (
     KaryResponse,
     state_weights,
 )
-from pufferkit.noise import WORD
+from pufferkit.noise import WORD, local_answers
 from pufferkit.rounding import last_passing
 
 _MIXED = 1e-9
@@ -120,11 +120,11 @@ class MatrixResponse(checks.Frozen, BaseResponse):
     def answered(self, codes: NDArray[Any], lengths: Sequence[int]) -> NDArray[Any]:
         """Answers to series, each entry on its own."""
         del lengths
-        return noise_local.row_answers(codes, self.words)
+        return local_answers.row_answers(codes, self.words)
 
     def answer_stream(self, codes: Iterator[int]) -> Iterator[int]:
         """The answer to each entry of one series, before the next is asked for."""
-        return noise_local.row_answer_stream(codes, self.words)
+        return local_answers.row_answer_stream(codes, self.words)
 
     def __str__(self) -> str:
         rows = "\n".join(

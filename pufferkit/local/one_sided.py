@@ -29,7 +29,7 @@ import numpy as np
 
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
-from pufferkit.local.moved_odds import Logs, moved_odds
+from pufferkit.local.moebius_maps import Logs, moved_odds
 
 Map = Callable[[float], float]
 

@@ -6,7 +6,7 @@ from math import inf
 
 from pufferkit.checks import Floats
 from pufferkit.compiling import compiled_loop
-from pufferkit.local.moved_odds import Logs, moved_odds
+from pufferkit.local.moebius_maps import Logs, moved_odds
 
 _moved = compiled_loop(moved_odds)
 

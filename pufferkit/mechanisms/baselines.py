@@ -2,11 +2,11 @@
 
 GK16 (Ghosh and Kleinberg, 2016) bounds how much each entry depends on its neighbours. Let
 Gamma_ij be half the largest log-ratio of P(X_i = x | neighbours) when neighbour j changes; graphs
-have theirs in `pufferkit.influence.curve.sway`. On a chain Gamma has four values: the first entry
-given the second, which any start makes large, the last given the one before, and entries between
-given the left and the right neighbour. The mechanism applies if the spectral norm of Gamma is below
-1. A b-entry-private release is then epsilon-private for epsilon = 2 b max_i sum_j Phi_ij with Phi =
-(I - Gamma)^-1.
+have theirs in `pufferkit.influence.curve.influence_matrix`. On a chain Gamma has four values: the
+first entry given the second, which any start makes large, the last given the one before, and
+entries between given the left and the right neighbour. The mechanism applies if the spectral norm
+of Gamma is below 1. A release with event-level epsilon b is then epsilon-private for epsilon =
+2 b max_i sum_j Phi_ij with Phi = (I - Gamma)^-1.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pufferkit import checks
+from pufferkit.beliefs.base import Beliefs, as_beliefs
 from pufferkit.beliefs.chain_class import ChainClass, Member
 from pufferkit.beliefs.field_class import FieldClass
 from pufferkit.beliefs.network_class import NetworkClass
-from pufferkit.beliefs.protocol import Beliefs, as_beliefs
 from pufferkit.checks import Floats
 from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable
-from pufferkit.influence.curve.sway import Spread, graph_spread
+from pufferkit.influence.curve.influence_matrix import Spread, graph_spread
 from pufferkit.influence.quilts.powers import TINY, Kernel, row_log_ratios
 from pufferkit.mechanisms.calibration import Calibration, check_states
 from pufferkit.mechanisms.evidence import Evidence, Guarantee

@@ -14,8 +14,8 @@ from typing import Any
 
 import pufferkit
 from pufferkit import checks, noise
+from pufferkit.beliefs.base import Beliefs, as_beliefs
 from pufferkit.beliefs.chain_class import ChainClass
-from pufferkit.beliefs.protocol import Beliefs, as_beliefs
 from pufferkit.beliefs.provenance import check_not_fitted_on
 from pufferkit.beliefs.secrets import Secrets
 from pufferkit.data.numbers import rank_scores
@@ -23,8 +23,7 @@ from pufferkit.data.queries import Query
 from pufferkit.data.series import Series, declared_independent
 from pufferkit.errors import NotApplicable
 from pufferkit.mechanisms.evidence import Evidence, Guarantee, Variant
-from pufferkit.mechanisms.intervals import expected_size, half_width, rank_error
-from pufferkit.mechanisms.release import Release
+from pufferkit.mechanisms.release import Release, expected_size, half_width, rank_error
 from pufferkit.shown import Shown
 
 GAPS = (
@@ -164,8 +163,10 @@ class Calibration(Shown):
         """
         if self.query.kind == "quantile":
             return self.scale * sum(1 / n for n in range(1, self.query.size))
-        each = self.scales or (self.scale,) * self.query.size
-        return sum(expected_size(scale, self.unit) for scale in each)
+        unit = self.unit
+        if self.scales is None:
+            return self.query.size * expected_size(self.scale, unit)
+        return sum(expected_size(scale, unit) for scale in self.scales)
 
     def half_width(self, level: float = 0.95) -> float:
         """Half the width of the confidence interval of one coordinate, the widest of all.

@@ -18,7 +18,7 @@ from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.progress import Progress
 from pufferkit.influence.sums.network_sums import distribution_given
-from pufferkit.influence.sums.work import sum_work, window_work
+from pufferkit.influence.sums.sum_work import sum_work, window_work
 from pufferkit.mechanisms.chain_distances import (
     OPEN_TIE,
     Farthest,

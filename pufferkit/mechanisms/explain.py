@@ -10,11 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from pufferkit.beliefs.base import Beliefs
+from pufferkit.beliefs.base import Beliefs, beliefs_from_dict
 from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.beliefs.field_class import FieldClass
 from pufferkit.beliefs.network_class import NetworkClass
-from pufferkit.beliefs.protocol import beliefs_from_dict
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable, printable
 from pufferkit.influence.curve.graphs import GraphCurve
@@ -25,7 +24,7 @@ from pufferkit.influence.curve.trees import TreeCurve
 from pufferkit.mechanisms.calibration import HISTOGRAMS, Calibration
 from pufferkit.mechanisms.evidence import Guarantee
 from pufferkit.mechanisms.influence_curve import metric_of
-from pufferkit.mechanisms.odds import one_in, posterior
+from pufferkit.mechanisms.posterior_odds import one_in, posterior
 from pufferkit.mechanisms.release import Release
 from pufferkit.shown import Shown
 

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from pufferkit import checks
+from pufferkit.beliefs.base import Beliefs, as_beliefs
 from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.beliefs.field_class import FieldClass
 from pufferkit.beliefs.network_class import NetworkClass
-from pufferkit.beliefs.protocol import Beliefs, as_beliefs
 from pufferkit.beliefs.secrets import Secrets
 from pufferkit.checks import Floats
 from pufferkit.data.queries import Query
@@ -29,7 +29,7 @@ from pufferkit.influence.progress import Progress
 from pufferkit.influence.quilts.gaps import solvers
 from pufferkit.mechanisms.calibration import Calibration, chains_only, checked
 from pufferkit.mechanisms.evidence import Bound, Evidence
-from pufferkit.mechanisms.observed import (
+from pufferkit.mechanisms.gapped_series import (
     WORTH,
     curve_of_observed,
     quilts_of_observed,

@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from pufferkit.beliefs.base import Member
-from pufferkit.beliefs.protocol import Beliefs
+from pufferkit.beliefs.base import Beliefs, Member
 from pufferkit.beliefs.secrets import Secrets
 from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable, TakesLong, printable
@@ -21,14 +20,14 @@ from pufferkit.influence.answers import record_loss
 from pufferkit.influence.curve.metric import as_metric
 from pufferkit.influence.curve.profile import InfluenceCurve
 from pufferkit.influence.progress import NamedProgress
-from pufferkit.influence.sums.outer import outer_loss
+from pufferkit.influence.sums.outer_losses import outer_loss
 from pufferkit.mechanisms.baselines import entry_dp, gk16, group_dp
 from pufferkit.mechanisms.calibration import OF_SUMS, Calibration, checked
 from pufferkit.mechanisms.evidence import Guarantee
 from pufferkit.mechanisms.exact_sum import exact_sum
 from pufferkit.mechanisms.influence_curve import added_by_state, influence_curve, metric_of
 from pufferkit.mechanisms.markov_quilt import markov_quilt, markov_quilt_approx
-from pufferkit.mechanisms.odds import in_odds
+from pufferkit.mechanisms.posterior_odds import in_odds
 from pufferkit.mechanisms.release import in_words
 from pufferkit.mechanisms.usefulness import Usefulness, questioned
 from pufferkit.mechanisms.wasserstein import estimated_work, wasserstein
@@ -314,6 +313,14 @@ def plan(
             if name == "exact_sum":
                 # Its loops take about four multiplications a nanosecond.
                 calibration = exact_sum(theta, query, epsilon, most_work=4 * most_work)
+            elif name == "markov_quilt" and any(row.pufferfish for row in entries):
+                calibration = markov_quilt(
+                    theta,
+                    query,
+                    epsilon,
+                    progress=None if progress is None else partial(progress, name),
+                    most_work=most_work,
+                )
             else:
                 calibration = calibrate(name, theta, query, epsilon, progress)
         except TakesLong as reason:

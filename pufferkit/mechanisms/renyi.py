@@ -130,7 +130,7 @@ def _near(theta: Any, query: Query, aside: float) -> float:
     members = chains_only(theta, "near distances").members()
     if any(member.any_start or member.chain.has_underflow for member in members):
         raise NotApplicable("near distances need known distributions, not a class with any start")
-    from pufferkit.influence.sums.near import near_distance  # noqa: PLC0415
+    from pufferkit.influence.sums.near_distances import near_distance  # noqa: PLC0415
 
     weights = (query.weights.get(state, (Fraction(0),))[0] for state in theta.states)
     values, unit = whole_values(weights)

@@ -11,19 +11,19 @@ from typing import Any
 import numpy as np
 
 from pufferkit import checks
+from pufferkit.beliefs.base import Beliefs
 from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.beliefs.event_class import EventClass
 from pufferkit.beliefs.field_class import FieldClass
 from pufferkit.beliefs.finite_joint import FiniteJoint, JointRow
 from pufferkit.beliefs.joint_class import JointClass
 from pufferkit.beliefs.network_class import NetworkClass
-from pufferkit.beliefs.protocol import Beliefs
 from pufferkit.beliefs.secrets import Secrets
 from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.progress import Progress
 from pufferkit.influence.sums.network_sums import largest_distance, work_of
-from pufferkit.influence.sums.work import sum_work
+from pufferkit.influence.sums.sum_work import sum_work
 from pufferkit.mechanisms.calibration import GAPS, Calibration, checked
 from pufferkit.mechanisms.chain_distances import (
     OPEN_TIE,

@@ -2,8 +2,9 @@
 
 from pufferkit.plots.belief_figures import days_figure, influence_figure
 from pufferkit.plots.canvas import FORMATS, check_picture, panels, picture
-from pufferkit.plots.charts import experiment_figure
-from pufferkit.plots.figures import (
+from pufferkit.plots.experiment_figures import experiment_figure
+from pufferkit.plots.pictures import figure_of
+from pufferkit.plots.release_figures import (
     attack_figure,
     audit_figure,
     error_figure,
@@ -12,7 +13,6 @@ from pufferkit.plots.figures import (
     release_figure,
     simulation_figure,
 )
-from pufferkit.plots.pictures import figure_of
 
 __all__ = [
     "FORMATS",

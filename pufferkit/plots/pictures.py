@@ -22,27 +22,20 @@ from pufferkit.fleet.releases import Releases
 from pufferkit.mechanisms.active_quilts import ActiveQuilts
 from pufferkit.mechanisms.calibration import Calibration
 from pufferkit.mechanisms.dashboard import Dashboard
-from pufferkit.mechanisms.derived import Derived
 from pufferkit.mechanisms.explain import PairTable, entry_losses
 from pufferkit.mechanisms.plan import Plan
+from pufferkit.mechanisms.post_processing import Derived
 from pufferkit.mechanisms.quantiles import QuantilePlan
 from pufferkit.mechanisms.release import Release
 from pufferkit.mechanisms.synthetic import Synthetic
 from pufferkit.plots.canvas import BLACK, BLUE, COLOURS, blank, grid, legend, panels, whole_numbers
-from pufferkit.plots.charts import experiment_figure
-from pufferkit.plots.dashboards import (
+from pufferkit.plots.dashboard_figures import (
     dashboard_figure,
     questions_figure,
     synthetic_figure,
     ways_figure,
 )
-from pufferkit.plots.figures import (
-    active_figure,
-    audit_figure,
-    pair_figure,
-    plan_figure,
-    release_figure,
-)
+from pufferkit.plots.experiment_figures import experiment_figure
 from pufferkit.plots.graph_figures import graph_figure
 from pufferkit.plots.member_figures import clock_figure, matrices_figure, network_figure
 from pufferkit.plots.question_figures import (
@@ -51,6 +44,13 @@ from pufferkit.plots.question_figures import (
     measured,
     owners,
     slots_figure,
+)
+from pufferkit.plots.release_figures import (
+    active_figure,
+    audit_figure,
+    pair_figure,
+    plan_figure,
+    release_figure,
 )
 from pufferkit.shown import Matrix
 

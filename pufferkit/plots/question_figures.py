@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from pufferkit.fleet.releases import Releases
-    from pufferkit.mechanisms.derived import Derived
+    from pufferkit.mechanisms.post_processing import Derived
     from pufferkit.mechanisms.release import Release
 
 _MOST_PANELS = 6

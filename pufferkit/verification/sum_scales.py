@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from fractions import Fraction
 from functools import singledispatch
 
+from pufferkit.beliefs.base import Beliefs
 from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.beliefs.event_class import EventClass
 from pufferkit.beliefs.field_class import FieldClass
 from pufferkit.beliefs.joint_class import JointClass
 from pufferkit.beliefs.network_class import NetworkClass
-from pufferkit.beliefs.protocol import Beliefs
 from pufferkit.errors import NotApplicable
 from pufferkit.mechanisms.release import Release
 from pufferkit.verification.pair_tables import TOLERANCE, Allowance, BadBeliefs, NotChecked

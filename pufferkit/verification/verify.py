@@ -21,19 +21,13 @@ from math import inf, isfinite
 from pathlib import Path
 from typing import Any
 
-from pufferkit.beliefs.protocol import Beliefs, beliefs_from_dict
+from pufferkit.beliefs.base import Beliefs, beliefs_from_dict
 from pufferkit.errors import NotApplicable
 from pufferkit.mechanisms.evidence import Guarantee
 from pufferkit.mechanisms.release import Release
 from pufferkit.shown import Shown
+from pufferkit.threads import on_one_thread
 from pufferkit.verification.fleets import compare_table, read_fleet
-from pufferkit.verification.needed import (
-    cost_of_pairs,
-    hint_of,
-    longest_promised,
-    needed_scale,
-    on_chains,
-)
 from pufferkit.verification.pair_tables import TOLERANCE, Allowance, BadBeliefs, NotChecked
 from pufferkit.verification.query_checks import (
     assumptions,
@@ -43,6 +37,13 @@ from pufferkit.verification.query_checks import (
     not_such_a_query,
     not_such_noise,
 )
+from pufferkit.verification.recorded_release import (
+    cost_of_pairs,
+    hint_of,
+    longest_promised,
+    on_chains,
+)
+from pufferkit.verification.required_scale import needed_scale
 
 MOST_WORK = 10**11
 """Most work before a check gives up, in units of about a nanosecond: some minutes."""
@@ -214,6 +215,7 @@ def _verify_rows(data: Mapping[str, Any], problems: tuple[str, ...], most_work: 
     )
 
 
+@on_one_thread
 def _verify_one(record: Release, most_work: float) -> Verdict:
     checks: list[str] = []
     problems = list(_unusable(record))

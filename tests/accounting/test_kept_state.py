@@ -10,6 +10,7 @@ from hypothesis import given, settings
 
 import pufferkit as pk
 from pufferkit.accounting import composition
+from pufferkit.accounting.charges import Charge
 from pufferkit.accounting.composition import compose, compose_kept
 from pufferkit.accounting.spending import Spending, spendings_of
 from pufferkit.accounting.spent import Composed, Spent, _fewer, distance_of
@@ -131,10 +132,9 @@ def test_a_session_without_a_state_is_added_up_once(tmp_path):
     session = pk.Session(DATA, CHAIN, 5.0, str(path))
     session.release(pk.count(1, 5), 0.3, window=(1, 5))
     entry = next(e for e in session.ledger.entries() if e.kind == "charge")
-    session.ledger.charge(
-        "data", "old", 0.3, entry.total, {k: v for k, v in entry.body.items() if k != "state"},
-        after=session._account.entries,
-    )  # fmt: skip
+    body = {k: v for k, v in entry.body.items() if k != "state"}
+    old = Charge("data", "old", 300_000, entry.total, body, after=session._account.entries)
+    assert session.ledger.charge_many([old])
     with sqlite3.connect(path) as connection:
         assert connection.execute("SELECT * FROM pufferkit_states").fetchall() == []
     session.release(pk.count(1, 5), 0.3, window=(6, 10))

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 import uuid
+from dataclasses import replace
 from urllib.parse import urlsplit
 
 import pytest
@@ -16,6 +17,7 @@ import pytest
 from pufferkit import Ledger, LedgerError, OverBudget
 from pufferkit.accounting import ledger_tables
 from pufferkit.accounting.amounts import allowed_micro, show, spent_micro, spent_pico
+from pufferkit.accounting.charges import Charge
 
 POSTGRES = os.environ.get("PUFFERKIT_TEST_POSTGRES")
 
@@ -125,20 +127,19 @@ def test_composed_accounts_are_not_spent_by_hand(book):
 def test_a_charge_from_an_old_history_is_turned_away(book):
     book.open_account("dave", 1, rule="composed")
     after = book.account("dave").entries
-    assert book.charge("dave", "a", 0.5, 500_000, {}, after=after) is not None
-    assert book.charge("dave", "b", 0.5, 900_000, {}, after=after) is None
+    assert book.charge_many([Charge("dave", "a", 500_000, 500_000, {}, after)])
+    assert not book.charge_many([Charge("dave", "b", 500_000, 900_000, {}, after)])
     assert book.account("dave").total == 500_000
     with pytest.raises(OverBudget):
-        book.charge("dave", "c", 0.6, 1_100_000, {}, after=after + 1)
+        book.charge_many([Charge("dave", "c", 600_000, 1_100_000, {}, after + 1)])
 
 
-def test_a_value_is_stored_once_and_only_after_its_charge(book):
+def test_a_value_is_stored_once(book):
     book.open_account("dave", 1, rule="composed")
-    with pytest.raises(ValueError, match="never charged"):
-        book.store("dave", "a", {"value": 1})
-    book.charge("dave", "a", 0.5, 500_000, {}, after=1)
-    first = book.store("dave", "a", {"value": 1})
-    assert book.store("dave", "a", {"value": 2}) == first
+    charge = Charge("dave", "a", 500_000, 500_000, {}, 1)
+    assert book.charge_many([charge])
+    assert book.charge_many([replace(charge, after=2, value={"value": 1})])
+    assert not book.charge_many([replace(charge, after=3, value={"value": 2})])
     assert book.find("dave", "a").body == {"value": 1}
     assert book.verify() == []
 
@@ -151,7 +152,7 @@ def test_an_untouched_ledger_verifies(book):
 
 
 def _tamper(ledger, statement):
-    with ledger._access.place.transaction(writes=True) as connection:
+    with ledger._place.transaction(writes=True) as connection:
         connection.execute(statement)
 
 
@@ -255,7 +256,7 @@ def test_not_a_database(tmp_path):
 def test_full_synchronisation_and_write_ahead_log(tmp_path):
     ledger = Ledger(tmp_path / "ledger.db")
     ledger.open_account("alice", 1)
-    with ledger._access.place.transaction() as connection:
+    with ledger._place.transaction() as connection:
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
         assert connection.execute("PRAGMA synchronous").fetchone() == (2,)
 

@@ -5,7 +5,8 @@ import multiprocessing
 import pytest
 
 from pufferkit import Ledger, OverBudget
-from pufferkit.accounting.entries import Charge, Extended, Terms
+from pufferkit.accounting.charges import Charge, Terms
+from pufferkit.accounting.entries import Extended
 from tests.accounting.test_ledger import url  # noqa: F401
 
 NAMES = [f"person {n}" for n in range(40)]
@@ -24,7 +25,8 @@ def charges(key="k", total=400_000, after=1, names=NAMES):
 
 def test_many_and_one_by_one_make_the_same_chain(book):
     assert book.charge_many(charges())
-    book.store_many([(name, "k", {"value": [0.1, 1e-300]}) for name in NAMES])
+    values = [c.with_value({"value": [0.1, 1e-300]}) for c in charges(after=2)]
+    assert book.charge_many(values)
     book.open_account("alone", 1.0)
     book.spend("alone", 0.5)
     assert book.verify() == []
@@ -78,19 +80,19 @@ def test_each_key_is_charged_and_stored_once(book):
     assert book.charge_many(charges(names=NAMES[:10]) + charges(names=NAMES[10:]))
     assert {account.total for account in book.accounts()} == {400_000}
     assert {account.entries for account in book.accounts()} == {2}
-    first = book.store_many([(name, "k", {"value": 1}) for name in NAMES])
-    second = book.store_many([(name, "k", {"value": 2}) for name in NAMES])
-    assert first == second
-    assert {body["value"] for body in second.values()} == {1}
+    assert book.charge_many([c.with_value({"value": 1}) for c in charges(after=2)])
+    for after in (2, 3):
+        assert not book.charge_many([c.with_value({"value": 2}) for c in charges(after=after)])
+    assert {entry.body["value"] for entry in book.find_many(NAMES, ["k"]).values()} == {1}
     assert book.verify() == []
 
 
 def test_what_is_given_back_is_what_was_asked_to_be_stored(book):
     name = NAMES[0]
     for after, key in ((1, "k"), (3, "other")):
-        assert book.charge_many([Charge(name, key, 100_000, after * 100_000, {}, after)])
-        stored = book.store_many([(name, key, {"value": key})])
-        assert stored == {(name, key): {"value": key}}
+        charge = Charge(name, key, 100_000, after * 100_000, {}, after, value={"value": key})
+        assert book.charge_many([charge])
+        assert book.find(name, key).body == {"value": key}
 
 
 def test_all_or_nothing(book):
@@ -102,8 +104,6 @@ def test_all_or_nothing(book):
     assert not book.charge_many(stale)
     with pytest.raises(ValueError, match="not in this ledger"):
         book.charge_many([*charges(), *charges(names=["nobody"])])
-    with pytest.raises(ValueError, match="never charged"):
-        book.store_many([(NAMES[0], "k", {"value": 1})])
     assert book.head == before
     assert book.verify() == []
 

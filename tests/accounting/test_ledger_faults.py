@@ -11,7 +11,7 @@ import pytest
 
 import pufferkit as pk
 from pufferkit import Ledger, LedgerError, MarkovChain, Session, count, noise
-from pufferkit.accounting import database, ledger_places, ledger_tables
+from pufferkit.accounting import ledger_places, ledger_tables, transactions
 from pufferkit.accounting.ledger_tables import Connection
 from tests.accounting.test_ledger import url  # noqa: F401
 
@@ -194,9 +194,9 @@ def test_serialisation_failures_and_deadlocks_are_tried_again(url, monkeypatch):
         pytest.skip("SQLite takes turns")
     import psycopg
 
-    monkeypatch.setattr(database.time, "sleep", lambda _: None)
+    monkeypatch.setattr(transactions.time, "sleep", lambda _: None)
     for kind in (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected):
-        for times, works in ((database._TRIES - 1, True), (database._TRIES, False)):
+        for times, works in ((transactions._TRIES - 1, True), (transactions._TRIES, False)):
             with Ledger(url) as ledger:
                 ledger.open_account("alice", 1)
                 before = ledger.account("alice").total
@@ -230,7 +230,7 @@ def test_a_real_deadlock_is_survived(url):  # noqa: F811
         held, go = threading.Event(), threading.Event()
 
         def other():
-            with ledger._access.place.transaction(writes=True) as connection:
+            with ledger._place.transaction(writes=True) as connection:
                 connection.execute("SET LOCAL deadlock_timeout = '10s'")
                 connection.execute("SELECT * FROM pufferkit_accounts FOR UPDATE").fetchall()
                 held.set()
@@ -277,7 +277,7 @@ def test_a_ledger_that_cannot_be_made_is_not_there(tmp_path, monkeypatch):
 def test_a_full_disk_says_so(tmp_path):
     ledger = Ledger(tmp_path / "ledger.db")
     ledger.open_account("alice", 1)
-    real = ledger._access.place._open
+    real = ledger._place._open
 
     def small():
         driver = real()
@@ -285,7 +285,8 @@ def test_a_full_disk_says_so(tmp_path):
         driver.execute(f"PRAGMA max_page_count = {pages}")
         return driver
 
-    ledger._access.place._open = small
+    ledger._place._open = small
+    ledger.close()  # the next charge opens the file anew
 
     def fill():
         for _ in range(200):
@@ -350,11 +351,11 @@ def test_a_server_that_answers_before_its_disk_is_told_to_wait(url):  # noqa: F8
         with Ledger(url) as ledger:
             name = url.rsplit("/", 1)[1]
             _change(ledger, f"ALTER DATABASE {name} SET synchronous_commit = {setting}")
-        with Ledger(url) as ledger, ledger._access.place.transaction() as connection:
+        with Ledger(url) as ledger, ledger._place.transaction() as connection:
             assert connection.execute(show).fetchone() == (wanted,)
 
 
 def _change(ledger, *statements):
-    with ledger._access.place.transaction(writes=True) as connection:
+    with ledger._place.transaction(writes=True) as connection:
         for statement in statements:
             connection.execute(statement)

@@ -18,7 +18,7 @@ def path(tmp_path):
 
 
 def connections(ledger):
-    return len(ledger._access.place._idle)
+    return len(ledger._place._idle)
 
 
 def test_the_connection_is_kept_and_let_go(path):

@@ -6,13 +6,16 @@ import os
 import shutil
 import sqlite3
 import stat
+import subprocess
+import sys
+import time
 
 import psycopg
 import pytest
 
 from pufferkit import Ledger, LedgerError, MarkovChain, OverBudget, Session, count
-from pufferkit.accounting import database, ledger_places
-from pufferkit.accounting.entries import Charge
+from pufferkit.accounting import ledger_places, transactions
+from pufferkit.accounting.charges import Charge
 from tests.accounting.test_ledger import _tamper, url  # noqa: F401
 
 CHAIN = MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
@@ -114,7 +117,7 @@ def test_a_ledger_of_the_first_version_is_read_as_it_is_and_grows(url):  # noqa:
     with Ledger(url) as old:
         assert old.verify() == []
         assert old.remaining("alice") == 0.9
-        with old._access.place.transaction() as connection:
+        with old._place.transaction() as connection:
             assert "marks" not in connection.tables()
         old.spend("alice", 0.1)
         Session(DATA, CHAIN, 1.0, old, name="bob").release(count(1, 120), 0.4)
@@ -218,13 +221,15 @@ def test_words_of_unknown_drivers_are_not_quoted(path):
     lost = psycopg.OperationalError("value 17")
     server = ledger_places.Server("postgresql://anna:secret@localhost/x")
     file = ledger_places.SQLiteFile(str(path))
-    assert database._words(file, lost, unopened=True) == "OperationalError"
-    assert database._words(server, ValueError("value 17"), unopened=True) == "ValueError"
-    assert database._words(server, lost, unopened=False) == "the connection to the server was lost"
+    assert transactions._words(file, lost, unopened=True) == "OperationalError"
+    assert transactions._words(server, ValueError("value 17"), unopened=True) == "ValueError"
+    assert (
+        transactions._words(server, lost, unopened=False) == "the connection to the server was lost"
+    )
     said = psycopg.OperationalError("no host  x for secret")
-    assert database._words(server, said, unopened=True) == "no host x for ***"
+    assert transactions._words(server, said, unopened=True) == "no host x for ***"
     open_to_all = ledger_places.Server("postgresql://anna@localhost/x")
-    assert database._words(open_to_all, said, unopened=True) == "no host x for secret"
+    assert transactions._words(open_to_all, said, unopened=True) == "no host x for secret"
 
 
 def test_what_is_made_is_for_its_owner_alone(tmp_path):
@@ -259,6 +264,7 @@ def test_a_ledger_on_a_read_only_mount_is_verified(path, monkeypatch, with_log):
     if reader is not None:
         reader.execute("SELECT count(*) FROM pufferkit_meta").fetchone()  # keeps the log
     ledger.spend("alice", 0.1)
+    ledger.close()
     place = path.parent / "mounted"
     shutil.copytree(path.parent, place, ignore=shutil.ignore_patterns("mounted", "*-shm"))
     if reader is not None:
@@ -282,7 +288,7 @@ def test_who_may_only_read_sees_what_others_write(path, monkeypatch):
         writer.open_account("alice", 1)
         reader = Ledger(path)
         monkeypatch.setattr(os, "access", lambda *_, **__: False)
-        reader._access.place.hold()
+        reader._place.hold()
         assert reader.remaining("alice") == 1
         monkeypatch.undo()
         writer.spend("alice", 0.4)
@@ -469,3 +475,34 @@ def test_an_anchor_that_cannot_be_written_hands_nothing_over(path, tmp_path, mon
     (tmp_path / "head").unlink()
     with pytest.raises(LedgerError, match="does not exist, but the ledger has 5 entries"):
         session.release(count(1, 120), 0.4)
+
+
+# -- open while one charge follows another -------------------------------------------------------
+
+
+def test_a_file_at_rest_is_closed_and_complete(path):
+    ledger = Ledger(path)
+    ledger.open_account("alice", 1)
+    for _ in range(3):
+        ledger.spend("alice", 0.1)
+    log = path.with_name(path.name + "-wal")
+    for _ in range(1000):
+        if not log.exists():
+            break
+        time.sleep(0.01)
+    assert not log.exists()
+    copy = path.with_name("copy.db")
+    shutil.copyfile(path, copy)
+    assert Ledger(copy).remaining("alice") == 0.7
+    assert ledger.spend("alice", 0.1).seq == 5
+
+
+def test_the_file_is_closed_when_the_process_ends(path):
+    program = (
+        "import sys; from pufferkit import Ledger; ledger = Ledger(sys.argv[1])\n"
+        "ledger.open_account('alice', 1)\n"
+        "for _ in range(5): ledger.spend('alice', 0.1)\n"
+    )
+    subprocess.run([sys.executable, "-c", program, str(path)], check=True)
+    assert not path.with_name(path.name + "-wal").exists()
+    assert Ledger(path).remaining("alice") == 0.5

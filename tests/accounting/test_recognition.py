@@ -2,7 +2,6 @@
 
 import json
 import os
-import threading
 
 import numpy as np
 import polars as pl
@@ -11,6 +10,7 @@ import pytest
 import pufferkit as pk
 from pufferkit import Ledger, LedgerError, MarkovChain, Series, Session, count
 from pufferkit.accounting.fingerprints import Marks, SeriesData, _pad, marks_of, same_data
+from pufferkit.accounting.ledger_places import empty
 from tests.accounting.test_ledger import url  # noqa: F401
 
 CHAIN = MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
@@ -95,22 +95,12 @@ def test_two_processes_cannot_open_two_names_at_once(book, monkeypatch):
     assert [account.account for account in book.accounts()] == ["anna"]
 
 
-def test_a_trial_of_another_thread_does_not_lend_its_key(tmp_path):
-    """Two threads begin a ledger; the key that one of them tries with must not mark real data."""
+def test_the_key_of_a_trial_marks_no_real_data(tmp_path):
+    """A new ledger is tried in memory with a key that is forgotten, also beside another thread."""
     ledger = Ledger(tmp_path / "ledger.db")
-    tried, done = threading.Event(), threading.Event()
-
-    def trial():
-        with ledger._recognition.trial():
-            tried.set()
-            done.wait(60)
-
-    other = threading.Thread(target=trial)
-    other.start()
-    tried.wait(60)
-    release(ledger, LONG, "anna")
-    done.set()
-    other.join()
+    with empty(trial=True) as tried:
+        assert ledger._recognition._key(tried, False) != ledger._recognition._key(tried, False)
+        release(ledger, LONG, "anna")
     Session(LONG, CHAIN, 1.0, ledger, name="anna")
     with pytest.raises(ValueError, match="those of 'anna'"):
         release(ledger, LONG, "bob")

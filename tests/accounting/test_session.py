@@ -25,6 +25,7 @@ from pufferkit import (
     noise,
     relative_frequencies,
 )
+from pufferkit.accounting.charges import Charge
 from pufferkit.mechanisms.plan import calibrate
 from tests.accounting.test_ledger import url  # noqa: F401
 
@@ -213,7 +214,7 @@ def test_a_charge_of_an_earlier_version_is_drawn_with_the_noise_it_was_charged_f
     session.release(count(0, 120), 0.1)
     key = session._key(count(1, 120), 0.4, "best", (1, 120), "")
     body = {**session.ledger.entries()[1].body, "scale": 50.0}
-    session.ledger.charge("alice", key, 0.4, 600_000, body, after=3)
+    session.ledger.charge_many([Charge("alice", key, 400_000, 600_000, body, after=3)])
     release = session.release(count(1, 120), 0.4)
     assert release.scale >= 50.0
     assert session.ledger.account("alice").total == 600_000
@@ -259,19 +260,9 @@ def test_a_retry_after_a_crash_is_safe(path, session):
 
 def test_no_theorem_no_release(session):
     session.ledger.open_account("alice", 1.0, rule="composed", about=session._terms.about)
-    session.ledger.charge(
-        "alice",
-        "by hand",
-        0.1,
-        100_000,
-        {
-            "mechanism": "wasserstein",
-            "window": [1, 120],
-            "entry_privacy_pico": None,
-            "quilt": None,
-        },
-        after=1,
-    )
+    body = {"mechanism": "wasserstein", "window": [1, 120]}
+    body |= {"entry_privacy_pico": None, "quilt": None}
+    session.ledger.charge_many([Charge("alice", "by hand", 100_000, 100_000, body, after=1)])
     with pytest.raises(NoTheorem):
         session.release(count(1, 120), 0.1)
     assert session.remaining == pytest.approx(0.9)

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 
 import pufferkit as pk
+from pufferkit.accounting.charges import Charge
 from pufferkit.accounting.frontier import Frontier, Use
 from pufferkit.accounting.stream_windows import located
 
@@ -166,7 +167,8 @@ def test_a_changed_state_is_noticed_at_once_and_by_verify(stream, book, change):
 def test_a_charge_by_other_means_is_noticed(stream):
     stream.release(HOW, DAY, "2026-01-01", every="4h")
     entries = stream.ledger.account("anna").entries
-    stream.ledger.charge("anna", "k", 0.1, 10**6, {"what": "by hand"}, after=entries)
+    by_hand = Charge("anna", "k", 100_000, 10**6, {"what": "by hand"}, after=entries)
+    assert stream.ledger.charge_many([by_hand])
     with pytest.raises(pk.LedgerError, match="not the account of a stream"):
         stream.release(HOW, DAY, "2026-01-02", every="4h")
 

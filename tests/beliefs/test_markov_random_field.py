@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import pufferkit as pk
+from pufferkit.beliefs.base import as_beliefs, beliefs_from_json
 from pufferkit.beliefs.field_class import FieldClass
 from pufferkit.beliefs.junction_tree import JunctionTree
-from pufferkit.beliefs.protocol import as_beliefs, beliefs_from_json
 from tests.oracles import graph_loss
 from tests.strategies.graphs import factors_of, random_field
 

@@ -11,7 +11,7 @@ import pytest
 
 import pufferkit as pk
 from pufferkit.errors import printable
-from pufferkit.frames.harmless import csv_bytes, harmless
+from pufferkit.frames.safe_csv import csv_bytes, harmless
 from tests.strategies.command_line import MODEL, PLAN, RELEASE, folder, good, refusal, run
 
 __all__ = ["folder"]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from pufferkit import experiments, plots
-from pufferkit.experiments import measured as files
+from pufferkit.experiments import measured_series as files
 from pufferkit.experiments.quilt_data import TABLE_1, TABLE_3
 from pufferkit.experiments.quilt_speed import _grid
 from pufferkit.experiments.quilt_synthetic import gk16_line

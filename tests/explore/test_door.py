@@ -2,7 +2,7 @@
 
 import webbrowser
 
-from pufferkit.cli.explore import _show
+from pufferkit.cli.explore_command import _show
 
 
 def test_a_browser_is_given_a_file_that_only_its_owner_can_read(tmp_path, monkeypatch):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import pufferkit as pk
-from pufferkit.explore import decisions, tasks
+from pufferkit.explore import release_tasks, tasks
 from pufferkit.explore.page_questions import PageQuestion
 from pufferkit.explore.worker import Cancelled, Refused
 from pufferkit.explore.workspace import PRIVATE, PUBLIC, Workspace
@@ -334,7 +334,7 @@ def test_every_class_on_offer_is_kept_with_its_words(workspace, files):
 
 @pytest.mark.parametrize("count", range(2, 9))
 def test_a_matrix_by_hand_begins_with_rows_that_add_up(count):
-    from pufferkit.explore.steps.beliefs import first_row
+    from pufferkit.explore.page_steps.beliefs_step import first_row
 
     stay, move = first_row(count)
     rows = [[stay if i == j else move for i in range(count)] for j in range(count)]
@@ -374,8 +374,8 @@ def test_verification_of_a_spoiled_record_says_no(workspace, files):
     async def ask():
         await workspace.set_budget("anna", 3.0)
         record = json.loads((await workspace.release())["json"])
-        assert decisions.verify(json.dumps(record))["ok"]
+        assert release_tasks.verify(json.dumps(record))["ok"]
         record["scale"] /= 2
-        assert not decisions.verify(json.dumps(record))["ok"]
+        assert not release_tasks.verify(json.dumps(record))["ok"]
 
     asyncio.run(ask())

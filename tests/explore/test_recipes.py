@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import pufferkit as pk
 from pufferkit.cli import app
-from pufferkit.explore import decisions
+from pufferkit.explore import release_tasks
 from pufferkit.explore.page_questions import KINDS, VALUED, PageQuestion
 from pufferkit.explore.recipes import DataFile, Deal, codes_of, words
 
@@ -65,7 +65,7 @@ def by_command(deal):
 )
 def test_python_and_command_give_the_release_of_the_recipe(deal, question):
     deal = replace(deal, question=question)
-    answer = decisions.release(replace(deal, anyway=True))
+    answer = release_tasks.release(replace(deal, anyway=True))
     assert by_python(deal) == json.loads(answer["json"])
     assert by_command(deal) == json.loads(answer["json"])
 
@@ -105,7 +105,7 @@ ALL = [kind if kind in SOON else pytest.param(kind, marks=pytest.mark.slow) for 
 @pytest.mark.parametrize("kind", ALL)
 def test_every_question_is_released_in_the_same_way_by_page_python_and_command(meter, kind):
     deal = replace(meter, question=PageQuestion.first(kind, LEVELS.names))
-    answer = decisions.release(deal)
+    answer = release_tasks.release(deal)
     record = json.loads(answer["json"])
     assert by_python(deal) == by_command(deal) == record
     assert len(answer["labels"]) == len(answer["value"]) == len(answer["interval"])

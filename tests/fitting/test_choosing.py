@@ -8,7 +8,7 @@ import pytest
 import pufferkit as pk
 from pufferkit import MarkovChain, NotApplicable, Series
 from pufferkit.beliefs.hidden_model import HiddenModel
-from pufferkit.beliefs.people import People, calibrated_contamination
+from pufferkit.beliefs.people_counts import People, calibrated_contamination
 from pufferkit.fitting.candidates import hidden_regimes as fitted_regimes
 from pufferkit.fitting.candidates import (
     people_hull,

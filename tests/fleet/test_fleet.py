@@ -16,9 +16,9 @@ import pufferkit as pk
 from pufferkit import noise
 from pufferkit.beliefs.estimation import fit
 from pufferkit.beliefs.provenance import PRIVATE_NOTE
-from pufferkit.fleet import run as fleet_run
+from pufferkit.fleet import subject_run as fleet_run
 from pufferkit.fleet.accounts import Accounts
-from pufferkit.fleet.run import FleetRows, FleetRun, aligned, pending_releases
+from pufferkit.fleet.subject_run import FleetRows, FleetRun, aligned, pending_releases
 
 STATES = ("rest", "walk", "run")
 BELIEF = pk.MarkovChain.steady([[0.8, 0.15, 0.05], [0.2, 0.6, 0.2], [0.1, 0.3, 0.6]], states=STATES)
@@ -441,8 +441,8 @@ KILLED = """
 import sys, time
 import polars as pl
 import pufferkit as pk
-from pufferkit.fleet import run
-run.CHUNK = 25
+from pufferkit.fleet import subject_run
+subject_run.CHUNK = 25
 belief = pk.MarkovChain.steady([[0.8, 0.2], [0.3, 0.7]])
 frame = pl.DataFrame({
     "who": [n // 20 for n in range(6_000)],

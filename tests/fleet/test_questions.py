@@ -7,9 +7,9 @@ import polars as pl
 import pytest
 
 import pufferkit as pk
-from pufferkit.data.names import FOLLOWS
+from pufferkit.data.question_names import FOLLOWS
 from pufferkit.fleet.exact_answers import rows_of
-from pufferkit.fleet.run import aligned
+from pufferkit.fleet.subject_run import aligned
 
 STATES = ("rest", "walk")
 CHAIN = pk.MarkovChain.steady([[0.8, 0.2], [0.4, 0.6]], states=STATES)

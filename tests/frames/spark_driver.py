@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pufferkit as pk
-from pufferkit.fleet import accounts, run
+from pufferkit.fleet import accounts, subject_run
 from tests.frames.spark_sessions import small_spark
 
 STATES = ["rest", "walk", "run"]
@@ -40,7 +40,7 @@ def pay_once_then_die(self, pending, draw, pay=accounts.Accounts.pay):
 
 
 if __name__ == "__main__":
-    run.CHUNK = 2  # one subject is a batch
+    subject_run.CHUNK = 2  # one subject is a batch
     accounts.Accounts.pay = pay_once_then_die
     with small_spark("local[1]") as session:
         release(session, Path(sys.argv[1]))

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 import numpy as np
 import pytest
 
-from pufferkit.frames import files, read_series
+from pufferkit.frames import read_series, series_files
 from pufferkit.frames.quick_rows import quick_series
 
 START = datetime(2024, 2, 28, 23, 50)
@@ -33,10 +33,10 @@ def both(path, monkeypatch, **options):
     """What arrays give, if they serve, and what rows give."""
     calls = []
     monkeypatch.setattr(
-        files, "quick_series", lambda *a: calls.append(quick_series(*a)) or calls[-1]
+        series_files, "quick_series", lambda *a: calls.append(quick_series(*a)) or calls[-1]
     )
     quick = outcome(path, **options)
-    monkeypatch.setattr(files, "quick_series", lambda *_: None)
+    monkeypatch.setattr(series_files, "quick_series", lambda *_: None)
     assert quick == outcome(path, **options)
     return calls[-1] is not None
 

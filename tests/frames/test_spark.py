@@ -12,7 +12,7 @@ import pytest
 import pufferkit as pk
 from pufferkit.fleet import accounts as accounts_room
 from pufferkit.fleet import cluster as cluster_room
-from pufferkit.fleet import run as run_room
+from pufferkit.fleet import subject_run as run_room
 from pufferkit.frames import spark_workers
 
 STATES = ["rest", "walk", "run"]

@@ -10,7 +10,7 @@ import pytest
 
 import pufferkit as pk
 from pufferkit.fleet import cluster
-from pufferkit.fleet import run as run_room
+from pufferkit.fleet import subject_run as run_room
 from tests.frames.spark_driver import release
 
 pytestmark = [

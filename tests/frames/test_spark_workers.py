@@ -7,7 +7,7 @@ import pytest
 import pufferkit as pk
 from pufferkit.frames import aggregate, spark_workers
 from pufferkit.frames.aggregate import STATE, SUBJECT, TIME, Rules
-from pufferkit.frames.assemble import clock_step, extents_of
+from pufferkit.frames.table_assembly import clock_step, extents_of
 from pufferkit.frames.tables import _entries, _rules
 from tests.conftest import require
 

@@ -14,7 +14,7 @@ from pufferkit.beliefs import contraction
 from pufferkit.beliefs.bayesian_network import BayesianNetwork
 from pufferkit.beliefs.graph import Graph
 from pufferkit.influence.quilts import separation
-from pufferkit.influence.quilts.near_tables import NearTables
+from pufferkit.influence.quilts.cut_influence import NearTables
 from pufferkit.influence.quilts.networks import hardest_node
 from tests.oracles import brute_network as brute
 from tests.oracles.cases import NETWORKS

@@ -11,7 +11,7 @@ from pufferkit.beliefs.chain_class import as_chain_class
 from pufferkit.influence.curve.pair_curve import PairCurve
 from pufferkit.influence.curve.pairs import PairSteps, certificate, closure, off_diagonal
 from pufferkit.influence.sums.least_scale import least_scale
-from pufferkit.influence.sums.outer import outer_loss
+from pufferkit.influence.sums.outer_losses import outer_loss
 from tests.oracles import pairs as oracle
 from tests.strategies.curves import scalar
 

@@ -23,8 +23,8 @@ from pufferkit.influence.sums.long_vectors import (
     running_sums,
     within,
 )
-from pufferkit.influence.sums.outer import outer_loss
-from pufferkit.influence.sums.work import (
+from pufferkit.influence.sums.outer_losses import outer_loss
+from pufferkit.influence.sums.sum_work import (
     by_halving,
     halving_cost,
     sides_cost,

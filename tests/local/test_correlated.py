@@ -9,7 +9,6 @@ import pytest
 from scipy import stats
 
 import pufferkit as pk
-from pufferkit import noise_local
 from pufferkit.audit import audit, exact_loss
 from pufferkit.local import (
     CorrelatedResponse,
@@ -19,6 +18,7 @@ from pufferkit.local import (
     estimate,
     mechanism_from_json,
 )
+from pufferkit.noise import local_answers
 from tests.oracles.brute_xor import worst, xor_table
 
 FLAT = pk.MarkovChain.steady([[0.8, 0.2], [0.2, 0.8]])
@@ -118,11 +118,11 @@ def test_an_attack_that_climbs_finds_nothing_above_the_bound():
 
 
 def test_flips_are_the_chain_that_is_promised(monkeypatch):
-    monkeypatch.setattr(noise_local, "_CHUNK", 1000)
+    monkeypatch.setattr(local_answers, "_CHUNK", 1000)
     made = CorrelatedResponse(FLAT, 0.1, 0.35)
     lengths = (50_000, *(3,) * 10_000)
-    flips = noise_local.chain_flips(lengths, made.thresholds).astype(int)
-    streams = [noise_local.flip_stream(made.thresholds) for _ in range(10_000)]
+    flips = local_answers.chain_flips(lengths, made.thresholds).astype(int)
+    streams = [local_answers.flip_stream(made.thresholds) for _ in range(10_000)]
     streamed = np.array([[next(own) for _ in range(3)] for own in streams], dtype=int)
     for rows in (flips[50_000:].reshape(-1, 3), streamed):
         seen = np.bincount(rows @ [4, 2, 1], minlength=8)
@@ -138,13 +138,13 @@ def test_flips_are_the_chain_that_is_promised(monkeypatch):
 
 def test_every_form_of_input_and_gaps(monkeypatch):
     asked = []
-    real = noise_local.chain_flips
+    real = local_answers.chain_flips
 
     def watched(lengths, thresholds):
         asked.append(tuple(lengths))
         return np.resize([False, True], len(real(lengths, thresholds)))
 
-    monkeypatch.setattr(noise_local, "chain_flips", watched)
+    monkeypatch.setattr(local_answers, "chain_flips", watched)
     home = pk.MarkovChain.steady([[0.8, 0.2], [0.3, 0.7]], states=["home", "out"])
     made = CorrelatedResponse(home, 0.1, 0.4)
     assert made.sanitize(["home", "home", "out"]) == ["home", "out", "out"]

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pufferkit as pk
-from pufferkit.influence.sums.near import near_distance, unpaired
+from pufferkit.influence.sums.near_distances import near_distance, unpaired
 from pufferkit.mechanisms.plan import MECHANISMS
 from pufferkit.mechanisms.temporal import temporal_noise
 from tests.oracles import brute_weaker as brute

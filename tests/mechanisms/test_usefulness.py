@@ -5,8 +5,14 @@ import math
 import pytest
 
 import pufferkit as pk
-from pufferkit.mechanisms.odds import in_odds
-from pufferkit.mechanisms.targets import error_rows, fewest_entries, merged, over, worth_having
+from pufferkit.mechanisms.posterior_odds import in_odds
+from pufferkit.mechanisms.target_errors import (
+    error_rows,
+    fewest_entries,
+    merged,
+    over,
+    worth_having,
+)
 from pufferkit.mechanisms.usefulness import questioned
 
 CHAIN = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])

@@ -1,5 +1,4 @@
-"""One name for one thing: modules, classes and types outside the rooms that name theirs after
-commands, options and steps of the page."""
+"""One name for one thing: modules, classes and types."""
 
 import ast
 from collections import defaultdict
@@ -9,22 +8,24 @@ import pufferkit
 
 _ROOT = Path(pufferkit.__file__).parent
 _MODULES = [
-    path.relative_to(_ROOT)
-    for path in sorted(_ROOT.rglob("*.py"))
-    if path.relative_to(_ROOT).parts[0] not in ("cli", "explore") and "__" not in path.name
+    path.relative_to(_ROOT) for path in sorted(_ROOT.rglob("*.py")) if "__" not in path.name
 ]
 
 
-def test_no_two_modules_have_one_name():
+def test_no_two_modules_or_rooms_have_one_name():
     places = defaultdict(list)
-    for path in _MODULES:
-        places[path.name].append(str(path))
+    rooms = {room for path in _MODULES for room in path.parents}
+    for path in [*_MODULES, *rooms]:
+        places[path.stem].append(str(path))
     assert not [held for held in places.values() if len(held) > 1]
 
 
 def test_no_two_classes_or_types_have_one_name():
+    """Options of commands and steps of the page may share the name of what they stand for."""
     places = defaultdict(set)
     for path in _MODULES:
+        if path.parts[0] in ("cli", "explore"):
+            continue
         for node in ast.walk(ast.parse((_ROOT / path).read_text(encoding="utf-8"))):
             for name in _named(node):
                 places[name.lstrip("_")].add(str(path))

@@ -18,10 +18,10 @@ import pytest
 import pufferkit as pk
 from pufferkit import plots
 from pufferkit.cli.question_options import QueryName
-from pufferkit.data.names import FOLLOWS
 from pufferkit.data.queries import Kind
+from pufferkit.data.question_names import FOLLOWS
 from pufferkit.data.questions import NAMES
-from pufferkit.mechanisms.reading import reader_of
+from pufferkit.mechanisms.released_answers import reader_of
 from tests.oracles import asked as oracle
 from tests.oracles import choice
 

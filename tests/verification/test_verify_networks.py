@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pufferkit as pk
-from pufferkit.verification.needed import needed_scale
 from pufferkit.verification.pair_tables import Allowance, NotChecked
+from pufferkit.verification.required_scale import needed_scale
 from pufferkit.verification.sum_distances import distance_of_chains, distribution_of
 from pufferkit.verification.verify import verify
 

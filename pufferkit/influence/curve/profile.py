@@ -31,6 +31,7 @@ from pufferkit.influence.curve.sweep import (
     Run,
 )
 from pufferkit.influence.progress import Progress
+from pufferkit.threads import on_one_thread
 
 Profile = float | Sequence[float] | Sequence[Run] | Sequence[PairRun]
 
@@ -125,6 +126,7 @@ class InfluenceCurve:
         """
         return self.binding(b)[1].value
 
+    @on_one_thread
     def binding(self, b: Profile, *, by_pairs: bool = True) -> tuple[str, EntryLoss]:
         """The chain and the entry that lose most under ``b``, and how much.
 
@@ -136,12 +138,14 @@ class InfluenceCurve:
         losses = [(member.name, member.loss(spent, by_pairs)) for member in self._members]
         return max(losses, key=lambda pair: pair[1].value)
 
+    @on_one_thread
     def losses(self, b: Profile) -> Floats:
         """The loss of every pair of states, the largest over entries and chains of the class."""
         spent = self._spent(b)
         largest: Floats = np.max([member.losses(spent) for member in self._members], axis=0)
         return largest
 
+    @on_one_thread
     def pair_record(self, b: float, epsilon: float) -> dict[str, Any]:
         """Verification data of every chain whose scalar curve loses more than ``epsilon``."""
         spent = PairRun(self.length, _nonnegative(b) * self.metric.distance)
@@ -152,6 +156,7 @@ class InfluenceCurve:
                 record[member.name] = shown
         return record
 
+    @on_one_thread
     def entry_losses(self, b: Profile) -> dict[str, Floats]:
         """The loss of every entry, for each chain of the class."""
         spent = self._spent(b)
@@ -198,6 +203,7 @@ class InfluenceCurve:
             return run.cost
         return _nonnegative(run.b) * self.metric.distance
 
+    @on_one_thread
     def solve(
         self, epsilon: float, progress: Progress | None = None
     ) -> tuple[float, str, EntryLoss]:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit.beliefs.markov_chain import MarkovChain
-from pufferkit.beliefs.structure import boolean_product
+from pufferkit.beliefs.state_classes import boolean_product
 from pufferkit.checks import Bools, Floats
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.quilts.chains import CONVERGED, Binding, ChainInfluence, InfluenceReading

@@ -37,6 +37,7 @@ from pufferkit.influence.quilts.chains import (
 from pufferkit.influence.quilts.given_start import GivenStartInfluence
 from pufferkit.influence.quilts.powers import TINY, Powers
 from pufferkit.influence.quilts.search import NOTHING, Quilt
+from pufferkit.threads import on_one_thread
 
 
 def max_influence(
@@ -111,12 +112,14 @@ class QuiltSearch:
     """Which quilts are searched: of segments of up to ``length``, for Pufferfish ``epsilon``.
 
     ``reading`` is how max-influence is read; ``progress`` is called with the number of nodes done.
+    On networks the search gives up after about ``most_work`` nanoseconds.
     """
 
     length: int
     epsilon: float
     reading: InfluenceReading = "definition"
     progress: Progress | None = None
+    most_work: float = inf
 
 
 @dataclass(frozen=True)
@@ -186,6 +189,7 @@ def hardest_corner(theta: ChainClass, members: Sequence[Member], search: QuiltSe
     return QuiltBound.of_chain(member.name, binding.node, length, binding.quilt, reading, *notes)
 
 
+@on_one_thread
 def hardest_member(
     members: Sequence[Member], length: int, epsilon: float, reading: InfluenceReading
 ) -> tuple[Member, Binding]:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pufferkit.beliefs.markov_chain import RAREST
-from pufferkit.beliefs.structure import boolean_product
+from pufferkit.beliefs.state_classes import boolean_product
 from pufferkit.checks import Bools, Floats
 from pufferkit.rounding import EPS
 

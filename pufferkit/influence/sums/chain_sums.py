@@ -33,7 +33,7 @@ from pufferkit.influence.sums.long_vectors import (
     placed_sums,
     within,
 )
-from pufferkit.influence.sums.work import by_halving, sum_bytes
+from pufferkit.influence.sums.sum_work import by_halving, sum_bytes
 from pufferkit.rounding import EPS
 
 MOST_BYTES = 8 * 10**9

@@ -27,7 +27,7 @@ from pufferkit.errors import NotApplicable
 from pufferkit.influence.progress import Progress
 from pufferkit.influence.sums.chain_sums import EntryDistance
 from pufferkit.influence.sums.long_vectors import Blocks, convolved, least_shift, running_sums
-from pufferkit.influence.sums.work import window_work
+from pufferkit.influence.sums.sum_work import window_work
 from pufferkit.rounding import EPS
 
 MOST_WORK = 2e10

@@ -1,0 +1,410 @@
+"""The true loss of a small release, by the definition.
+
+The loss is the largest |log p(w | X_i = a) - log p(w | X_i = a')| over outputs w, entries i,
+possible values a, a' and beliefs. Given a secret the answer has a distribution with finitely many
+centres, so the output has a mixture of Laplace densities.
+
+**Where the ratio is largest.** Fix all coordinates of w but one, and let that one move between two
+neighbouring centres c < c' of its own coordinate. Every mixture is there A u + B / u with
+u = e^{w_j / s} and A, B >= 0, so the ratio of two of them is (A u^2 + B) / (A' u^2 + B'), which is
+monotone in u^2: one end of the interval is at least as good. Below the least and above the largest
+centre the ratio does not change at all. Moving one coordinate after the other, the supremum over
+all outputs is reached on the grid of the coordinates' centres. Nothing is integrated or searched,
+and on the line the grid is just the set of possible answers.
+
+**Many states.** Where the whole grid is too large, two coordinates of the answer are looked at at a
+time, and leaving out the others is post-processing; and all coordinates at outputs beyond every
+answer (`pufferkit.audit.outer_outputs`). The loss found is then a lower bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from itertools import combinations, permutations
+from math import inf, log, prod
+from typing import Any
+
+import numpy as np
+
+from pufferkit.audit.answer_distributions import AnswerDistribution, AnswerModel
+from pufferkit.audit.answer_models import ShownModel, answer_model, model_of
+from pufferkit.audit.any_start_loss import largest_ratios
+from pufferkit.audit.attackers import marginals
+from pufferkit.audit.audit_targets import LocalMechanism, belief_of
+from pufferkit.audit.conditional_sums import distribution_of_answers
+from pufferkit.audit.exact_local import check_steps, worst_response
+from pufferkit.audit.listed_model import ListedModel
+from pufferkit.audit.named_pairs import distributions_of
+from pufferkit.audit.noisy_choices import worst_choice
+from pufferkit.audit.outer_outputs import outer_cases
+from pufferkit.audit.output_likelihoods import log_density
+from pufferkit.audit.report import WorstCase
+from pufferkit.beliefs.base import Beliefs, Distribution, Member, as_beliefs
+from pufferkit.beliefs.bayesian_network import BayesianNetwork
+from pufferkit.beliefs.finite_joint import FiniteJoint
+from pufferkit.beliefs.hidden_chain import HiddenChain
+from pufferkit.beliefs.markov_chain import MarkovChain
+from pufferkit.checks import Floats
+from pufferkit.data.queries import Query
+from pufferkit.errors import NotApplicable
+from pufferkit.mechanisms.calibration import Calibration, check_states
+
+MOST_ENTRIES = 20
+"""Longest data of which the loss of a release is computed at every entry."""
+
+MOST_POINTS = 200_000
+"""Most outputs that are compared for each secret."""
+
+_LEAST_ROW = 1e-290
+_MOST_GRID = 250_000
+_MOST_IN_LOGS = 30_000
+_MOST_AXES = 60
+_MOST_STATES = 4
+_MOST_PAIRS = 15
+_MOST_DISTRIBUTIONS = 1_000
+_LOG_ROOM = 650.0
+
+
+def exact_loss(
+    mechanism: Calibration | LocalMechanism,
+    beliefs: Any = None,
+    *,
+    length: int | None = None,
+    known: Mapping[int, Hashable] | None = None,
+) -> float:
+    """The true epsilon of a release, for at most twenty entries; see `worst_case`.
+
+    Where a class has a range of matrices, the largest over those that are tried.
+
+    Examples
+    --------
+    >>> import pufferkit as pk
+    >>> chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
+    >>> noise = pk.influence_curve(chain, pk.count(1, 5), epsilon=1)
+    >>> round(exact_loss(noise), 6)
+    1.0
+    """
+    return worst_case(mechanism, beliefs, length=length, known=known).loss
+
+
+def worst_case(
+    mechanism: Calibration | LocalMechanism,
+    beliefs: Any = None,
+    *,
+    length: int | None = None,
+    known: Mapping[int, Hashable] | None = None,
+) -> WorstCase:
+    """The output, entry and pair of values with the largest loss.
+
+    Parameters
+    ----------
+    mechanism
+        A calibration, or a local mechanism (an emission matrix with a promise).
+    beliefs
+        The beliefs of the adversary; by default those of the mechanism.
+    length, known
+        For local mechanisms: entries in the series, and what the adversary knows of them, {entry
+        counted from 1: state}.
+
+    Raises
+    ------
+    NotApplicable
+        For more than `MOST_ENTRIES` entries, or too many possible outputs.
+    """
+    if not isinstance(mechanism, Calibration):
+        return worst_response(mechanism, beliefs, length, known or {})
+    if length is not None or known:
+        raise ValueError("length, known: only for local mechanisms; a query has its own lengths")
+    entries = sum(mechanism.query.lengths)
+    if entries > MOST_ENTRIES:
+        raise NotApplicable(
+            f"the exact loss is for at most {MOST_ENTRIES} entries, here are {entries}; "
+            "audit() measures longer series"
+        )
+    theta = as_beliefs(belief_of(mechanism, beliefs))
+    check_states(theta, mechanism.query)
+    if mechanism.query.kind == "quantile":
+        return worst_choice(theta, mechanism)
+    secrets = distributions_of(theta, mechanism)
+    return worst_release(theta, in_one_scale(mechanism), mechanism.scale, secrets)
+
+
+def in_one_scale(mechanism: Calibration) -> Query:
+    """The query with its coordinates stretched, so that one scale for all loses the same."""
+    query, weights = mechanism.query, mechanism.query.weights
+    if mechanism.scales is None:
+        return query
+    stretch = stretches(mechanism)
+    constant = query.lipschitz * float(max(stretch)) * 2
+    stretched = None
+    if weights is not None:
+        stretched = {
+            state: tuple(w * more for w, more in zip(row, stretch, strict=True))
+            for state, row in weights.items()
+        }
+    floats = np.array([float(more) for more in stretch])
+    return Query(
+        query.name,
+        query.evaluate if stretched is not None else lambda x: query.evaluate(x) * floats,
+        constant,
+        query.lengths,
+        labels=query.labels,
+        states=query.states,
+        weights=stretched,
+    )
+
+
+def stretches(mechanism: Calibration) -> list[Fraction]:
+    """How far each coordinate is to be stretched for one scale to lose the same."""
+    if mechanism.scales is None:
+        return [Fraction(1)] * mechanism.query.size
+    return [Fraction(mechanism.scale) / Fraction(scale) for scale in mechanism.scales]
+
+
+def worst_release(
+    theta: Beliefs,
+    query: Query,
+    scale: float,
+    distributions: Sequence[Distribution],
+    only: Sequence[int] | None = None,
+) -> WorstCase:
+    """The worst output of Laplace noise of this scale, over ``only`` these entries (from 0)."""
+    best: WorstCase | None = None
+    complete = only is None
+    opened = theta.any_start_members() if len(query.lengths) == 1 else ()
+    for member in opened:
+        best = _worse(best, _over_starts(member, query, scale, only))
+        complete = complete and theta.lists_matrices
+    for own in distributions if not opened else ():
+        check_floats(own.distribution, sum(query.lengths))
+        best = _worse(best, _given(own, query, scale, only))
+        complete = complete and own.complete
+    if best is not None and not best.complete:
+        known = [
+            Member(d.name, d.distribution, any_start=False)
+            for d in distributions
+            if isinstance(d.distribution, MarkovChain) and d.of_entries
+        ]
+        for member in opened or known:
+            for case in outer_cases(member, query, scale):
+                best = _worse(best, case)
+    if best is None or not np.isfinite(best.loss):
+        raise NotApplicable("no entry can take two values, so there is no secret to distinguish")
+    return replace(best, complete=complete and best.complete)
+
+
+def _worse(best: WorstCase | None, other: WorstCase | None) -> WorstCase | None:
+    """Of two the worse; complete if both are."""
+    if best is None or other is None:
+        return best or other
+    worst = best if best.loss >= other.loss else other
+    return replace(worst, complete=best.complete and other.complete)
+
+
+def check_floats(
+    distribution: MarkovChain | HiddenChain | FiniteJoint | BayesianNetwork, length: int
+) -> None:
+    """Refuse distributions whose possible data may have probability 0 as a float."""
+    if isinstance(distribution, FiniteJoint):
+        least = min(
+            log(float(p)) if float(p) > 0 else -inf for p in distribution.table.values() if p > 0
+        )
+    elif isinstance(distribution, BayesianNetwork):
+        tables = [distribution.arrays[node] for node in distribution.nodes]
+        least = sum(log(float(table[table > 0].min())) for table in tables)
+    else:
+        if isinstance(distribution, HiddenChain):
+            distribution = distribution.chain
+        return check_steps(distribution, length)
+    if least < log(_LEAST_ROW):
+        raise NotApplicable("some probabilities are too small to multiply exactly; merge states")
+
+
+def _given(
+    own: Distribution, query: Query, scale: float, only: Sequence[int] | None
+) -> WorstCase | None:
+    """One distribution, every entry (or only some) and output."""
+    model = model_of(own, query)
+    sets = _columns(query, own.distribution)
+    best: WorstCase | None = None
+    some = _entries(query, only, len(sets) ** 2) if own.of_entries else None
+    for entry in some or range(len(model.entries)):
+        values = model.values(entry)
+        if len(values) < 2:
+            continue
+        for columns in sets:
+            distributions = [
+                _distribution(model, own.distribution, query, entry, code, columns)
+                for code, _ in values
+            ]
+            axes = [
+                np.unique(column)
+                for column in np.vstack([distribution.points for distribution in distributions]).T
+            ]
+            logs = np.stack(
+                [log_densities(distribution, axes, scale) for distribution in distributions]
+            )
+            spread = logs.max(axis=0) - logs.min(axis=0)
+            at = int(spread.argmax())
+            case = WorstCase(
+                float(spread[at]),
+                own.name,
+                model.entries[entry],
+                values[int(logs[:, at].argmax())][1],
+                values[int(logs[:, at].argmin())][1],
+                _output(axes, at),
+                complete=len(columns) == query.size and some is None,
+            )
+            best = _worse(best, case)
+    return best
+
+
+def _distribution(
+    model: AnswerModel,
+    distribution: Any,
+    query: Query,
+    entry: int,
+    code: int,
+    columns: tuple[int, ...],
+) -> AnswerDistribution:
+    """The answer given a secret: listed, or by its sums."""
+    sums = None
+    if isinstance(model, (ListedModel, ShownModel)):
+        whole = model.distribution(entry, code)
+        if whole is not None:
+            return AnswerDistribution(whole.points[:, list(columns)], whole.weights)
+    else:
+        sums = distribution_of_answers(distribution, query, entry, code, columns)
+    if sums is None:
+        raise NotApplicable(
+            f"{len(distribution)} states and {sum(query.lengths)} entries make too many data "
+            "sets to "
+            "compare; shorten the series or merge states"
+        )
+    return sums
+
+
+def _entries(query: Query, only: Sequence[int] | None, work: int) -> Sequence[int] | None:
+    """All entries (``None``), or if that is too much work those near the ends and the middle."""
+    length = sum(query.lengths)
+    if only is not None or length * work <= _MOST_DISTRIBUTIONS:
+        return only
+    begin = sum(query.lengths[: query.lengths.index(max(query.lengths))])
+    end, middle = begin + query.longest - 1, begin + (query.longest - 1) // 2
+    return sorted({begin, min(begin + 1, end), middle, max(begin, end - 1), end})
+
+
+def _columns(query: Query, distribution: Any, most: int = _MOST_GRID) -> list[tuple[int, ...]]:
+    """The coordinates to look at together: all, or pairs where the grid would be too large."""
+    if query.weights is None or query.size <= 2 or not isinstance(distribution, MarkovChain):
+        return [tuple(range(query.size))]
+    if (sum(query.lengths) + 1.0) ** query.size <= most and len(distribution) <= _MOST_STATES:
+        return [tuple(range(query.size))]
+    pairs: list[tuple[int, ...]] = list(combinations(range(query.size), 2))
+    return pairs[:_MOST_PAIRS]
+
+
+def _output(axes: list[Floats], place: int) -> tuple[float, ...]:
+    output = []
+    for axis in reversed(axes):
+        place, at = divmod(place, len(axis))
+        output.append(float(axis[at]))
+    return tuple(reversed(output))
+
+
+def _over_starts(
+    member: Member, query: Query, scale: float, only: Sequence[int] | None
+) -> WorstCase | None:
+    """Every start of a matrix; see `pufferkit.audit.any_start_loss`."""
+    chain, states = member.chain, member.chain.states
+    size, length = len(chain), sum(query.lengths)
+    sure = [MarkovChain(np.eye(size)[x], chain.transition, states) for x in range(size)]
+    check_floats(sure[0], length)
+    places = [answer_model(own, query) for own in sure]
+    sets = _columns(query, chain, _MOST_IN_LOGS if size <= 3 else 0)
+    best: WorstCase | None = None
+    some = _entries(query, only, len(sets) * size * size)
+    for entry in some or range(length):
+        # Rows: start; columns: value of the entry.
+        mass = np.array([marginals(own, entry + 1)[entry] for own in sure])
+        for columns in sets:
+            distributions = {
+                (x, code): _distribution(places[x], sure[x], query, entry, code, columns)
+                for x, code in np.argwhere(mass > 0).tolist()
+            }
+            axes = [
+                np.unique(column)
+                for column in np.vstack([w.points for w in distributions.values()]).T
+            ]
+            logs = np.full((size, size, prod(len(axis) for axis in axes)), -np.inf)
+            for (x, code), distribution in distributions.items():
+                logs[x, code] = log_densities(distribution, axes, scale) + np.log(mass[x, code])
+            for x, y in combinations(range(size), 2):
+                rows = [x, y]
+                for a, b in permutations(range(size), 2):
+                    losses, odds = largest_ratios(
+                        logs[rows, a], logs[rows, b], mass[rows, a], mass[rows, b]
+                    )
+                    at = int(losses.argmax())
+                    if best is None or losses[at] > best.loss:
+                        start = f"start in {states[x]} or {states[y]} at odds 1 : {odds[at]:.6g}"
+                        best = WorstCase(
+                            float(losses[at]),
+                            f"{member.name}: {start}",
+                            entry + 1,
+                            states[a],
+                            states[b],
+                            _output(axes, at),
+                            complete=len(columns) == query.size and some is None,
+                        )
+    return best if best is not None and np.isfinite(best.loss) else None
+
+
+def log_densities(distribution: AnswerDistribution, axes: list[Floats], scale: float) -> Floats:
+    """Log of the mixture on the grid of centres, up to one constant, flattened."""
+    # What never varies is the same under all secrets, and arrays have few dimensions.
+    varied = [j for j, axis in enumerate(axes) if len(axis) > 1] or [0]
+    if len(varied) < len(axes):
+        kept_axes = [axes[j] for j in varied]
+        distribution = AnswerDistribution(distribution.points[:, varied], distribution.weights)
+        return log_densities(distribution, kept_axes, scale)
+    if len(axes) == 1:
+        return log_density(distribution, axes[0][:, None], scale)
+    shape = tuple(len(axis) for axis in axes)
+    points = np.prod(np.array(shape, dtype=float))
+    kept = distribution.weights > 0
+    least = float(np.log(distribution.weights[kept].min()))
+    # Products of floats where none of them can vanish, else sums in logarithms, which are slow.
+    deep = sum(float(np.ptp(axis)) for axis in axes) / scale - least > _LOG_ROOM
+    if (
+        len(shape) > _MOST_AXES
+        or points * max(shape) > 50 * MOST_POINTS
+        or (deep and points > _MOST_IN_LOGS)
+    ):
+        raise NotApplicable(
+            f"the answer has {len(shape)} coordinates with {', '.join(map(str, shape))} values, "
+            "too many outputs to compare; use fewer states or a shorter series"
+        )
+    places = tuple(
+        np.searchsorted(axis, column)
+        for axis, column in zip(axes, distribution.points.T, strict=True)
+    )
+    mass = np.zeros(shape)
+    np.add.at(mass, places, distribution.weights)
+    if not deep:
+        for j, axis in enumerate(axes):
+            kernel = np.exp(-np.abs(axis[:, None] - axis[None, :]) / scale)
+            mass = np.moveaxis(np.tensordot(mass, kernel, axes=(j, 0)), -1, j)
+        logs: Floats = np.log(mass).ravel()
+        return logs
+    with np.errstate(divide="ignore"):
+        table = np.log(mass)
+    for j, axis in enumerate(axes):
+        lines = np.moveaxis(table, j, -1)
+        moved = np.empty_like(lines)
+        for g, centre in enumerate(axis):
+            moved[..., g] = np.logaddexp.reduce(lines - np.abs(axis - centre) / scale, axis=-1)
+        table = np.moveaxis(moved, -1, j)
+    return np.ascontiguousarray(table).ravel()

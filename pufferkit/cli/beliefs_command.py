@@ -1,0 +1,136 @@
+"""``pufferkit beliefs``: beliefs from public data, tested on people who were held out."""
+
+from __future__ import annotations
+
+import base64
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pufferkit.cli import inputs, outputs, terminal
+from pufferkit.cli.flags import File, Text, option, real, whole
+from pufferkit.cli.format_options import Form
+from pufferkit.cli.model_command import counted_table
+from pufferkit.cli.options import with_options
+from pufferkit.cli.question_options import QuestionOptions
+
+if TYPE_CHECKING:
+    from pufferkit import Series
+    from pufferkit.fitting.choosing import Choice
+
+NOTHING_PASSES = 1
+"""Exit code if no class covers the people held out."""
+
+
+@with_options
+def beliefs(
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FILE...", help="Public data: text or Parquet. Several files: one subject each."
+        ),
+    ],
+    state: inputs.State,
+    question: QuestionOptions,
+    form: Form,
+    time: inputs.Time = None,
+    subject: Annotated[Text, option("Column with the subject of each row.", "COL")] = None,
+    epsilon: Annotated[float, real("Epsilon at which noise is compared.")] = 1.0,
+    length: Annotated[
+        int | None, whole("Entries of the series to release. Default: as in the held-out data.")
+    ] = None,
+    day: Annotated[int | None, whole("Entries in a day, if there are no times.")] = None,
+    held_out: Annotated[int | None, whole("Number of people to test on.")] = None,
+    regimes: Annotated[str, option("Numbers of regimes to try.", "2,3,4")] = "2,3,4,6,8,12",
+    seed: Annotated[int, whole("Seed of the split.")] = 0,
+    out: Annotated[File, option("Write the chosen model here.", "FILE")] = None,
+    report: Annotated[File, option("Write an HTML report with figures.", "FILE")] = None,
+    as_json: inputs.AsJson = False,
+) -> None:
+    """Fit classes of beliefs to public data, test them on people held out, choose the least noise.
+
+    Single chain, hourly chain, region, hull of people, hidden regimes: each is listed with its
+    promise, whether it covers the people held out, and the noise for your query. A class that fails
+    is not recommended. If none passes, --out is not written and the exit code is 1.
+    """
+    from pufferkit.beliefs.people_counts import People  # noqa: PLC0415
+    from pufferkit.fitting.choosing import choose_beliefs  # noqa: PLC0415
+
+    named = inputs.files_of(files)
+    outputs.check_outputs([out, report], named)
+    counts = _whole_numbers(regimes)
+    table = counted_table(named, state, time, subject, None, None, form)
+    terminal.summary(table.report())
+    people = People.of(table, day)
+    longest = int(table.longest.max()) if length is None else length
+    choice = choose_beliefs(
+        people,
+        question.over(table.states, [longest]),
+        epsilon=epsilon,
+        held_out=held_out,
+        regimes=counts,
+        seed=seed,
+        progress=terminal.doing,
+    )
+    aside = any(str(path) == outputs.STREAM for path in (out, report))
+    terminal.say(choice.to_json() if as_json else choice, err=aside)
+    written: dict[Path, bytes] = {}
+    if out is not None and choice.best is not None and choice.best.beliefs is not None:
+        model = choice.best.beliefs.to_json(indent=2) + "\n"
+        written[out] = model.encode()
+    if report is not None:
+        written[report] = _page(choice, people.series[0], people.day).encode()
+    outputs.write_all(written)
+    terminal.written(written)
+    if choice.best is None:
+        raise typer.Exit(NOTHING_PASSES)
+
+
+def _whole_numbers(text: str) -> list[int]:
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isascii() and part.isdigit() and 0 < int(part) < 100 for part in parts):
+        raise ValueError(f"--regimes: must be numbers from 1 to 99, like 2,3,4, got {text!r}")
+    return [int(part) for part in parts]
+
+
+def _page(choice: Choice, person: Series, day: int | None) -> str:
+    """The choice as one HTML page with embedded figures."""
+    from pufferkit import plots  # noqa: PLC0415
+
+    pictures = []
+    if day is not None:
+        title = "One person's days"
+        pictures.append(plots.days_figure(person.codes.tolist(), person.states, day, title))
+    budgets = [
+        {"name": row.name, "budget": row.influence.budget, "covers": row.covers}
+        for row in choice.rows
+        if row.influence is not None and row.influence.budget is not None
+    ]
+    if budgets and choice.measured is not None:
+        point, lower = choice.measured.point, choice.measured.lower
+        pictures.append(plots.influence_figure(budgets, point, lower))
+    images = [
+        base64.b64encode(plots.picture(figure, "picture.png")).decode() for figure in pictures
+    ]
+    heads = "".join(f"<th>{head}</th>" for head in ("class", "promise", "covers?", "noise"))
+    body = "".join(
+        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>"
+        for row in choice.table()
+    )
+    tests = "".join(
+        f"<h3>{escape(row.name)}</h3><ul>"
+        + "".join(f"<li>{escape(f'{c.name}: {c.text}')}</li>" for c in row.checks)
+        + "</ul>"
+        for row in choice.rows
+    )
+    shown = "".join(f'<p><img alt="" src="data:image/png;base64,{image}"></p>' for image in images)
+    return (
+        '<!doctype html><html lang="en"><meta charset="utf-8"><title>Whose beliefs?</title>'
+        "<style>body{font-family:sans-serif;max-width:60em;margin:2em auto}"
+        "td,th{border:1px solid #ccc;padding:.3em;text-align:left;vertical-align:top}"
+        "table{border-collapse:collapse}pre{white-space:pre-wrap}</style>"
+        f"<h1>Whose beliefs?</h1><pre>{escape(str(choice))}</pre>"
+        f"<table><tr>{heads}</tr>{body}</table>{shown}<h2>Tests</h2>{tests}</html>\n"
+    )

@@ -1,0 +1,126 @@
+"""``pufferkit release``: a noisy answer that may be published."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import pufferkit as pk
+from pufferkit.cli import inputs, outputs, terminal, usefulness_output
+from pufferkit.cli.asked_questions import asked
+from pufferkit.cli.flags import Text, option
+from pufferkit.cli.format_options import Form
+from pufferkit.cli.options import Book, Noise, Output, Reading, calibrated, with_options
+from pufferkit.cli.question_options import QuestionOptions
+from pufferkit.cli.release_each_command import release_table
+from pufferkit.data.question_names import FOLLOWS
+
+
+def _moved(subject: str | None) -> None:
+    if subject is not None:
+        raise ValueError(
+            "--each: for a table of many subjects use "
+            f"pufferkit release-each FILE --subject {subject}"
+        )
+
+
+def _check_exact(question: QuestionOptions, plot: Path | None) -> None:
+    if plot is None:
+        raise ValueError("--show-exact: needs a figure; give --plot")
+    if question.query.value in FOLLOWS:
+        raise ValueError(f"--show-exact: not available for --query {question.query.value}")
+    terminal.warn(f"{plot} shows the exact answer, which has no privacy; do not share it")
+
+
+@with_options
+def release(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="The series: text or Parquet; - is stdin.")
+    ],
+    noise: Noise,
+    question: QuestionOptions,
+    reading: Reading,
+    form: Form,
+    book: Book,
+    output: Output,
+    account: Annotated[Text, option("With --ledger: account of these data.", "NAME")] = None,
+    time: inputs.Time = None,
+    segment: inputs.Segment = None,
+    entry: Annotated[Text, option("For networks: column that names the entry.", "COL")] = None,
+    show_exact: Annotated[
+        bool, option("Plot the exact answer too. Do not share it.", None, "--show-exact")
+    ] = False,
+    each: Annotated[
+        str | None, typer.Option("--each", hidden=True, is_eager=True, callback=_moved)
+    ] = None,
+) -> None:
+    """Answer a query about one series with noise.
+
+    Without a ledger every run draws new noise and spends epsilon. With one, the release is charged
+    before it is shown, and asking again gives the same answer at no cost. The first release creates
+    the ledger; a refused release writes nothing.
+
+    A row without a state is an unobserved entry; with --time, so is every step of the clock without
+    a row. The series continues across them, unless --independent-after declares otherwise.
+
+    With --window the file is read as a table with rows in any order, and --out is a CSV or Parquet
+    file. For many subjects, see release-each.
+    """
+    out, plot = output.file, output.plot
+    if reading.window is not None:
+        for option, value in {
+            "--segment": segment,
+            "--entry": entry,
+            "--show-exact": show_exact or None,
+        }.items():
+            if value is not None:
+                raise ValueError(f"{option}: cannot be combined with --window")
+        release_table([file], None, time, question, noise, reading, form, book, output, account)
+        return
+    book.check(account, needs_account=True)
+    mechanism = noise.known_mechanism
+    if show_exact:
+        _check_exact(question, plot)
+    outputs.check_outputs([out], [file, noise.model], plot)
+    beliefs = inputs.read_model(noise.model)
+    states = beliefs.states
+    series = inputs.read_data(
+        file, reading.state, time, segment, states, entry, beliefs, reading.after, form
+    )
+    about = asked(question, beliefs, series, noise.epsilon)
+    query = about.query
+    if noise.proper and query.total is None:
+        raise ValueError(f"--proper: {query.name} is not a histogram")
+    if mechanism == "entry_dp":
+        terminal.warn("entry_dp does not hide entries that others predict; it is a baseline only")
+    usefulness_output.question(noise.epsilon)
+    # With a ledger the session calibrates, if this was not released before.
+    made = calibrated if book.ledger is None else usefulness_output.soon
+    calibration = made(mechanism, beliefs, query, noise.epsilon)
+    calibration.checked(series)
+    usefulness_output.refuse_drowned(calibration, beliefs, output.anyway)
+    with book.opened() as ledger:
+        if ledger is not None and book.budget is not None and account is not None:
+            session = pk.Session(
+                series, beliefs, book.budget, ledger, name=account, data_meant=book.data_meant
+            )
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)  # already confirmed above
+                answer = session.release(
+                    query, noise.epsilon, mechanism=mechanism or "best", label=book.label
+                )
+            terminal.summary(f"{account}: {session.remaining:g} of {book.budget:g} remaining")
+        else:
+            answer = calibration.release(series)
+    answer = answer.as_drawn() if noise.as_drawn else answer
+    record = about.record(answer) + "\n"
+    written = {} if out is None else {out: record.encode()}
+    if plot is not None:
+        exact = [float(value) for value in query.exact(series)] if show_exact else None
+        written[plot] = about.picture(answer, exact, plot)
+    outputs.write_all(written)
+    terminal.say(record.rstrip() if out is None or output.as_json else str(about.shown(answer)))
+    terminal.written(written)

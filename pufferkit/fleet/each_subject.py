@@ -1,0 +1,352 @@
+"""`release_each` and `release_all`, on one machine or handed to a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pufferkit.accounting.amounts import in_epsilon, spent_micro
+from pufferkit.accounting.charges import Charge
+from pufferkit.accounting.fingerprints import Data
+from pufferkit.accounting.ledger import Ledger
+from pufferkit.checks import Floats
+from pufferkit.data.questions import Question
+from pufferkit.data.table import Counts, Table
+from pufferkit.errors import NotApplicable
+from pufferkit.fleet.accounts import Accounts
+from pufferkit.fleet.answering import asked_of, noisy_sums, releases_of, summed_up
+from pufferkit.fleet.groups import Groups
+from pufferkit.fleet.releases import Releases
+from pufferkit.fleet.subject_recognition import recognised
+from pufferkit.fleet.subject_run import (
+    EVERYBODY,
+    FleetRows,
+    FleetRun,
+    PendingRelease,
+    account_names,
+    chunks_of,
+    pending_releases,
+)
+from pufferkit.influence.progress import Progress
+from pufferkit.mechanisms.calibration import Calibration
+
+if TYPE_CHECKING:
+    from pufferkit.frames.spark import ClusterTable
+
+
+def release_each(
+    table: Table | ClusterTable,
+    beliefs: Any,
+    epsilon: float,
+    *,
+    query: str | Question = "histogram",
+    mechanism: str = "influence_curve",
+    ledger: Ledger | str | None = None,
+    budget: float | None = None,
+    label: str = "",
+    prefix: str = "",
+    progress: Progress | None = None,
+    storage: str | None = None,
+    data_meant: bool = False,
+) -> Any:
+    """One noisy histogram for each subject, or for each subject and window.
+
+    Parameters
+    ----------
+    table
+        From `read_table`. With windows, each subject has a row for each of its windows.
+    beliefs
+        A `MarkovChain` or a `ChainClass`, about every segment of every subject: a chain with a
+        fixed initial distribution asserts that every segment starts from it, also after a declared
+        break.
+    epsilon
+        Pufferfish epsilon of each entry for everything this call releases; windows do not add up,
+        because no entry is in two of them. Windows that an earlier call released when the series
+        was shorter had less noise: ``epsilon`` of the result is then the cost of all of them.
+    query
+        ``"histogram"`` for counts or ``"frequencies"`` for shares; or another `Question`, of the
+        whole series of each subject: ``"by-weekday-hour"``, ``Question("episodes", of="run")``.
+        Hours are counted in a table read with ``window="hour of week"``, of any size; other
+        questions need the entries themselves, which tables of up to a million rows keep.
+    mechanism
+        By default the one with the least noise.
+    ledger, budget
+        A `Ledger` (or its path or URL) and the lifetime budget of each subject. Each subject has
+        its own account, created by its first charge. Charges and values are written in one
+        transaction, and handed over after it.
+    label
+        Name of the run. The same call with the same label gives the same values at no cost, and
+        resumes a run that was killed.
+    prefix
+        Put before the subject's label to name its account.
+    progress
+        Called with the number of rows done and the number of all rows.
+    storage
+        A folder that driver and executors can reach; a PySpark table needs it, and the noisy rows
+        are written there. With a ledger they are stored there too, on every engine.
+    data_meant
+        A table that is known under other names, and data that changed since an earlier release,
+        are refused where their counts show it; ``True`` confirms that this is intended.
+
+    Returns
+    -------
+    Releases
+        One row for each subject and window; for a `ClusterTable` a PySpark DataFrame.
+
+    Raises
+    ------
+    OverBudget
+        If one subject cannot pay; then nothing is spent for any subject.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> import pufferkit as pk
+    >>> chain = pk.MarkovChain.steady([[0.8, 0.2], [0.3, 0.7]], states=["rest", "walk"])
+    >>> states = [chain.states[code] for code in chain.sample(400, seed=1)]
+    >>> rows = pl.DataFrame({"who": ["ann", "bob"] * 200, "t": range(400), "x": states})
+    >>> table = pk.read_table(rows, subject="who", time="t", state="x", states=chain.states)
+    >>> each = release_each(table, chain, epsilon=1, query="frequencies")
+    >>> each.subjects
+    ('ann', 'bob')
+    >>> pk.verify(each).ok
+    True
+    """
+    from pufferkit.frames.spark import ClusterTable  # noqa: PLC0415
+
+    _check_read(table, ClusterTable)
+    far = isinstance(table, ClusterTable)
+    what = "each on a cluster" if far else "each"
+    run = FleetRun.of(what, beliefs, epsilon, query, mechanism, label, table.windows)
+    if isinstance(table, ClusterTable):
+        if run.question is not None:
+            raise NotApplicable(
+                f"{run.query} is not counted on a cluster; use release_all, or collect the table"
+            )
+        from pufferkit.fleet.cluster import release_each_on_cluster  # noqa: PLC0415
+
+        with _accounts(run, ledger, budget) as accounts:
+            return release_each_on_cluster(table, run, accounts, prefix, storage, progress)
+    asked, labels, record = asked_of(table, run)
+    run = run.decided(int(np.median(asked.entries)), int(table.longest.max()))
+    used, calibrations = run.calibrations(table.longest)
+    values = np.empty((len(asked.owner), 1 if run.chooses else len(labels)))
+    scales = np.empty(len(asked.owner))
+    together = [run.epsilon]
+    data = recognised(table, account_names(table, prefix)) if ledger is not None else {}
+    with _accounts(run, ledger, budget, data, data_meant) as accounts:
+        chunks, dues = chunks_of(asked.owner), []
+        for rows in chunks if accounts is not None else ():
+            pending = pending_releases(table, asked, rows, used, calibrations, prefix)
+            dues.append((pending, accounts.check(pending)))
+        for number, rows in enumerate(chunks):
+            lengths = used[asked.owner[rows]]
+            due = dues[number] if dues else None
+            drawn = _drawn(run, asked, rows, lengths, calibrations, accounts, due)
+            values[rows], scales[rows], cost = drawn
+            together.append(cost)
+            if progress is not None:
+                progress(int(rows[-1]) + 1, len(asked.owner))
+    subjects = tuple(table.subjects[number] for number in asked.owner)
+    all_rows = releases_of(run, subjects, asked, values, scales, calibrations, labels, record)
+    return replace(
+        all_rows,
+        epsilon=max(together),
+        notes=run.notes(table),
+        lengths=used[asked.owner],
+        independent_after=table.independent_after,
+        sampler=run.sampler(scales) if ledger is None else None,
+    )
+
+
+def release_all(
+    table: Table | ClusterTable,
+    beliefs: Any,
+    epsilon: float,
+    *,
+    query: str | Question = "histogram",
+    mechanism: str = "influence_curve",
+    ledger: Ledger | str | None = None,
+    budget: float | None = None,
+    label: str = "",
+    prefix: str = "",
+    data_meant: bool = False,
+    progress: Progress | None = None,
+    storage: str | None = None,
+    groups: Mapping[Hashable, Hashable] | None = None,
+    keys: Sequence[Hashable] | None = None,
+) -> Releases:
+    """One noisy histogram over all subjects together, or one for each window ([Q] 5.3.1).
+
+    Changing one entry of one subject lowers one bin and raises another, and segments of other
+    subjects carry no information about it. So the noise is that of the longest segment, and does
+    not grow with the number of subjects.
+
+    With ``groups`` there is a row for each group (and window). No subject is in two groups, so an
+    entry affects the row of one group only: all groups together cost as much as one release. The
+    group of a subject is assumed to be public, like the lengths of the series.
+
+    The release uses the entries of every subject, so the account of *every* subject is charged,
+    all in one transaction. One more account, ``(all subjects)``, keeps the values. On a cluster
+    accounts are charged in batches, and the values are drawn after the last of them.
+
+    Parameters
+    ----------
+    table, beliefs, epsilon, query, mechanism, ledger, budget, label, prefix, data_meant, progress,
+    storage
+        As for `release_each`. A `ClusterTable` is counted and added up on the cluster; the sums
+        come to the driver and noise is drawn there, so that nothing is written to the storage.
+        With ``groups`` the counts of all subjects come to the driver.
+    groups, keys
+        The group of each subject (`pufferkit.frames.groups_of` reads it from a column), and all
+        possible keys: a key without subjects has a row too.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> import pufferkit as pk
+    >>> chain = pk.MarkovChain.steady([[0.8, 0.2], [0.3, 0.7]], states=["rest", "walk"])
+    >>> states = [chain.states[code] for code in chain.sample(400, seed=1)]
+    >>> rows = pl.DataFrame({"who": ["ann", "bob"] * 200, "t": range(400), "x": states})
+    >>> table = pk.read_table(rows, subject="who", time="t", state="x", states=chain.states)
+    >>> together = release_all(table, chain, epsilon=1)
+    >>> together.query, together.labels
+    ('histogram', ('rest', 'walk'))
+    """
+    from pufferkit.frames.spark import ClusterTable  # noqa: PLC0415
+
+    _check_read(table, ClusterTable)
+    if isinstance(table, ClusterTable) and groups is None and keys is None:
+        from pufferkit.fleet.cluster import release_all_on_cluster  # noqa: PLC0415
+
+        run = FleetRun.of(
+            "all on a cluster", beliefs, epsilon, query, mechanism, label, table.windows
+        )
+        keep = partial(_accounts, ledger=ledger, budget=budget)
+        return release_all_on_cluster(table, run, keep, prefix, progress)
+    local = table.collect() if isinstance(table, ClusterTable) else table
+    grouped = None if groups is None and keys is None else Groups.of(local.subjects, groups, keys)
+    what = "all" if grouped is None else f"all by {grouped.digest}"
+    run = FleetRun.of(what, beliefs, epsilon, query, mechanism, label, local.windows)
+    asked, labels, record_of = asked_of(local, run)
+    together = summed_up(asked, grouped)
+    run = run.decided(int(np.median(together.entries)), int(local.longest.max()))
+    per = together.per(run.per)
+    if per is not None and not per.all():
+        raise ValueError(
+            "keys: a group or window has no entries, and so no shares and no mean; ask histogram "
+            "or total"
+        )
+    windows, sums = together.window, together.counts
+    longest = int(local.longest.max())
+    calibration = run.calibration(longest)
+    used, calibrations = np.full(len(local.subjects), longest), {longest: calibration}
+    rows = np.arange(len(asked.owner))
+    data = recognised(local, account_names(local, prefix)) if ledger is not None else {}
+    with _accounts(run, ledger, budget, data, data_meant) as accounts:
+        if accounts is None:
+            values, scales = noisy_sums(sums, run, calibration.scale)
+        else:
+            record = f"{prefix}{EVERYBODY}"
+            pending = pending_releases(local, asked, rows, used, calibrations, prefix)
+            values, scales = _recorded(accounts, run, record, pending, windows, sums, calibration)
+    if progress is not None:
+        progress(len(windows), len(windows))
+    answer = releases_of(run, None, together, values, scales, calibrations, labels, record_of)
+    return replace(
+        answer,
+        notes=run.notes(local),
+        lengths=np.full(len(windows), longest),
+        groups=None if grouped is None else grouped.of_rows(len(windows)),
+        independent_after=local.independent_after,
+        sampler=run.sampler(scales) if ledger is None else None,
+    )
+
+
+def _recorded(
+    accounts: Accounts,
+    run: FleetRun,
+    record: str,
+    pending: Sequence[PendingRelease],
+    windows: Counts,
+    sums: Counts,
+    calibration: Calibration,
+) -> tuple[Floats, Floats]:
+    """Charge every account, draw and store in the account of the record; or the stored value."""
+    body = {
+        "query": f"{run.query} over all subjects",
+        "mechanism": run.mechanism,
+        "scale": calibration.scale,
+        "windows": windows.tolist(),
+    }
+
+    def draw(least: float) -> dict[str, Any]:
+        values, scales = noisy_sums(sums, run, max(calibration.scale, least))
+        return {"value": values.tolist(), "scale": scales.tolist()}
+
+    stored = accounts.ledger.find(record, accounts.pay_jointly(pending, record, body, draw))
+    assert stored is not None
+    return np.array(stored.body["value"]), np.array(stored.body["scale"])
+
+
+def _drawn(
+    run: FleetRun,
+    asked: FleetRows,
+    rows: NDArray[np.int64],
+    lengths: Counts,
+    calibrations: dict[int, Calibration],
+    accounts: Accounts | None,
+    due: tuple[Sequence[PendingRelease], Sequence[Charge] | None] | None,
+) -> tuple[Floats, Floats, float]:
+    """Noisy counts of some rows, their scales, and their joint cost.
+
+    Stored ones are returned unchanged, new ones are charged.
+    """
+    wanted = np.array([calibrations[int(n)].scale for n in lengths])
+
+    def draw(which: Counts, least: Floats) -> tuple[Floats, Floats]:
+        counts, scales = asked.counts[rows[which]], np.maximum(wanted[which], least)
+        return run.draw(counts, scales), scales
+
+    if accounts is None or due is None:
+        return *draw(np.arange(len(rows)), wanted), 0.0
+    paid = accounts.pay(due[0], draw, due[1])
+    values = np.array([stored["value"] for stored in paid.values])
+    scales = np.array([stored["scale"] for stored in paid.values])
+    dearer = paid.joint_micro > spent_micro(accounts.run.epsilon)
+    return values, scales, in_epsilon(paid.joint_micro) if dearer else 0.0
+
+
+@contextmanager
+def _accounts(
+    run: FleetRun,
+    ledger: Ledger | str | None,
+    budget: float | None,
+    data: Mapping[str, Data] | None = None,
+    data_meant: bool = False,
+) -> Iterator[Any]:
+    """The accounts of a run; ``None`` without a ledger. A ledger opened here is closed."""
+    if (ledger is None) != (budget is None):
+        raise ValueError("ledger and budget: must be given together")
+    if ledger is None or budget is None:
+        yield None
+    elif isinstance(ledger, Ledger):
+        yield Accounts(ledger, budget, run, data, data_meant)
+    else:
+        with Ledger(ledger) as book:
+            yield Accounts(book, budget, run, data, data_meant)
+
+
+def _check_read(table: Any, far: type) -> None:
+    """Raise unless the table was read by `read_table`, which checks order, gaps and states."""
+    if not isinstance(table, (Table, far)):
+        raise ValueError(
+            f"table: must come from read_table, got {type(table).__name__}; for example "
+            'read_table(frame, subject="person", time="time", state="activity")'
+        )

@@ -1,0 +1,399 @@
+"""A run over many subjects: its question, its noise, and the rows it releases.
+
+Calibrations see lengths, never counts. There is a row for each subject and window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pufferkit import checks, noise
+from pufferkit.beliefs.chain_class import ChainClass, as_chain_class
+from pufferkit.checks import Floats
+from pufferkit.data.additive import histogram
+from pufferkit.data.numbers import rank_scores
+from pufferkit.data.question_names import FOLLOWS, SUMS
+from pufferkit.data.questions import Question
+from pufferkit.data.table import Counts, Table, Windows
+from pufferkit.mechanisms.calibration import Calibration
+from pufferkit.mechanisms.plan import MECHANISMS
+from pufferkit.mechanisms.quantiles import CHOSEN, better_way
+from pufferkit.records import digest
+from pufferkit.rounding import as_fraction, round_up
+
+QUERIES = ("histogram", "frequencies")
+MECHANISM_NAMES = (
+    "influence_curve",
+    "markov_quilt",
+    "markov_quilt_approx",
+    "markov_quilt_approx_tight",
+    "gk16",
+    "group_dp",
+)
+
+FRESH_STARTS = (
+    "every segment is assumed to start from it, also after a declared break; "
+    "ChainClass.any_start does not assume that"
+)
+_MOST_CALIBRATIONS = 64
+
+EVERYBODY = "(all subjects)"
+"""The account that stores the values of releases over all subjects."""
+
+ON_CLUSTER = "(runs on a cluster)"
+"""The account that records where the values of a run on a cluster are."""
+
+CHUNK = 5000
+"""Rows that are charged, drawn and stored together."""
+
+
+@dataclass(frozen=True)
+class FleetRun:
+    """The question, beliefs and label of a run. Equal runs are the same run."""
+
+    what: str
+    beliefs: ChainClass
+    epsilon: float
+    query: str
+    mechanism: str
+    label: str
+    windows: Windows | None
+    question: Question | None = None
+    chooses: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        what: str,
+        beliefs: Any,
+        epsilon: float,
+        query: str | Question,
+        mechanism: str,
+        label: str,
+        windows: Windows | None,
+    ) -> FleetRun:
+        """A checked run; questions that are not sums over entries apply to whole series."""
+        asked = None
+        if query not in QUERIES:
+            asked = query if isinstance(query, Question) else Question(query)
+            query = str(asked)
+            windows = windows if asked.name in SUMS + FOLLOWS else None
+            if asked.name in QUERIES:
+                raise ValueError(f"query: give the name alone, {asked.name!r}")
+        if mechanism not in MECHANISM_NAMES:
+            known = ", ".join(MECHANISM_NAMES)
+            raise ValueError(f"mechanism: must be one of {known}, got {mechanism!r}")
+        theta = as_chain_class(beliefs)
+        if len(theta.states) < 2:
+            raise ValueError("beliefs: a histogram needs at least two states")
+        return cls(
+            what,
+            theta,
+            checks.privacy(epsilon),
+            str(query),
+            mechanism,
+            str(label),
+            windows,
+            asked,
+        )
+
+    @cached_property
+    def beliefs_digest(self) -> str:
+        """Digest of the class Theta."""
+        return digest(self.beliefs.to_dict())
+
+    @cached_property
+    def identity(self) -> str:
+        """Key of the run, the same after a crash."""
+        return digest(
+            {
+                "what": self.what,
+                "beliefs": self.beliefs_digest,
+                "epsilon": self.epsilon,
+                "query": self.query,
+                "mechanism": self.mechanism,
+                "label": self.label,
+                "windows": None if self.windows is None else self.windows.to_dict(),
+                **self._unworded,
+            }
+        )
+
+    @property
+    def _unworded(self) -> dict[str, Any]:
+        """The parameters of a question that its name leaves out."""
+        asked = self.question
+        if asked is None or (asked.values is None and asked.clip is None):
+            return {}
+        pairs = [[repr(state), repr(value)] for state, value in asked.values or ()]
+        labels = None if asked.labels is None else list(asked.labels)
+        clip = None if asked.clip is None else [repr(end) for end in asked.clip]
+        return {"values": pairs, "clip": clip, "labels": labels, "chooses": self.chooses}
+
+    def decided(self, entries: int, longest: int) -> FleetRun:
+        """The run with the quantile method of smaller error for rows of this many entries.
+
+        The choice depends on beliefs and numbers of entries, not on data. Other questions have one
+        method.
+        """
+        asked = self.question
+        if asked is None or asked.name != "quantile" or asked.share is None:
+            return self
+        scale = self.calibration(longest).scale
+        states = asked.ordered(self.beliefs.states)
+        way, _, _ = better_way(self.beliefs, states, float(asked.share), entries, scale)
+        decided = replace(self, chooses=way == CHOSEN)
+        decided.__dict__["_calibrated"] = self._calibrated  # both methods have the same noise
+        return decided
+
+    @cached_property
+    def unit(self) -> Fraction:
+        """The unit of the answer for the integers that get noise."""
+        one = None if self.question is None else self.question.one_entry(self.beliefs.states)
+        return Fraction(1) if one is None or one.unit is None else one.unit
+
+    @property
+    def per(self) -> str | None:
+        """The public number of a row that its answer is divided by: entries, days or nothing."""
+        if self.question is None:
+            return "entries" if self.query == "frequencies" else None
+        return self.question.per
+
+    @property
+    def family(self) -> noise.Family:
+        """The family of the noise."""
+        return "noisy choice" if self.chooses else "discrete laplace"
+
+    def sampler(self, scales: Floats) -> noise.Sampler:
+        """The sampler for these integer scales."""
+        return "opendp" if self.chooses else noise.whole_sampler(scales.max(), Fraction(1))
+
+    def draw(self, counts: Counts, scales: Floats) -> Floats:
+        """Noise on integers, row by row; or levels by noisy choice."""
+        if not self.chooses:
+            return noise.discrete_laplace_rows(counts, scales[:, None]).astype(np.float64)
+        assert self.question is not None
+        share, numbers = as_fraction("share", self.question.share), self.question.numbers
+        levels = [float(numbers[x]) for x in self.question.ordered(self.beliefs.states)]
+        rows = ([Fraction(n) for n in row] for row in counts.tolist())
+        places = [
+            noise.noisy_choice(rank_scores(row, share), float(scale), share.denominator)
+            for row, scale in zip(rows, scales, strict=True)
+        ]
+        return np.array([[levels[place]] for place in places])
+
+    def answers(self, values: Floats, scales: Floats, per: Counts | None) -> tuple[Floats, Floats]:
+        """The draws in the unit of the answer, divided by the public divisor; scales rounded up."""
+        if self.chooses or (self.unit == 1 and per is None):
+            return values, scales
+        if self.unit == 1 and per is not None:
+            return noise.as_shares(values, scales, per)
+        steps = [self.unit / (1 if per is None else int(per[row])) for row in range(len(values))]
+        rows = zip(values.tolist(), scales.tolist(), steps, strict=True)
+        made = [
+            ([float(int(v) * step) for v in row], round_up(float(Fraction(scale) * step)))
+            for row, scale, step in rows
+        ]
+        return np.array([row for row, _ in made]), np.array([scale for _, scale in made])
+
+    def notes(self, table: Table, segmented: bool | None = None) -> tuple[str, ...]:
+        """Remarks on the beliefs, and on what they assume about this table.
+
+        ``segmented``: whether a subject has several segments, if the table is only a part.
+        """
+        if segmented is None:
+            segmented = len(table.segment_lengths) > len(table.subjects)
+        fixed = self.beliefs.fixed_start if segmented else None
+        start = (f"{fixed} has a fixed initial distribution, and {FRESH_STARTS}",) if fixed else ()
+        return (*self.beliefs.caveats, *start, *table.notes)
+
+    def key(self, window: int) -> str:
+        """Key of the release over one window, the same for every subject."""
+        return digest({"run": self.identity, "window": window})
+
+    def keys(self, windows: Iterable[int]) -> dict[int, str]:
+        """Keys of the releases over these windows."""
+        return {window: self.key(window) for window in set(windows)}
+
+    def calibration(self, longest: int) -> Calibration:
+        """The noise for a histogram over segments of at most this length.
+
+        A count would not do instead: it has distance 0 between the other states, and noise
+        calibrated by these distances would not hide them in a histogram.
+        """
+        if longest not in self._calibrated:
+            states = self.beliefs.states
+            asked = self.question
+            query = histogram(states, longest) if asked is None else asked.like(states, longest)
+            made = MECHANISMS[self.mechanism](self.beliefs, query, self.epsilon)
+            self._calibrated[longest] = made
+        return self._calibrated[longest]
+
+    @cached_property
+    def _calibrated(self) -> dict[int, Calibration]:
+        """Calibrations by length, computed so far."""
+        return {}
+
+    def calibrations(self, longest: Counts) -> tuple[Counts, dict[int, Calibration]]:
+        """For each subject the length it is calibrated for, and the calibration of each length.
+
+        Noise for a longer segment also hides the entries of a shorter one ("the longest is the
+        hardest"). So where there are many different lengths, each is raised to one of a few.
+        """
+        used = longest
+        if len(np.unique(longest)) > _MOST_CALIBRATIONS:
+            # Three binary digits are kept: at most 8 lengths per doubling, none above the top.
+            step = 2 ** np.maximum(0, np.floor(np.log2(longest)).astype(np.int64) - 3)
+            used = np.minimum(-(-longest // step) * step, longest.max())
+        return used, {int(n): self.calibration(int(n)) for n in np.unique(used)}
+
+
+def aligned(table: Table, states: Sequence[Hashable]) -> Counts:
+    """The counts of each piece, by the states of the beliefs."""
+    place = {state: number for number, state in enumerate(states)}
+    strange = [
+        state
+        for number, state in enumerate(table.states)
+        if state not in place and table.pieces[:, number].any()
+    ]
+    if strange:
+        raise ValueError(
+            f"table: has states {strange} that the beliefs lack; they have {list(states)}"
+        )
+    counts = np.zeros((len(table.pieces), len(states)), dtype=np.int64)
+    for number, state in enumerate(table.states):
+        if state in place:
+            counts[:, place[state]] = table.pieces[:, number]
+    return counts
+
+
+@dataclass(frozen=True, eq=False)
+class FleetRows:
+    """The rows to release: subject, window, counts, and the first and last entry, from 1.
+
+    ``counts`` are the integers of the answer. Where they do not sum to the number of observed
+    entries, ``seen`` holds it; ``observed`` has the number for each slot of a question by time, and
+    ``days`` the number of days for shares of days.
+    """
+
+    owner: Counts
+    window: Counts
+    counts: Counts
+    first: Counts
+    last: Counts
+    observed: Counts | None = None
+    seen: Counts | None = None
+    days: Counts | None = None
+
+    def per(self, what: str | None) -> Counts | None:
+        """The public number that the answer of each row is divided by."""
+        return self.entries if what == "entries" else self.days if what == "days" else None
+
+    @property
+    def entries(self) -> Counts:
+        """Number of observed entries behind each row."""
+        return np.asarray(self.counts.sum(axis=1) if self.seen is None else self.seen)
+
+    @classmethod
+    def of(cls, table: Table, pieces: Counts) -> FleetRows:
+        """The rows of a table whose pieces have these counts."""
+        new = np.ones(len(table.owner), dtype=bool)
+        new[1:] = (np.diff(table.owner) != 0) | (np.diff(table.window) != 0)
+        at = np.flatnonzero(new)
+        first, last = table.places
+        after = np.append(at[1:], len(table.owner))
+        return cls(
+            owner=table.owner[at],
+            window=table.window[at],
+            counts=np.add.reduceat(pieces, at, axis=0),
+            first=first[at],
+            last=last[after - 1],
+        )
+
+
+@dataclass(frozen=True)
+class PendingRelease:
+    """One release to pay for: entries ``first`` to ``last`` of a subject, counted from 1.
+
+    Places include unobserved entries, by the clock. ``begins`` is the time of entry 1 and ``step``
+    the time between entries, so that the account detects a change of numbering. ``entries`` of the
+    places were observed. A row that arrives late, for a place that was unobserved when an earlier
+    run was charged, may be part of a later run: the earlier run did not use it, the account counts
+    it as if it had, and the later run pays for it again.
+    """
+
+    account: str
+    lengths: tuple[int, ...]
+    window: int
+    first: int
+    last: int
+    calibration: Calibration
+    begins: int | float | None = None
+    entries: int | None = None
+    step: int | float | None = None
+    independent_after: str | None = None
+
+    @property
+    def used(self) -> list[int]:
+        """The places, and the number observed if some were not."""
+        gaps = self.entries not in (None, self.last - self.first + 1)
+        return [self.first, self.last, *([self.entries or 0] if gaps else [])]
+
+
+def account_names(table: Table, prefix: str) -> list[str]:
+    """The account of each subject; names must identify subjects."""
+    names = [f"{prefix}{subject}" for subject in table.subjects]
+    for taken in (EVERYBODY, ON_CLUSTER):
+        if f"{prefix}{taken}" in names:
+            raise ValueError(f"subject: {taken!r} is the name of another account; rename it")
+    if len(set(names)) < len(names):
+        raise ValueError("subject: two subjects print alike; give them different names")
+    return names
+
+
+def pending_releases(
+    table: Table,
+    asked: FleetRows,
+    rows: NDArray[np.int64],
+    used: Counts,
+    calibrations: dict[int, Calibration],
+    prefix: str,
+) -> list[PendingRelease]:
+    """The release that each row charges to each account."""
+    owners = asked.owner[rows].tolist()
+    lengths = {owner: table.lengths_of(owner) for owner in dict.fromkeys(owners)}
+    columns = (asked.window, asked.first, asked.last, asked.entries)
+    return [
+        PendingRelease(
+            f"{prefix}{table.subjects[owner]}",
+            lengths[owner],
+            window,
+            first,
+            last,
+            calibrations[int(used[owner])],
+            None if table.begins is None else table.begins[owner],
+            entries,
+            table.step,
+            table.independent_after,
+        )
+        for owner, window, first, last, entries in zip(
+            owners, *(column[rows].tolist() for column in columns), strict=True
+        )
+    ]
+
+
+def chunks_of(owner: Counts) -> list[NDArray[np.int64]]:
+    """Rows in batches that keep a subject together."""
+    starts = np.flatnonzero(np.append(True, np.diff(owner) != 0))
+    parts, begin = [], 0
+    for start in [*starts[1:].tolist(), len(owner)]:
+        if start - begin >= CHUNK or start == len(owner):
+            parts.append(np.arange(begin, start))
+            begin = start
+    return [part for part in parts if len(part)]

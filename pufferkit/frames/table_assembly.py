@@ -1,0 +1,351 @@
+"""From counts, as engines give them, to a `Table`."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pufferkit.data.clock import even_step, rounded_step
+from pufferkit.data.durations import in_words
+from pufferkit.data.series import UNOBSERVED
+from pufferkit.data.table import Counts, Table
+from pufferkit.frames import table_sources
+from pufferkit.frames.aggregate import (
+    BEFORE,
+    BREAK,
+    FIRST,
+    HIGH,
+    LOW,
+    SEGMENT,
+    SLOT,
+    STATE,
+    STEP,
+    SUBJECT,
+    TIME,
+    WINDOW,
+    Rules,
+)
+from pufferkit.frames.row_times import MOST_ENTRIES
+from pufferkit.frames.series_files import state_labels
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+ROWS, LOWEST, HIGHEST = "_rows", "_lowest", "_highest"
+
+MOST_STATES = 1000
+"""More distinct values than this are readings, unless they were declared as states."""
+
+
+def assembled(
+    pieces: Sequence[pl.DataFrame],
+    pairs: pl.DataFrame | None,
+    rules: Rules,
+    known: tuple[Hashable, ...] | None,
+    refuse: Any,
+    entries: pl.DataFrame | None = None,
+) -> Table:
+    """The table that the counts of all batches make together.
+
+    ``entries`` are the rows themselves, subject by subject in time order, if they are few enough
+    to be kept.
+    """
+    import polars as pl  # noqa: PLC0415
+
+    if not pieces or pairs is None:
+        raise ValueError("table: it has no rows")
+    lines = pl.concat(pieces, how="vertical_relaxed")
+    table_sources.refuse_nobody(lines)
+    extents = extents_of(lines, rules)
+    step = clock_step(pairs, extents, rules)
+    return table_of(lines, extents, pairs, step, rules, known, refuse, entries)
+
+
+def table_of(
+    lines: pl.DataFrame,
+    extents: pl.DataFrame,
+    pairs: pl.DataFrame,
+    step: int | float | None,
+    rules: Rules,
+    known: tuple[Hashable, ...] | None,
+    refuse: Any,
+    entries: pl.DataFrame | None = None,
+) -> Table:
+    """The table of some whole subjects; step and pairs are those of all."""
+    import polars as pl  # noqa: PLC0415
+
+    keys = _keys(rules)
+    rows = lines.filter(~pl.col(STATE).is_null())
+    rows = rows.group_by(*keys, STATE).agg(pl.col("n").cast(pl.Int64).sum())
+    rows = rows.filter(pl.col("n") > 0)
+    if rows.height == 0:
+        raise ValueError("table: no row has a state; there is nothing to release")
+    columns = rows[STATE], pairs[STATE], pairs[BEFORE]
+    cells = list(dict.fromkeys(x for own in columns for x in own.drop_nulls().unique().to_list()))
+    labels: list[Any]
+    if rules.bins is not None:
+        labels = [known[cell] for cell in cells] if known is not None else cells
+    else:
+        labels = state_labels(cells, known)
+    if known is None and len(cells) > MOST_STATES:
+        raise ValueError(
+            f"state: the column has {len(cells):,} distinct values, too many for states; cut "
+            "numbers into levels with bins=, for example Bins.width(200, high=1600), or list all "
+            "states with states="
+        )
+    states = known if known is not None else _sorted_labels(labels)
+    place = {label: code for code, label in enumerate(states)}
+    strange = [cell for cell, label in zip(cells, labels, strict=True) if label not in place]
+    if strange:
+        raise refuse(strange)
+    code_of = dict(zip(cells, (place[label] for label in labels), strict=True))
+    coded = pl.DataFrame(
+        {STATE: cells, "_code": [code_of[cell] for cell in cells]},
+        schema_overrides={STATE: rows.schema[STATE]},
+    )
+    layout = laid_out(extents, keys, step, rules)
+    numbered = layout.pieces.select(*keys).with_row_index("_piece")
+    rows = rows.join(coded, on=STATE).join(numbered, on=keys)
+    counts = np.zeros((layout.pieces.height, len(states)), dtype=np.int64)
+    # Added up, because two spellings in a file can stand for one state.
+    np.add.at(counts, (rows["_piece"].to_numpy(), rows["_code"].to_numpy()), rows["n"].to_numpy())
+    transitions = np.zeros((len(states), len(states)), dtype=np.int64)
+    for one, other, number in moves(pairs, layout.step):
+        transitions[code_of[one], code_of[other]] += number
+    codes = None if entries is None else layout.codes(entries, coded)
+    return layout.table(states, counts, transitions, steps_between(pairs), codes)
+
+
+def _keys(rules: Rules) -> list[str]:
+    """Columns that name a piece."""
+    return [SUBJECT, SEGMENT, *([WINDOW] if rules.windows is not None else [])]
+
+
+def extents_of(lines: pl.DataFrame, rules: Rules) -> pl.DataFrame:
+    """The public facts about each piece: its number of entries, and its first and last place."""
+    import polars as pl  # noqa: PLC0415
+
+    seen = ~pl.col(STATE).is_null()
+    return lines.group_by(_keys(rules)).agg(
+        pl.col("n").cast(pl.Int64).filter(seen).sum(),
+        pl.col("n").cast(pl.Int64).sum().alias(ROWS),
+        pl.col(FIRST).min(),
+        pl.col(LOW).filter(seen).min(),
+        pl.col(HIGH).filter(seen).max(),
+        pl.col(LOW).min().alias(LOWEST),
+        pl.col(HIGH).max().alias(HIGHEST),
+    )
+
+
+def sizes_of(
+    extents: pl.DataFrame, pairs: pl.DataFrame, step: int | float | None, rules: Rules
+) -> Table:
+    """A table over one state, ``"entry"``: the public facts, without counts of states."""
+    layout = laid_out(extents, _keys(rules), step, rules)
+    entries = layout.pieces["n"].to_numpy()[:, None]
+    nothing = np.zeros((1, 1), dtype=np.int64)
+    return layout.table(("entry",), entries, nothing, steps_between(pairs))
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """The places of the pieces of a table."""
+
+    pieces: pl.DataFrame
+    """Subject, segment, window, first and last place and number of observed entries of each."""
+    spans: Counts
+    begins: tuple[int | float, ...]
+    """Length of every segment, and the beginning of each subject's series."""
+    step: int | float | None
+    """Step of the clock, in the units of the places; ``None`` if rows are the entries."""
+    rules: Rules
+    """How rows became entries."""
+    segments: pl.DataFrame
+    """Subject, segment and lowest place of each, in the order of the spans."""
+
+    def codes(self, entries: pl.DataFrame, coded: pl.DataFrame) -> Counts | None:
+        """The entries one by one, those that were not observed included, segment by segment.
+
+        ``None`` where that would be too many.
+        """
+        import polars as pl  # noqa: PLC0415
+
+        if int(self.spans.sum()) > MOST_ENTRIES:
+            return None
+        place = pl.col(TIME if self.rules.every is None else SLOT)
+        before = pl.Series("_offset", np.cumsum(self.spans) - self.spans)
+        keys = [SUBJECT, SEGMENT]
+        rows = entries.join(
+            self.segments.with_columns(before), on=keys, how="inner", maintain_order="left"
+        )
+        if self.step is None:
+            at = pl.int_range(pl.len()).over(keys)
+        else:
+            at = _steps(place - pl.col("_start"), self.step)
+        rows = rows.with_columns((pl.col("_offset") + at).alias("_at"))
+        rows = rows.join(coded, on=STATE, how="inner")
+        codes = np.full(int(self.spans.sum()), UNOBSERVED, dtype=np.int64)
+        codes[rows["_at"].to_numpy()] = rows["_code"].to_numpy()
+        return codes
+
+    def table(
+        self,
+        states: tuple[Hashable, ...],
+        counts: Counts,
+        transitions: Counts,
+        steps: tuple[float, float] | None = None,
+        codes: Counts | None = None,
+    ) -> Table:
+        """The table with these counts in its pieces."""
+        pieces, rules = self.pieces, self.rules
+        change = (pieces[SUBJECT] != pieces[SUBJECT].shift(1)).fill_null(True)
+        owner = change.cast(int).cum_sum().to_numpy() - 1
+        windowed = rules.windows is not None
+        step = self.step if rules.every is None else rules.every
+        split = len(self.spans) > len(self.begins)
+        after = rules.independent_after if split else None
+        return Table(
+            subjects=tuple(pieces.filter(change)[SUBJECT].to_list()),
+            states=states,
+            owner=owner,
+            segment=pieces["_number"].to_numpy(),
+            window=pieces[WINDOW].to_numpy() if windowed else np.zeros(len(owner), dtype=np.int64),
+            pieces=counts,
+            transitions=transitions,
+            windows=rules.windows,
+            steps=steps,
+            begins=self.begins,
+            of_time=rules.of_time,
+            first=pieces["_from"].to_numpy(),
+            last=pieces["_to"].to_numpy(),
+            spans=self.spans,
+            step=step,
+            independent_after=None if after is None else in_words(after, rules.of_time),
+            read_as=rules.read_as,
+            codes=codes,
+            starts=self._starts(),
+            timezone=rules.timezone,
+        )
+
+    def _starts(self) -> tuple[int | float, ...]:
+        """The beginning of each segment, in the units of the time column."""
+        rules, lowest = self.rules, self.segments["_start"].to_list()
+        if rules.every is not None:
+            lowest = [slot * rules.every + rules.origin for slot in lowest]
+        return plain_times(lowest)
+
+
+def clock_step(pairs: pl.DataFrame, extents: pl.DataFrame, rules: Rules) -> int | float | None:
+    """The step of the clock that the times make, in the units of the places; 1 on a grid."""
+    import polars as pl  # noqa: PLC0415
+
+    if rules.every is not None:
+        return 1
+    if STEP not in pairs.columns:
+        return None
+    inside = pairs.filter(~pl.col(BREAK) & ~pl.col(STEP).is_null())
+    steps = inside.group_by(STEP).agg(pl.col("n").cast(pl.Int64).sum())
+    if not steps.schema[STEP].is_float():
+        exact: int | None = even_step(dict(steps.select(STEP, "n").iter_rows()))
+        return exact
+    unit = 2.0**-21 if steps.schema[STEP] == pl.Float32 else 2.0**-50
+    largest = max(abs(float(extents[name].max() or 0)) for name in (LOWEST, HIGHEST))  # type: ignore[arg-type]
+    largest = max(largest, abs(float(extents[LOWEST].min() or 0)))  # type: ignore[arg-type]
+    return rounded_step(
+        steps[STEP].cast(pl.Float64).to_numpy(), steps["n"].to_numpy(), 2 * unit * largest
+    )
+
+
+def laid_out(
+    extents: pl.DataFrame, keys: Sequence[str], step: int | float | None, rules: Rules
+) -> Layout:
+    """Places of the pieces: by the clock, or row by row where there is none.
+
+    ``extents`` has the keys of each piece, ``n`` observed entries among `ROWS` rows, the time of
+    the first row, and the lowest and highest place of observed entries and of all rows.
+    """
+    import polars as pl  # noqa: PLC0415
+
+    segment = [SUBJECT, SEGMENT]
+    rows = extents.with_columns(pl.col("n").sum().over(segment).alias("_seen"))
+    rows = rows.filter(pl.col("_seen") > 0).sort(keys)
+    if rows.height == 0:
+        raise ValueError("table: no row has a state; there is nothing to release")
+    if step is None:
+        ends = pl.col(ROWS).cum_sum().over(segment)
+        places = [(ends - pl.col(ROWS)).alias("_from"), (ends - 1).alias("_to")]
+        span = pl.col(ROWS).sum().over(segment)
+    else:
+        start = pl.col(LOWEST).min().over(segment)
+        places = [
+            _steps(pl.col(LOW) - start, step).alias("_from"),
+            _steps(pl.col(HIGH) - start, step).alias("_to"),
+        ]
+        span = _steps(pl.col(HIGHEST).max().over(segment) - start, step) + 1
+    rows = rows.with_columns(*places, span.alias("_span"))
+    pieces = rows.filter(pl.col("n") > 0)
+    if step is not None and rules.every is None:
+        # Rounding may have moved two rows to one place; then there is no clock.
+        crowded = pl.col(ROWS).sum().over(segment) > pl.col("_span")
+        overlap = (pl.col("_from") <= pl.col("_to").shift(1).over(segment)).fill_null(False)
+        in_order = rules.windows is None or rules.windows.repeats is None
+        crossed = in_order and pieces.select(overlap.any()).item()
+        if rows.select(crowded.any()).item() or crossed:
+            return laid_out(extents, keys, None, rules)
+    number = (pl.col(SEGMENT).rank("dense").over(SUBJECT) - 1).cast(pl.Int64).alias("_number")
+    lowest = pl.col(LOWEST).min().over(segment).alias("_start")
+    each = rows.with_columns(lowest).unique(segment, keep="first", maintain_order=True)
+    spans = each["_span"]
+    begins = rows.group_by(SUBJECT, maintain_order=True).agg(pl.col(FIRST).min())[FIRST]
+    return Layout(
+        pieces.with_columns(number),
+        spans.cast(pl.Int64).to_numpy(),
+        plain_times(begins.to_list()),
+        step,
+        rules,
+        each.select(*segment, "_start"),
+    )
+
+
+def _steps(distance: Any, step: int | float) -> Any:
+    import polars as pl  # noqa: PLC0415
+
+    if isinstance(step, int):
+        return (distance // step).cast(pl.Int64)
+    return (distance.cast(pl.Float64) / step).round().cast(pl.Int64)
+
+
+def moves(pairs: pl.DataFrame, step: int | float | None) -> Iterator[tuple[Any, Any, int]]:
+    """How often a state is followed by another, both observed and one step apart."""
+    import polars as pl  # noqa: PLC0415
+
+    inside = pairs.filter(~pl.col(BREAK) & ~pl.col(BEFORE).is_null() & ~pl.col(STATE).is_null())
+    if step is not None and STEP in pairs.columns:
+        inside = inside.filter(_steps(pl.col(STEP), step) == 1)
+    for one, other, number in inside.select(BEFORE, STATE, "n").iter_rows():
+        yield one, other, int(number)
+
+
+def steps_between(pairs: pl.DataFrame) -> tuple[float, float] | None:
+    """The shortest and the longest time between neighbours in a segment."""
+    inside = pairs.filter(~pairs[BREAK])
+    if inside.height == 0:
+        return None
+    return float(inside["low"].min()), float(inside["high"].max())  # type: ignore[arg-type]
+
+
+def plain_times(times: Sequence[Any]) -> tuple[int | float, ...]:
+    """Times as plain numbers."""
+    return tuple(time if isinstance(time, int) else float(time) for time in times)
+
+
+def _sorted_labels(labels: Sequence[Hashable]) -> tuple[Hashable, ...]:
+    distinct: set[Any] = set(labels)
+    try:
+        return tuple(sorted(distinct))
+    except TypeError:
+        return tuple(sorted(distinct, key=repr))

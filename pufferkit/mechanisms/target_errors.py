@@ -1,0 +1,399 @@
+"""From a target error back to the epsilon, the data or the query that it takes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from decimal import ROUND_CEILING, Decimal
+from fractions import Fraction
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from pufferkit import checks
+from pufferkit.beliefs.base import Beliefs, as_beliefs
+from pufferkit.beliefs.chain_class import ChainClass
+from pufferkit.beliefs.markov_chain import MarkovChain
+from pufferkit.data import additive
+from pufferkit.data.queries import Query
+from pufferkit.errors import NotApplicable
+from pufferkit.mechanisms.baselines import group_dp
+from pufferkit.mechanisms.calibration import Calibration, check_states
+from pufferkit.mechanisms.influence_curve import influence_curve
+from pufferkit.mechanisms.markov_quilt import markov_quilt
+from pufferkit.mechanisms.usefulness import DROWNED, Usefulness, average_answer
+from pufferkit.rounding import last_passing
+from pufferkit.shown import Shown
+
+MOST_EPSILON = 100.0
+"""Largest epsilon that is tried; a larger one is no meaningful guarantee."""
+
+_DIGITS = 3
+_LEAST_EPSILON = 1e-6
+_CLOSE = 2e-3
+_STEP = 0.02
+_MOST_ENTRIES = 10**7
+_TRIES = 12
+_THINNED = (2, 5, 10, 60)
+_FEW_LEVELS = (4, 2)
+
+
+@dataclass(frozen=True)
+class Target:
+    """A target error: the half-width of the confidence interval of one coordinate.
+
+    ``relative``: as a share of an average answer, not in its units.
+
+    Examples
+    --------
+    >>> from pufferkit import relative_frequencies
+    >>> Target.of_text("5%").half_width(relative_frequencies(["a", "b"], 100))
+    0.025
+    >>> print(Target.of_text("0.05"))
+    95% within 0.05
+    >>> import pufferkit as pk
+    >>> week = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
+    >>> Target.of_text("20").is_met(pk.influence_curve(week, pk.count(1, 1000), epsilon=1))
+    True
+    """
+
+    error: float
+    level: float = 0.95
+    relative: bool = False
+
+    def __post_init__(self) -> None:
+        checks.positive("target", self.error)
+        if not 0 < checks.real("level", self.level) < 1:
+            raise ValueError(f"level: must lie between 0 and 1, got {self.level:g}")
+
+    @classmethod
+    def of_text(cls, text: str) -> Target:
+        """``0.05`` in the units of the answer, ``5%`` of an average one.
+
+        >>> Target.of_text("5%")
+        Target(error=0.05, level=0.95, relative=True)
+        """
+        plain = text.strip()
+        relative = plain.endswith("%")
+        try:
+            number = float(plain.removesuffix("%"))
+        except ValueError:
+            raise ValueError(f"target: {text!r} is not a number like 0.05 or 5%") from None
+        return cls(number / 100 if relative else number, relative=relative)
+
+    def half_width(self, query: Query) -> float:
+        """The target in the units of the answer."""
+        if not self.relative:
+            return self.error
+        average = average_answer(query)
+        if average is None:
+            raise ValueError(
+                "target: a percentage needs a query whose range is known; give a number"
+            )
+        return self.error * average
+
+    def is_met(self, calibration: Calibration) -> bool:
+        """Whether this noise is small enough."""
+        return calibration.half_width(self.level) <= self.half_width(calibration.query)
+
+    def __str__(self) -> str:
+        size = f"{100 * self.error:g}% of an average answer" if self.relative else f"{self.error:g}"
+        return f"{100 * self.level:g}% within {size}"
+
+
+@dataclass(frozen=True, repr=False)
+class Remedy(Shown):
+    """A change that meets the target: in words, and the calibration that shows it."""
+
+    text: str
+    calibration: Calibration
+
+    def __str__(self) -> str:
+        return f"{self.text}: {100 * 0.95:g}% within {self.calibration.half_width():.3g}"
+
+
+def least_noise(beliefs: Any, query: Query, epsilon: float) -> Calibration:
+    """The least noise of the quick mechanisms that allow further releases."""
+    for mechanism in (influence_curve, markov_quilt):
+        try:
+            return mechanism(beliefs, query, epsilon)
+        except NotApplicable:
+            continue
+    return group_dp(query, epsilon)
+
+
+def epsilon_for(
+    beliefs: Any, query: Query, error: float, level: float = 0.95, *, relative: bool = False
+) -> float:
+    """The least epsilon, to three digits, that meets a target error.
+
+    Parameters
+    ----------
+    beliefs, query
+        As for `plan`.
+    error
+        Half the width of the confidence interval of one coordinate; with ``relative``, as a share
+        of an average answer.
+    level
+        Confidence level of the interval.
+
+    Raises
+    ------
+    NotApplicable
+        If no epsilon up to 100 is enough.
+
+    Examples
+    --------
+    >>> from pufferkit import MarkovChain, epsilon_for, relative_frequencies
+    >>> chain = MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
+    >>> 0.4 < epsilon_for(chain, relative_frequencies([0, 1], 1000), 0.04) < 0.6
+    True
+    """
+    theta = as_beliefs(beliefs)
+    check_states(theta, query)
+    target = Target(checks.positive("error", error), level, relative)
+    wanted = math.log(_largest_scale(least_noise(theta, query, 1.0), target))
+
+    @cache
+    def slack(logarithm: float) -> float:
+        """Log of the allowed over the actual noise, about linear in log epsilon."""
+        return wanted - math.log(least_noise(theta, query, math.exp(logarithm)).scale)
+
+    most, least = math.log(MOST_EPSILON), math.log(_LEAST_EPSILON)
+    # Noise is about inversely proportional to epsilon, so the slack at 1 gives the step.
+    good = bad = 0.0
+    while slack(bad) >= 0:
+        if bad == least:
+            return _LEAST_EPSILON
+        good, bad = bad, max(bad - 1.2 * slack(bad) - _STEP, least)
+    while slack(good) < 0:
+        if good == most:
+            raise NotApplicable(
+                f"error: no epsilon up to {MOST_EPSILON:g} gets {target}; allow more error, or "
+                "use more "
+                "data"
+            )
+        good, bad = min(good - 1.2 * slack(good) + _STEP, most), good
+    # Relative to the least, so that the precision of the search is that of epsilon.
+    ends = good - least, bad - least
+    enough = least + last_passing(lambda way: slack(least + way), *ends, _CLOSE / 10)
+    rounded = _rounded_up(math.exp(enough))
+    return rounded if slack(math.log(rounded)) >= 0 else math.exp(enough)
+
+
+def _largest_scale(calibration: Calibration, target: Target) -> float:
+    """The largest scale whose interval is within the target.
+
+    Discrete noise has intervals with whole ends, so they grow with the scale in steps.
+    """
+
+    def within(scale: float) -> float:
+        return 1.0 if target.is_met(replace(calibration, scale=scale)) else -1.0
+
+    good = target.half_width(calibration.query) / -math.log1p(-target.level)
+    while within(good) < 0:
+        good /= 2
+    bad = 2 * good
+    while within(bad) > 0:
+        good, bad = bad, 2 * bad
+    return last_passing(within, good, bad, _CLOSE / 1000)
+
+
+def _rounded_up(epsilon: float) -> float:
+    digits = Decimal(repr(epsilon))
+    step = Decimal((0, (1,), digits.adjusted() - _DIGITS + 1))
+    return float(digits.quantize(step, ROUND_CEILING))
+
+
+def fewest_entries(beliefs: Any, query: Query, epsilon: float, target: Target) -> int | None:
+    """The shortest series, among the lengths tried, over which the query meets the target.
+
+    ``None`` if more data do not help: absolute errors of counts do not shrink. One segment.
+    """
+    theta = as_beliefs(beliefs)
+    shrinks = query.kind in ("relative frequencies", "mean") or target.relative
+    if theta.entries is not None or not shrinks:
+        return None
+    size = sum(query.lengths)
+    for _ in range(_TRIES):
+        question = over(query, size)
+        noise = least_noise(theta, question, epsilon)
+        times = noise.half_width(target.level) / target.half_width(question)
+        if times <= 1:
+            return size
+        # The noise of a sum hardly grows with the length, that of a share falls with it.
+        size = math.ceil(size * max(times, 1.0 + 1e-3))
+        if size > _MOST_ENTRIES:
+            return None
+    return None
+
+
+def over(query: Query, lengths: Any) -> Query:
+    """The same query over a series of another length."""
+    weights = query.weights
+    if weights is None:
+        raise NotApplicable(f"{query.name}: its dependence on the length is unknown")
+    size = sum(query.lengths if query.observed is None else query.observed)
+    states = list(weights)
+    if query.kind == "histogram":
+        return additive.histogram(states, lengths)
+    if query.kind == "relative frequencies":
+        return additive.relative_frequencies(states, lengths)
+    if query.kind == "count":
+        return additive.count(states[0], lengths)
+    values = {state: float(row[0]) for state, row in weights.items()}
+    if query.kind == "total":
+        return additive.total(values, lengths)
+    if query.kind == "mean":
+        return additive.mean({state: value * size for state, value in values.items()}, lengths)
+    raise NotApplicable(f"{query.name}: its dependence on the length is unknown")
+
+
+def remedies(beliefs: Any, query: Query, epsilon: float, target: Target) -> list[Remedy]:
+    """Changes that meet a target: more epsilon, more data, or a coarser query.
+
+    Each changes one thing, and its calibration shows that it is enough.
+
+    Examples
+    --------
+    >>> import pufferkit as pk
+    >>> week = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]], states=["rest", "active"])
+    >>> query = pk.relative_frequencies(week.states, 1000)
+    >>> ways = remedies(week, query, 0.2, pk.Target.of_text("0.05"))
+    >>> print(ways[0].text)
+    epsilon 0.373 in place of 0.2
+    """
+    theta = as_beliefs(beliefs)
+    return list(_remedies(theta, query, epsilon, target))
+
+
+def worth_having() -> Target:
+    """The target at which the noise does not drown the answer."""
+    return Target(DROWNED, relative=True)
+
+
+def _remedies(theta: Beliefs, query: Query, epsilon: float, target: Target) -> Iterator[Remedy]:
+    try:
+        enough = epsilon_for(theta, query, target.error, target.level, relative=target.relative)
+        yield Remedy(
+            f"epsilon {enough:g} in place of {epsilon:g}", least_noise(theta, query, enough)
+        )
+    except NotApplicable:
+        pass
+    if query.kind == "own" or query.weights is None or theta.entries is not None:
+        return
+    size = fewest_entries(theta, query, epsilon, target)
+    if size is not None and size > sum(query.lengths):
+        times = size / sum(query.lengths)
+        yield Remedy(
+            f"{size:,} entries in place of {sum(query.lengths):,}, {times:.3g} times as long",
+            least_noise(theta, over(query, size), epsilon),
+        )
+    for text, beliefs, coarser in _coarser(theta, query):
+        try:
+            noise = least_noise(beliefs, coarser, epsilon)
+        except NotApplicable:
+            continue
+        if target.is_met(noise):
+            yield Remedy(text, noise)
+
+
+def _coarser(theta: Beliefs, query: Query) -> Iterator[tuple[str, Any, Query]]:
+    """Coarser queries: rare states merged, fewer levels, readings further apart."""
+    states = theta.states
+    chains = _chains(theta)
+    if query.kind in ("histogram", "relative frequencies"):
+        if len(states) > 2 and chains:
+            rare = np.argsort(chains[0].stationary)[:2]
+            groups = [[s] for n, s in enumerate(states) if n not in rare]
+            pair = [states[n] for n in sorted(rare)]
+            both = f"merge {pair[0]!r} and {pair[1]!r}, the rarest"
+            yield both, theta, merged(query, [*groups, pair])
+        for few in _FEW_LEVELS:
+            if len(states) > few:
+                parts = [list(part) for part in np.array_split(np.array(states, object), few)]
+                text = f"{few} levels for {len(states)}, neighbours together"
+                yield text, theta, merged(query, parts)
+    for step in _THINNED if query.kind in ("relative frequencies", "mean") else ():
+        fewer = [max(1, length // step) for length in query.lengths]
+        if not chains or max(fewer) < 2:
+            return
+        thinned = [_every(chain, step) for chain in chains]
+        text = f"every {step}th reading (the guarantee is then about these readings)"
+        yield text, ChainClass.of(*thinned), over(query, fewer)
+
+
+def _chains(theta: Beliefs) -> list[MarkovChain]:
+    """The chains of a finite class that start in their stationary distribution."""
+    try:
+        members = theta.members()
+    except NotApplicable:
+        return []
+    chains = []
+    for member in members:
+        try:
+            steady = not member.any_start and np.allclose(
+                member.chain.initial, member.chain.stationary, atol=1e-9
+            )
+        except ValueError:
+            steady = False
+        if not steady:
+            return []
+        chains.append(member.chain)
+    return chains
+
+
+def _every(chain: MarkovChain, step: int) -> MarkovChain:
+    power = np.linalg.matrix_power(np.asarray(chain.transition), step)
+    power = power / power.sum(axis=1, keepdims=True)
+    return MarkovChain.steady(power, states=chain.states)
+
+
+def merged(query: Query, groups: Sequence[Sequence[Hashable]]) -> Query:
+    """A histogram whose bins are these groups of states."""
+    weights = query.weights or {}
+    unit = max(weight for row in weights.values() for weight in row)
+    zero = Fraction(0)
+    rows = {
+        state: tuple(unit if j == own else zero for j in range(len(groups)))
+        for own, group in enumerate(groups)
+        for state in group
+    }
+    return Query(
+        query.name,
+        query.evaluate,
+        query.lipschitz,
+        query.lengths,
+        labels=[" or ".join(str(state) for state in group) for group in groups],
+        states=query.states,
+        total=query.total,
+        weights=rows,
+        observed=query.observed,
+    )
+
+
+def error_rows(
+    beliefs: Any, query: Query, epsilons: Sequence[float], mechanisms: Sequence[str] | None = None
+) -> list[dict[str, Any]]:
+    """Rows for a figure: the half-width at 95% of each mechanism at each epsilon."""
+    from pufferkit.mechanisms.plan import QUICK, calibrate  # noqa: PLC0415
+
+    rows = []
+    for name in mechanisms or QUICK:
+        for epsilon in epsilons:
+            try:
+                calibration = calibrate(name, beliefs, query, epsilon)
+            except NotApplicable:
+                break
+            useful = Usefulness.of(calibration)
+            rows.append(
+                {
+                    "mechanism": name,
+                    "epsilon": float(epsilon),
+                    "half_width": useful.half_width,
+                    "relative": useful.relative,
+                }
+            )
+    return rows

@@ -1,0 +1,390 @@
+"""Rows in, figure out: plans, releases, flip probabilities and attacks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pufferkit.data.bins import Bins
+from pufferkit.mechanisms.plan import percent
+from pufferkit.plots.canvas import (
+    BLACK,
+    BLUE,
+    GREEN,
+    ORANGE,
+    PINK,
+    SKY,
+    YELLOW,
+    blank,
+    footnote,
+    grid,
+    legend,
+    name_bars,
+    note_beside,
+    noted_bar,
+    whole_numbers,
+)
+from pufferkit.plots.question_figures import moves_figure, time_figure
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from pufferkit.audit.report import Audit
+    from pufferkit.mechanisms.active_quilts import ActiveQuilts
+    from pufferkit.mechanisms.explain import PairTable
+    from pufferkit.mechanisms.release import Release
+
+_MOST_LABELS = 40
+
+
+def plan_figure(rows: Sequence[Mapping[str, Any]], title: str = "") -> Figure:
+    """Noise of each mechanism as horizontal bars on a logarithmic scale.
+
+    Parameters
+    ----------
+    rows
+        ``Plan.rows``. Mechanisms that do not apply are named below the bars.
+    title
+        Drawn above.
+    """
+    bars = [row for row in rows if row["applicable"]]
+    others = [row["mechanism"] for row in rows if not row["applicable"]]
+    if not bars:
+        raise ValueError("rows: no mechanism applies, so there is nothing to draw")
+    figure, axes = blank(7.2, 1.9 + 0.42 * len(bars), title)
+    scales = [row["scale"] for row in bars]
+    axes.set_xscale("log")
+    # Room on the right for the numbers; on the left so that the shortest bar can be seen.
+    axes.set_xlim(min(scales) / 3, max(scales) * 4 * (max(scales) / min(scales)) ** 0.12)
+    names = [row["mechanism"] for row in bars]
+    positions = range(len(bars))
+    for y, row in zip(positions, bars, strict=True):
+        hides = row["pufferfish"]
+        note = f"{row['scale']:,.4g}" + ("" if hides else "  does not hide correlated entries")
+        if row.get("tightness") is not None:
+            note += f"  tight to {percent(row['tightness'])}"
+        noted_bar(axes, y, row["scale"], note, good=hides)
+    name_bars(axes, names, "scale of the Laplace noise on each coordinate (less is better)")
+    axes.tick_params(axis="y", length=0)
+    if others:
+        footnote(figure, f"Not applicable here: {', '.join(others)}.")
+    return figure
+
+
+def release_figure(release: Release, exact: Sequence[float] | None = None) -> Figure:
+    """A release as bars with 95% intervals of the noise; by time and for moves, as a heat map.
+
+    Parameters
+    ----------
+    release
+        What was released. Bars are ``value``; intervals are those of `Release.interval`.
+    exact
+        The exact answer, drawn only if given. It has no privacy.
+    """
+    count = len(release.labels)
+    if exact is not None and len(exact) != count:
+        raise ValueError(f"exact: has {len(exact)} numbers for {count} labels")
+    if release.kind == "by time" and exact is None:
+        return time_figure(release)
+    if release.kind == "transition counts" and exact is None:
+        return moves_figure(release)
+    figure, axes = blank(min(14.0, max(6.4, 1.6 + 0.75 * count)), 4.4, _heading(release))
+    positions = list(range(count))
+    lows, highs = zip(*release.interval(), strict=True)
+    axes.bar(positions, release.value, width=0.62, color=SKY, label="released, with noise")
+    middle = [(low + high) / 2 for low, high in zip(lows, highs, strict=True)]
+    reach = [(high - low) / 2 for low, high in zip(lows, highs, strict=True)]
+    axes.errorbar(
+        positions,
+        middle,
+        yerr=reach,
+        fmt="none",
+        ecolor=BLACK,
+        elinewidth=1.3,
+        capsize=5,
+        label="95% interval of the noise",
+    )
+    if exact is not None:
+        axes.plot(
+            positions,
+            list(exact),
+            linestyle="none",
+            marker="D",
+            markersize=8,
+            markerfacecolor=ORANGE,
+            markeredgecolor=BLACK,
+            label="exact: not private",
+        )
+    margin = 0.6 if count > 2 else 1.5
+    axes.set_xlim(-margin, count - 1 + margin)
+    axes.spines["bottom"].set_visible(False)
+    axes.axhline(0, color=BLACK, linewidth=0.9)
+    grid(axes, "y")
+    axes.set_ylabel(f"{counted(release.query)}, with noise", parse_math=False)
+    if count > 1:
+        axes.set_xlabel(_of_what(release.labels), parse_math=False)
+    if count <= _MOST_LABELS:
+        crowded = sum(len(label) for label in release.labels) > 12 * figure.get_figwidth()
+        # Labels are the user's: a dollar sign in them is no formula.
+        axes.set_xticks(
+            positions, list(release.labels), rotation=40 if crowded else 0, parse_math=False
+        )
+        if crowded:
+            for label in axes.get_xticklabels():
+                label.set_horizontalalignment("right")
+    axes.tick_params(axis="x", length=0)
+    legend(figure, 3)
+    return figure
+
+
+def error_figure(
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    target: float | None = None,
+    chosen: tuple[float, float] | None = None,
+    what: str = "answers",
+    title: str = "",
+) -> Figure:
+    """Error against epsilon for every mechanism, with the target and the chosen point.
+
+    Parameters
+    ----------
+    rows
+        Of `pufferkit.mechanisms.target_errors.error_rows`: mechanism, epsilon, half_width.
+    target
+        A half-width, drawn as a line.
+    chosen
+        Epsilon and half-width of the release that is planned.
+    what
+        What the answers are, for the axis.
+    """
+    if not rows:
+        raise ValueError("rows: no mechanism applies, so there is nothing to draw")
+    figure, axes = blank(7.2, 4.6, title)
+    names = list(dict.fromkeys(row["mechanism"] for row in rows))
+    styles = ("-", "--", "-.", ":")
+    colours = (BLUE, GREEN, SKY, PINK, YELLOW, ORANGE)
+    for n, name in enumerate(names):
+        own = sorted((r["epsilon"], r["half_width"]) for r in rows if r["mechanism"] == name)
+        hides = name != "entry_dp"
+        axes.plot(
+            [x for x, _ in own],
+            [y for _, y in own],
+            color=colours[n % len(colours)] if hides else ORANGE,
+            linestyle=styles[n % 4] if hides else ":",
+            marker="o",
+            markersize=3,
+            label=name if hides else f"{name}: does not hide correlated entries",
+        )
+    if target is not None:
+        axes.axhline(
+            target, color=BLACK, linewidth=1.1, linestyle="--", label=f"target {target:.3g}"
+        )
+    if chosen is not None:
+        axes.plot(
+            *chosen, linestyle="none", marker="*", markersize=14, color=BLACK, label="planned"
+        )
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    grid(axes)
+    axes.set_xlabel("epsilon (left: more privacy)")
+    axes.set_ylabel(f"95% of {what} are within this", parse_math=False)
+    legend(figure, 3)
+    return figure
+
+
+def simulation_figure(
+    exact: Sequence[float],
+    drawn: Sequence[Sequence[float]],
+    labels: Sequence[str],
+    what: str = "answers",
+    title: str = "",
+) -> Figure:
+    """Simulated releases of generated or public data beside the truth.
+
+    Parameters
+    ----------
+    exact, drawn
+        The true answer of the data that were made up, and several noisy ones.
+    labels
+        Of the coordinates.
+    """
+    if not drawn or any(len(one) != len(exact) for one in drawn):
+        raise ValueError("drawn: needs at least one answer, each as long as the exact one")
+    figure, axes = blank(min(14.0, max(6.4, 1.6 + 0.75 * len(exact))), 4.4, title)
+    for x, truth in enumerate(exact):
+        ys = [one[x] for one in drawn]
+        spread = [x + 0.25 * (n / max(1, len(ys) - 1) - 0.5) for n in range(len(ys))]
+        axes.plot(
+            spread, ys, linestyle="none", marker="o", markersize=4, color=SKY, label="simulated"
+        )
+        axes.plot([x - 0.3, x + 0.3], [truth] * 2, color=BLACK, linewidth=2, label="truth, made up")
+    axes.axhline(0, color=BLACK, linewidth=0.6)
+    grid(axes, "y")
+    axes.set_ylabel(f"{what}, simulated and true", parse_math=False)
+    if len(labels) > 1:
+        axes.set_xlabel(_of_what(labels), parse_math=False)
+    if len(labels) <= _MOST_LABELS:
+        axes.set_xticks(range(len(labels)), list(labels), rotation=20, parse_math=False)
+    legend(figure, 2)
+    return figure
+
+
+def audit_figure(audit: Audit) -> Figure:
+    """What was promised, and what the audit computed, proved and would have found, as bars.
+
+    ``audit`` comes from `pufferkit.audit.audit`.
+    """
+    colours = {"promised": SKY, "proven by attack": ORANGE, "would be found": "white"}
+    rows = [
+        (row["what"], row["epsilon"], colours.get(row["what"], BLUE)) for row in audit.table_rows()
+    ]
+    title = f"{audit.mechanism}: {audit.verdict}\n{audit.belief}, entry {audit.entry}"
+    figure, axes = blank(7.2, 1.7 + 0.5 * len(rows), title)
+    for y, (_, loss, colour) in enumerate(rows):
+        axes.barh(y, loss, height=0.6, color=colour, edgecolor=BLACK, linewidth=0.8)
+        note_beside(axes, y, loss, f"{loss:.4g}")
+    axes.axvline(audit.promise, color=BLACK, linewidth=1.2, linestyle="--")
+    measure = "epsilon: log of the ratio by which a release may change the odds of a secret"
+    name_bars(axes, [name for name, _, _ in rows], measure, 1.15 * max(loss for _, loss, _ in rows))
+    return figure
+
+
+def attack_figure(rows: Sequence[Mapping[str, Any]]) -> Figure:
+    """[B] Figure 2: success of attackers against correlation, next to what the promise allows.
+
+    Parameters
+    ----------
+    rows
+        Of `pufferkit.experiments.attack_curve`: ``theta``, ``noise`` ("dp" or "ours"), ``epsilon``,
+        ``single_bit``, ``correlation_aware`` and ``bound``.
+    """
+    if not rows:
+        raise ValueError("rows: there is nothing to draw")
+    epsilon, bound = rows[0]["epsilon"], rows[0]["bound"]
+    title = (
+        f"Guessing a hidden bit, promise epsilon {epsilon:g}\n"
+        "DP noise is broken where bits predict one another; ours is not"
+    )
+    figure, axes = blank(7.2, 4.6, title)
+    lines = (
+        ("dp", "correlation_aware", ORANGE, "o", "-", "DP noise, attacker knows the chain"),
+        ("dp", "single_bit", ORANGE, "s", ":", "DP noise, attacker sees one bit"),
+        ("ours", "correlation_aware", BLUE, "o", "-", "our noise, attacker knows the chain"),
+        ("ours", "single_bit", SKY, "s", ":", "our noise, attacker sees one bit"),
+    )
+    for noise, attacker, colour, marker, style, words in lines:
+        own = sorted((row for row in rows if row["noise"] == noise), key=lambda row: row["theta"])
+        axes.plot(
+            [row["theta"] for row in own],
+            [row[attacker] for row in own],
+            color=colour,
+            marker=marker,
+            markersize=5,
+            linestyle=style,
+            label=words,
+        )
+    axes.axhline(bound, color=BLACK, linewidth=1.2, linestyle="--")
+    axes.annotate(
+        f"most that epsilon {epsilon:g} allows: {bound:.3f}",
+        (max(row["theta"] for row in rows), bound),
+        xytext=(0, 6),
+        textcoords="offset points",
+        ha="right",
+        fontsize=9,
+        color=BLACK,
+    )
+    grid(axes, "y")
+    axes.set_xlabel("probability of a change between neighbours (left: more correlation)")
+    axes.set_ylabel("share of guesses that are right")
+    legend(figure, 2)
+    return figure
+
+
+def active_figure(table: ActiveQuilts) -> Figure:
+    """The noise that each node alone would need: points over entries, bars of named nodes.
+
+    ``table`` comes from `pufferkit.active_quilts`. Of many named nodes those that need most.
+    """
+    title = f"{table.query}: noise that each node needs, epsilon {table.epsilon:g}"
+    measure = "scale of the noise by the active quilt"
+    places = [row.node for row in table.rows if isinstance(row.node, int)]
+    if len(places) == len(table.rows):
+        figure, axes = blank(7.2, 4.0, title)
+        axes.plot(places, [row.scale for row in table.rows], ".", color=BLUE, markersize=4)
+        axes.axhline(table.scale, color=BLACK, linewidth=1.2, linestyle="--")
+        axes.set_ylim(bottom=0)
+        axes.set_xlabel("node")
+        axes.set_ylabel(measure)
+        whole_numbers(axes)
+        grid(axes, "y")
+        return figure
+    rows = sorted(table.rows, key=lambda row: -row.scale)[:_MOST_LABELS]
+    figure, axes = blank(7.2, 1.7 + 0.3 * len(rows), title)
+    for y, row in enumerate(rows):
+        noted_bar(axes, y, row.scale, f"{row.scale:.4g}", good=True)
+    name_bars(axes, [str(row.node) for row in rows], measure, 1.15 * rows[0].scale)
+    return figure
+
+
+def pair_figure(table: PairTable) -> Figure:
+    """How well each pair of values is hidden, as a heat map with the numbers in it.
+
+    ``table`` comes from `pufferkit.explain`. Dark pairs lose most, up to epsilon.
+    """
+    names = [str(state) for state in table.states]
+    count = len(names)
+    side = min(12.0, 2.6 + 0.7 * count)
+    title = f"{table.query}: loss of each pair of values, epsilon {table.epsilon:g}"
+    figure, axes = blank(side + 0.8, side, title)
+    axes.imshow(table.losses, cmap="Blues", vmin=0, vmax=table.epsilon)
+    axes.set_xticks(range(count), names, parse_math=False)
+    axes.set_yticks(range(count), names, parse_math=False)
+    axes.set_xlabel("taken for")
+    axes.set_ylabel("value of an entry")
+    axes.tick_params(length=0)
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+    if count <= _MOST_LABELS // 2:
+        for x in range(count):
+            for y in range(count):
+                loss = float(table.losses[x, y])
+                dark = loss > 0.6 * table.epsilon
+                axes.text(
+                    y,
+                    x,
+                    "" if x == y else f"{loss:.2g}",
+                    ha="center",
+                    va="center",
+                    color="white" if dark else BLACK,
+                )
+    return figure
+
+
+def counted(query: str) -> str:
+    """What the numbers of a query count, for an axis; its own name where that says it."""
+    return {
+        "histogram": "entries in each state",
+        "relative frequencies": "share of the entries in each state",
+        "frequencies": "share of the entries in each state",
+        "count": "entries in the state",
+        "total": "sum of the values of the entries",
+        "mean": "mean of the values of the entries",
+        "transition counts": "moves between entries",
+    }.get(query, query)
+
+
+def _of_what(labels: Sequence[str]) -> str:
+    """What the labels of coordinates are: states, or levels with their unit."""
+    bins = Bins.of_names(labels)
+    if bins is None:
+        return "state"
+    return f"level in {bins.unit}" if bins.unit else "level"
+
+
+def _heading(release: Release) -> str:
+    entries = f"{sum(release.lengths):,} entries"
+    return (
+        f"{release.query} over {entries}\n{release.mechanism}, epsilon {release.epsilon:g}, "
+        f"noise scale {release.scale:.4g}"
+    )

@@ -1,0 +1,426 @@
+"""The scale that a recorded release needs, by the theorem of its mechanism."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import singledispatch
+from math import inf
+from typing import Any
+
+import numpy as np
+
+from pufferkit.beliefs.base import Beliefs
+from pufferkit.beliefs.chain_class import ChainClass
+from pufferkit.beliefs.event_class import EventClass
+from pufferkit.beliefs.field_class import FieldClass
+from pufferkit.beliefs.kernel_class import KernelClass
+from pufferkit.beliefs.network_class import NetworkClass
+from pufferkit.beliefs.region_class import RegionClass
+from pufferkit.beliefs.secrets import Events, Pairs, Runs, Secrets, Sets
+from pufferkit.data.series import SegmentPattern
+from pufferkit.mechanisms.release import Release
+from pufferkit.verification.chain_bounds import (
+    Task,
+    loss_by_curve,
+    score_around_blocks,
+    score_by_quilts,
+    spread_by_neighbours,
+)
+from pufferkit.verification.gap_bounds import (
+    loss_over_gaps,
+    pairs_over_gaps,
+    patterns,
+    score_over_gaps,
+)
+from pufferkit.verification.graph_bounds import Model, largest_part, loss_on_graphs, spread_on_graph
+from pufferkit.verification.kernel_steps import loss_of_kernels
+from pufferkit.verification.network_bounds import loss_on_trees, score_of_quilts
+from pufferkit.verification.pair_steps import loss_of_pairs
+from pufferkit.verification.pair_tables import (
+    TOLERANCE,
+    Allowance,
+    BadBeliefs,
+    KnownChain,
+    NotChecked,
+    PairTables,
+    members_to_check,
+    mixing_bounds,
+)
+from pufferkit.verification.recorded_release import (
+    beliefs_of,
+    cost_in_scales,
+    cost_of_pairs,
+    hint_of,
+    longest_promised,
+)
+from pufferkit.verification.region_tables import RegionBound
+from pufferkit.verification.sum_scales import exact_sum_scale, wasserstein_scale
+
+
+def needed_scale(record: Release, lipschitz: float, checks: list[str], work: Allowance) -> float:
+    """A sufficient scale, at most the reported one, or a lower bound on what is needed."""
+    epsilon = record.epsilon
+    if record.mechanism == "entry_dp":
+        checks.append(
+            f"entry_dp: L / epsilon = {lipschitz / epsilon:.9g}; this is NOT Pufferfish privacy, "
+            "it does not hide entries that others predict"
+        )
+        return lipschitz / epsilon
+    if record.mechanism == "group_dp" and record.beliefs is not None:
+        most = _largest_part(beliefs_of(record))
+        checks.append(f"group_dp: L times the largest independent part, {most}, over epsilon")
+        return lipschitz * most / epsilon
+    if record.mechanism == "group_dp":
+        most = max(record.observed or record.lengths)
+        checks.append(f"group_dp: L times the observed entries of a segment, {most}, over epsilon")
+        return lipschitz * most / epsilon
+    theta = beliefs_of(record)
+    if record.mechanism == "wasserstein":
+        if record.observed is not None:
+            raise BadBeliefs("wasserstein has no theorem for entries that were not observed")
+        return wasserstein_scale(record, theta, checks, work)
+    if record.mechanism == "exact_sum":
+        return exact_sum_scale(record, theta, checks, work)
+    return _needed(theta, record, lipschitz, checks, work)
+
+
+@singledispatch
+def _needed(
+    theta: Beliefs, record: Release, lipschitz: float, checks: list[str], work: Allowance
+) -> float:
+    """The needed scale by quilts, GK16 or the influence curve, for each class of beliefs."""
+    raise BadBeliefs(f"are joint distributions, and {record.mechanism} is not for them")
+
+
+@_needed.register
+def _on_chain(
+    theta: ChainClass, record: Release, lipschitz: float, checks: list[str], work: Allowance
+) -> float:
+    """Quilts, neighbours or the influence curve of chains."""
+    longest, epsilon = longest_promised(record), record.epsilon
+    evidence = record.evidence
+    mixing = not theta.names_matrices or record.mechanism == "markov_quilt_approx"
+    if not theta.names_matrices and record.mechanism in ("gk16", "markov_quilt"):
+        raise BadBeliefs(f"name no matrix, and {record.mechanism} needs one")
+    if record.mechanism == "gk16":
+        checks.append(
+            "gk16: distributions of an entry given its neighbours, row sums of (I - Gamma)^-1"
+        )
+        spreads = [spread_by_neighbours(m, longest) for m in members_to_check(theta)]
+        return lipschitz * max(spreads) / epsilon
+
+    if seen := patterns(record):
+        return _over_gaps(record, theta, lipschitz, checks, seen, work)
+    if evidence.bound == "pairs":
+        return _by_pairs(record, theta, lipschitz, checks, work)
+    tight = record.mechanism == "influence_curve" or evidence.variant == "tight"
+    by_quilts = evidence.bound == "quilts"
+    beside = evidence.beside or 0.0
+    how = "how fast they mix" if mixing else "their transition matrices"
+    checks.append(
+        f"{record.mechanism}: {'Markov quilts' if by_quilts else 'the influence curve'} for "
+        f"{theta.description}, from {how}, over segments of up to {longest}"
+    )
+
+    def largest(scale: float, work: Allowance) -> float:
+        """The largest over the class: score by quilts, or loss on the curve."""
+        task = Task(longest, lipschitz / scale + beside, epsilon, hint_of(record), work)
+        sides: Sequence[PairTables] = (
+            _mixing_bounds(theta, work, tight)
+            if mixing
+            else _sides(theta, longest, work, evidence.variant == "formula")
+        )
+        return max((score_by_quilts if by_quilts else loss_by_curve)(s, task) for s in sides)
+
+    worst = largest(record.scale * (1 + TOLERANCE), work)
+    if beside:
+        checks.append(f"{record.mechanism}: {beside:.9g} of event-level epsilon is spent beside it")
+    if by_quilts:
+        left = 1 / worst - beside
+        return lipschitz / left if left > 0 else inf
+    checks.append(f"influence_curve: the largest loss of an entry is {worst:.9g}")
+    if worst <= epsilon:
+        return record.scale
+    # How much more is needed, as far as that is quick to compute.
+    failed, factor, quick = (
+        record.scale * (1 + 2 * TOLERANCE),
+        1.005,
+        Allowance(2 * work.spent + 1e9),
+    )
+    try:
+        while largest(record.scale * factor, quick) > epsilon:
+            failed, factor = record.scale * factor, factor**2
+    except NotChecked:
+        pass
+    return failed
+
+
+def _over_gaps(
+    record: Release,
+    theta: ChainClass,
+    lipschitz: float,
+    checks: list[str],
+    seen: Sequence[SegmentPattern],
+    work: Allowance,
+) -> float:
+    """Only observed entries counted, every entry of the recorded patterns hidden."""
+    evidence, epsilon, scale = record.evidence, record.epsilon, record.scale * (1 + TOLERANCE)
+    if evidence.beside:
+        raise NotChecked("there is no recomputation of gaps with other spending beside")
+    b, longest = lipschitz / scale, max(record.lengths)
+    mixing = not theta.names_matrices or record.mechanism == "markov_quilt_approx"
+    tight = record.mechanism == "influence_curve" or evidence.variant == "tight"
+    sides: Sequence[PairTables] = (
+        _mixing_bounds(theta, work, tight)
+        if mixing
+        else _sides(theta, longest, work, evidence.variant == "formula")
+    )
+    checks.append(
+        f"{record.mechanism}: only observed entries counted, by {len(seen)} recorded "
+        f"pattern{'s' if len(seen) > 1 else ''} of gaps, every entry hidden, for "
+        f"{theta.description}"
+    )
+    if evidence.bound == "quilts":
+        scores = [score_over_gaps(side, r, b, epsilon, work) for side in sides for r in seen]
+        return lipschitz * max(scores)
+    largest = 0.0
+    for side in sides:
+        for runs in seen:
+            loss = loss_over_gaps(side, runs, b, epsilon, work)
+            if loss > epsilon and isinstance(side, KnownChain) and not side.any_start:
+                cost = cost_of_pairs(record, theta, lipschitz) / scale
+                loss = pairs_over_gaps(side, runs, cost, work)
+            largest = max(largest, loss)
+    checks.append(f"influence_curve: the largest loss of an entry is {largest:.9g}")
+    return record.scale if largest <= epsilon else record.scale * (1 + 1e-3)
+
+
+@singledispatch
+def _sides(theta: ChainClass, longest: int, work: Allowance, printed: bool) -> list[PairTables]:
+    """The sides of every chain to check, or of all chains of a class at once."""
+    return [KnownChain(m, longest, work, as_printed=printed) for m in members_to_check(theta)]
+
+
+@_sides.register
+def _(theta: RegionClass, longest: int, work: Allowance, printed: bool) -> list[PairTables]:
+    if len(theta.states) != 2 or theta.before is not None:
+        return [RegionBound(theta, work)]
+    return [KnownChain(m, longest, work, as_printed=printed) for m in members_to_check(theta)]
+
+
+@_needed.register
+def _on_events(
+    theta: EventClass, record: Release, lipschitz: float, checks: list[str], work: Allowance
+) -> float:
+    """Quilts around several consecutive entries, or the curve of kernels."""
+    if record.mechanism == "influence_curve" and not theta.kernels():
+        return _around_windows(theta, record, lipschitz, checks, work)
+    if record.mechanism != "markov_quilt":
+        return _on_kernels(theta, record, lipschitz, checks, work)
+    longest, b = longest_promised(record), lipschitz / (record.scale * (1 + TOLERANCE))
+    task = Task(longest, b, record.epsilon, hint_of(record), work)
+    printed = record.evidence.variant == "formula"
+    sides = _sides(theta.beliefs, longest, work, printed)
+    theta.known_chains()
+    scores = []
+    for secrets in theta.hidden:
+        if isinstance(secrets, Sets) and secrets.window > 1:
+            raise BadBeliefs("hide sets of entries that lie apart, and quilts do not")
+        if isinstance(secrets, Events) and secrets.window > longest:
+            raise BadBeliefs(f"hide nothing by {secrets.description!r} in series as short as these")
+        checks.append(f"markov_quilt: quilts around {secrets.window} entries in a row")
+        for side in sides:
+            if secrets.window == 1:
+                scores.append(score_by_quilts(side, task))
+            else:
+                scores.append(score_around_blocks(side, task, secrets.window))
+    return lipschitz * max(scores)
+
+
+def _around_windows(
+    theta: EventClass, record: Release, lipschitz: float, checks: list[str], work: Allowance
+) -> float:
+    """Values of several entries in a row, by what the sides of the curve add to their ends."""
+    longest, base = longest_promised(record), theta.beliefs
+    b = lipschitz / (record.scale * (1 + TOLERANCE)) + (record.evidence.beside or 0.0)
+    strictest = min((m for one in theta.hidden for m in _multiples(one)), default=1.0)
+    task = Task(longest, b, record.epsilon * strictest, None, work)
+    window = max(one.window for one in theta.hidden)
+    sides: Sequence[PairTables] = (
+        _sides(base, longest, work, False)
+        if base.names_matrices
+        else _mixing_bounds(base, work, True)
+    )
+    largest = max(loss_by_curve(side, task, window) for side in sides) / strictest
+    checks.append(
+        f"influence_curve: {window} entries in a row for {base.description}, over segments of up "
+        f"to {longest}; the largest loss is {largest:.9g}"
+    )
+    return record.scale if largest <= record.epsilon else record.scale * (1 + 1e-3)
+
+
+def _multiples(secrets: Secrets) -> tuple[float, ...]:
+    """Of epsilon, for named pairs; 1 for everything else."""
+    if isinstance(secrets, Pairs):
+        return tuple(multiple for _, multiple in secrets.multiples)
+    if isinstance(secrets, Runs):
+        return (1.0,)
+    raise BadBeliefs(f"hide {secrets.description}, and have no theorem for it with such starts")
+
+
+@_needed.register
+def _on_kernels(
+    theta: KernelClass, record: Release, lipschitz: float, checks: list[str], work: Allowance
+) -> float:
+    """The pairwise curve of a class that is given by its kernels."""
+    if record.mechanism != "influence_curve":
+        raise BadBeliefs(f"have no theorem for {record.mechanism}, only for influence_curve")
+    longest, scale = longest_promised(record), record.scale * (1 + TOLERANCE)
+    recorded = (record.verification_data or {}).get("pairs")
+    cost = cost_in_scales(record, theta, lipschitz, scale)
+    if record.evidence.bound != "pairs":
+        largest = longest * float(cost.max())
+    elif not isinstance(recorded, Mapping):
+        raise BadBeliefs("no pairs of values are recorded for them in the verification data")
+    else:
+        largest = 0.0
+        for part in theta.kernels():
+            if part.name not in recorded:
+                raise BadBeliefs(f"no pairs of values are recorded for {part.name}")
+            own = loss_of_kernels(part, longest, cost, recorded[part.name], work)
+            largest = max(largest, own)
+    checks.append(
+        f"influence_curve: pair by pair of values for {theta.description}, over segments of up to "
+        f"{longest}; the largest loss is {largest:.9g}"
+    )
+    return record.scale if largest <= record.epsilon else record.scale * (1 + 1e-3)
+
+
+def _by_pairs(
+    record: Release, theta: ChainClass, lipschitz: float, checks: list[str], work: Allowance
+) -> float:
+    """The pairwise curve of the chains that a limit is recorded for, the scalar one of others."""
+    longest, scale = longest_promised(record), record.scale * (1 + TOLERANCE)
+    recorded = (record.verification_data or {}).get("pairs")
+    if not isinstance(recorded, Mapping) or not theta.lists_matrices:
+        raise BadBeliefs("no pairs of values are recorded for them in the verification data")
+    cost = cost_in_scales(record, theta, lipschitz, scale)
+    largest, used = 0.0, list[Any]()
+    for member in members_to_check(theta):
+        chain, own = KnownChain(member, longest, work), recorded.get(member.name)
+        if own is None:
+            task = Task(longest, float(cost.max()), record.epsilon, None, work)
+            loss = loss_by_curve(chain, task)
+        else:
+            loss = loss_of_pairs(chain, longest, cost, own, work)
+            plans = own.get("plans") or {}
+            used += [plans.get(side) for side in ("left", "right")]
+        largest = max(largest, loss)
+    checks.append(
+        f"influence_curve: pair by pair of values for {theta.description}, over segments of up to "
+        f"{longest}, {_by_plans(used)}; the largest loss is {largest:.9g}"
+    )
+    return record.scale if largest <= record.epsilon else record.scale * (1 + 1e-3)
+
+
+def _by_plans(plans: Sequence[Any]) -> str:
+    """Whether the plans behind the steps were recorded."""
+    return "solved again" if None in plans else "by the recorded plans"
+
+
+@_needed.register
+def _on_network(
+    theta: NetworkClass, record: Release, lipschitz: float, checks: list[str], work: Allowance
+) -> float:
+    """Quilts as recorded, or the influence curve of a tree."""
+    if record.mechanism == "markov_quilt":
+        checks.append(f"markov_quilt: the recorded quilt of every node of a {theta.description}")
+        return lipschitz * score_of_quilts(
+            theta, record.verification_data or {}, record.epsilon, work
+        )
+    if record.mechanism == "gk16":
+        return _by_neighbours(theta.networks, record, lipschitz, checks, work)
+    if record.mechanism != "influence_curve":
+        raise BadBeliefs(f"are networks, and {record.mechanism} is not for them")
+    if not theta.networks[0].is_tree:
+        return _on_graphs(theta, theta.networks, record, lipschitz, checks, work)
+    scale, plans = record.scale * (1 + TOLERANCE), None
+    cost = lipschitz * (1 - np.eye(len(theta.states)))
+    if record.evidence.bound == "pairs":
+        cost = cost_of_pairs(record, theta, lipschitz)
+        plans = (record.verification_data or {}).get("pairs", [None] * len(theta.networks))
+    try:
+        loss = loss_on_trees(theta, cost / scale, work, plans)
+    except ValueError as error:
+        raise BadBeliefs(str(error)) from None
+    how = "" if plans is None else f", pair by pair of values {_by_plans(plans)}"
+    checks.append(f"influence_curve: the largest loss of a node is {loss:.9g}{how}")
+    if loss <= record.epsilon:
+        return record.scale
+    return record.scale * min(loss / record.epsilon, 1.0 + 1e-3)
+
+
+@_needed.register
+def _on_fields(
+    theta: FieldClass, record: Release, lipschitz: float, checks: list[str], work: Allowance
+) -> float:
+    """Quilts of the field as a network, or the influence curve of its graph."""
+    if record.mechanism == "markov_quilt" and len(theta.fields) == 1:
+        checks.append(f"markov_quilt: the recorded quilt of every node of a {theta.description}")
+        ((network,), rounding), quilts = theta.networks(), record.verification_data or {}
+        return lipschitz * score_of_quilts(network, quilts, record.epsilon - rounding, work)
+    if record.mechanism == "gk16":
+        return _by_neighbours(theta.fields, record, lipschitz, checks, work)
+    if record.mechanism != "influence_curve":
+        raise BadBeliefs(f"are random fields, and {record.mechanism} is not for them")
+    return _on_graphs(theta, theta.fields, record, lipschitz, checks, work)
+
+
+def _on_graphs(
+    theta: Beliefs,
+    models: Sequence[Model],
+    record: Release,
+    lipschitz: float,
+    checks: list[str],
+    work: Allowance,
+) -> float:
+    cost = cost_of_pairs(record, theta, lipschitz) / (record.scale * (1 + TOLERANCE))
+    recorded = (record.verification_data or {}).get("graphs")
+    loss = loss_on_graphs(models, theta.states, cost, recorded, work)
+    checks.append(
+        f"influence_curve: the largest loss of a node is {loss:.9g}, nodes taken out of the "
+        "recorded cliques one by one"
+    )
+    return record.scale if loss <= record.epsilon else record.scale * (1 + 1e-3)
+
+
+def _by_neighbours(
+    models: Sequence[Model], record: Release, lipschitz: float, checks: list[str], work: Allowance
+) -> float:
+    checks.append("gk16: distributions of a node given its neighbours, row sums of (I - Gamma)^-1")
+    return lipschitz * max(spread_on_graph(model, work) for model in models) / record.epsilon
+
+
+@singledispatch
+def _largest_part(theta: Beliefs) -> int:
+    """Size of the largest connected component of the graph."""
+    if theta.entries is None:
+        raise BadBeliefs("are series, and group_dp then needs none")
+    return len(theta.entries)
+
+
+@_largest_part.register
+def _(theta: NetworkClass) -> int:
+    return max(largest_part(network) for network in theta.networks)
+
+
+@_largest_part.register
+def _(theta: FieldClass) -> int:
+    return max(largest_part(field) for field in theta.fields)
+
+
+def _mixing_bounds(theta: ChainClass, work: Allowance, tight: bool) -> list[Any]:
+    try:
+        return list(mixing_bounds(theta, work, tight=tight))
+    except ValueError as error:
+        raise BadBeliefs(str(error)) from None

@@ -1,0 +1,88 @@
+"""Linear algebra runs on one thread during a calculation, and as before after it."""
+
+from threading import Barrier, Thread
+
+import numpy as np
+import pytest
+import scipy.linalg  # noqa: F401  (loads its own library)
+from threadpoolctl import ThreadpoolController, threadpool_limits
+
+from pufferkit import MarkovChain, count, influence_curve
+from pufferkit.threads import on_one_thread, one_thread
+
+
+def threads():
+    return {lib.filepath: lib.num_threads for lib in ThreadpoolController().lib_controllers}
+
+
+@pytest.fixture(autouse=True)
+def two_threads():
+    with threadpool_limits(2, user_api="blas"):
+        yield
+
+
+def test_one_thread_inside_and_what_was_before_outside():
+    before = threads()
+    assert set(before.values()) == {2}
+    with one_thread(), one_thread():
+        assert set(threads().values()) == {1}
+    assert threads() == before
+
+
+def test_an_error_leaves_nothing_behind():
+    before = threads()
+
+    @on_one_thread
+    def fails():
+        assert set(threads().values()) == {1}
+        raise ArithmeticError
+
+    with pytest.raises(ArithmeticError):
+        fails()
+    assert threads() == before
+
+
+def test_calculations_that_overlap_leave_nothing_behind():
+    before, first, second = threads(), Barrier(2), Barrier(2)
+
+    def earlier():
+        with one_thread():
+            first.wait()
+        second.wait()
+
+    def later():
+        first.wait()
+        with one_thread():
+            second.wait()
+
+    both = [Thread(target=job) for job in (earlier, later)]
+    for thread in both:
+        thread.start()
+    for thread in both:
+        thread.join()
+    assert threads() == before
+
+
+def test_any_thread_of_the_process_can_ask():
+    before, seen = threads(), []
+
+    def asks():
+        with one_thread():
+            seen.append(threads())
+
+    thread = Thread(target=asks)
+    thread.start()
+    thread.join()
+    assert set(seen[0].values()) == {1}
+    assert threads() == before
+
+
+def test_a_curve_is_computed_on_one_thread():
+    before, seen = threads(), []
+    matrix = np.random.default_rng(0).dirichlet(np.ones(5), size=5)
+    influence_curve(
+        MarkovChain.steady(matrix), count(1, 100), 1, progress=lambda *_: seen.append(threads())
+    )
+    assert seen
+    assert all(set(each.values()) == {1} for each in seen)
+    assert threads() == before

@@ -37,13 +37,13 @@ from pufferkit.verification.query_checks import (
     not_such_a_query,
     not_such_noise,
 )
-from pufferkit.verification.required_scale import (
+from pufferkit.verification.recorded_release import (
     cost_of_pairs,
     hint_of,
     longest_promised,
-    needed_scale,
     on_chains,
 )
+from pufferkit.verification.required_scale import needed_scale
 
 MOST_WORK = 10**11
 """Most work before a check gives up, in units of about a nanosecond: some minutes."""

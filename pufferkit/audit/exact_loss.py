@@ -28,19 +28,14 @@ from typing import Any
 
 import numpy as np
 
-from pufferkit.audit.answer_models import (
-    AnswerDistribution,
-    AnswerModel,
-    ListedModel,
-    ShownModel,
-    answer_model,
-    model_of,
-)
+from pufferkit.audit.answer_distributions import AnswerDistribution, AnswerModel
+from pufferkit.audit.answer_models import ShownModel, answer_model, model_of
 from pufferkit.audit.any_start_loss import largest_ratios
 from pufferkit.audit.attackers import marginals
 from pufferkit.audit.audit_targets import LocalMechanism, belief_of
 from pufferkit.audit.conditional_sums import distribution_of_answers
 from pufferkit.audit.exact_local import check_steps, worst_response
+from pufferkit.audit.listed_model import ListedModel
 from pufferkit.audit.named_pairs import distributions_of
 from pufferkit.audit.noisy_choices import worst_choice
 from pufferkit.audit.outer_outputs import outer_cases

@@ -21,7 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from pufferkit.audit.answer_models import AnswerModel, model_of
+from pufferkit.audit.answer_distributions import AnswerModel
+from pufferkit.audit.answer_models import model_of
 from pufferkit.audit.noise_drawn import NoiseDrawn
 from pufferkit.audit.report import Audit, WorstCase
 from pufferkit.audit.success_limits import detectable_epsilon, proven_epsilon

@@ -24,7 +24,8 @@ from typing import Any
 
 import numpy as np
 
-from pufferkit.audit.answer_models import AnswerDistribution, AnswerModel, Answers, model_of
+from pufferkit.audit.answer_distributions import AnswerDistribution, AnswerModel, Answers
+from pufferkit.audit.answer_models import model_of
 from pufferkit.audit.exact_loss import MOST_ENTRIES, in_one_scale, stretches, worst_release
 from pufferkit.audit.named_pairs import distributions_of
 from pufferkit.audit.noise_drawn import NoiseDrawn, measured, rehearsed

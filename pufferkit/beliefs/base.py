@@ -157,6 +157,11 @@ class Beliefs(Shown, JsonRecord, ABC):
         return any(source.private for source in self.sources)
 
     @property
+    def private_mark(self) -> str:
+        """The end of a description: a warning if the class was fitted to private data."""
+        return ", FITTED TO PRIVATE DATA" if self.is_private else ""
+
+    @property
     def caveats(self) -> tuple[str, ...]:
         """What the reader of any result under these beliefs must know."""
         return (PRIVATE_NOTE,) if self.is_private else ()

@@ -24,7 +24,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -32,11 +32,9 @@ from numpy.typing import ArrayLike
 from pufferkit import checks
 from pufferkit.beliefs.base import KINDS, Beliefs, Distribution, Member, Mixing
 from pufferkit.beliefs.markov_chain import MarkovChain, plain_labels
-from pufferkit.beliefs.people_counts import PARTS, People
+from pufferkit.beliefs.people_counts import PARTS
 from pufferkit.beliefs.secrets import Runs, Secrets
 from pufferkit.checks import Floats
-from pufferkit.data.series import Series
-from pufferkit.data.table import Table
 from pufferkit.errors import NotApplicable
 from pufferkit.shown import Matrix
 
@@ -174,10 +172,7 @@ class ChainClass(checks.Frozen, Beliefs):
         >>> theta.low.round(3).tolist()
         [[0.858, 0.066], [0.275, 0.466]]
         """
-        region: ChainClass = KINDS["region"].counted_around(
-            counts, confidence, states, theta_from_private_data, sides
-        )
-        return region
+        return _built("region", counts, confidence, states, theta_from_private_data, sides)
 
     @staticmethod
     def seasonal(
@@ -219,28 +214,7 @@ class ChainClass(checks.Frozen, Beliefs):
         >>> ChainClass.seasonal([day, day, night], period=24).description
         '1 chain, 2 states, 24 slots of the clock, any first slot'
         """
-        if isinstance(kernels, Table) or _are_series(kernels):
-            if states is not None:
-                raise ValueError(
-                    "states: come with the data of people; leave them out, or read the data with "
-                    "states="
-                )
-            people = People.of(kernels, period)
-            return cast("ChainClass", KINDS["seasonal"].of_people(people, slots, start))
-        if slots is not None:
-            raise ValueError("slots: applies to data of people only; with matrices, leave it out")
-        matrices = [np.asarray(kernel) for kernel in kernels]
-        if initial is not None:
-            if period is not None or start not in (None, 0):
-                raise ValueError(
-                    "initial: is for kernels given step by step, from slot 0 on; leave start out"
-                )
-            first = checks.probability_vector("initial", initial)
-            matrices, start = [*matrices, np.tile(first, (len(first), 1))], 0
-        if period is not None:
-            length = checks.whole("period", period, max(len(matrices), 1))
-            matrices = [matrices[slot * len(matrices) // length] for slot in range(length)]
-        return _made("seasonal", matrices, states, start)
+        return _built("seasonal", kernels, states, period, slots, start, initial)
 
     @staticmethod
     def hull(
@@ -282,19 +256,7 @@ class ChainClass(checks.Frozen, Beliefs):
         >>> ChainClass.hull(one, other).description
         'hull of 2 chains, 2 states, any schedule'
         """
-        given = chains[0] if len(chains) == 1 and not isinstance(chains[0], MarkovChain) else chains
-        if isinstance(given, Table) or _are_series(given):
-            if backward is not None:
-                raise ValueError("backward: is counted from the data of people; leave it out")
-            people = People.of(given, period)
-            return cast("ChainClass", KINDS["hull"].of_people(people, inflate, parts))
-        if isinstance(inflate, str):
-            raise ValueError(
-                f"inflate: {inflate!r} needs data of people to calibrate on, not chains; give a "
-                "number"
-            )
-        counted = None if backward is None else tuple(backward)
-        return _made("hull", chains, inflate, counted)
+        return _built("hull", chains, inflate, backward, parts, period)
 
     @staticmethod
     def order(
@@ -326,13 +288,7 @@ class ChainClass(checks.Frozen, Beliefs):
         '1 chain, 2 states, memory of 2 entries, stationary start'
         """
         private = checks.flag("theta_from_private_data", theta_from_private_data)
-        if isinstance(table, Table) or _are_series(table):
-            pooled = People.of(table).pooled
-            return cast("ChainClass", KINDS["order"].counted(pooled, memory, private))
-        theta = _made("order", table, states)
-        if theta.memory != checks.whole("memory", memory, 1):  # type: ignore[attr-defined]
-            raise ValueError(f"table: must have {memory + 1} axes for a memory of {memory}")
-        return theta
+        return _built("order", memory, table, states, private)
 
     def with_secrets(self, *secrets: Any, entries: bool | None = None) -> ChainClass:
         """The same beliefs, with events about several entries as the secrets.
@@ -492,14 +448,13 @@ def plural(count: int) -> str:
     return "1 state" if count == 1 else f"{count} states"
 
 
-def _are_series(people: Any) -> bool:
-    if isinstance(people, Series):
-        return True
-    return isinstance(people, (list, tuple)) and bool(people) and isinstance(people[0], Series)
-
-
 def _made(kind: str, *given: Any) -> ChainClass:
     theta: ChainClass = KINDS[kind](*given)
+    return theta
+
+
+def _built(kind: str, *given: Any) -> ChainClass:
+    theta: ChainClass = KINDS[kind].built(*given)
     return theta
 
 

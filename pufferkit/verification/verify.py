@@ -37,13 +37,13 @@ from pufferkit.verification.query_checks import (
     not_such_a_query,
     not_such_noise,
 )
-from pufferkit.verification.required_scale import (
+from pufferkit.verification.recorded_release import (
     cost_of_pairs,
     hint_of,
     longest_promised,
-    needed_scale,
     on_chains,
 )
+from pufferkit.verification.required_scale import needed_scale
 
 MOST_WORK = 10**11
 """Most work before a check gives up, in units of about a nanosecond: some minutes."""
@@ -234,7 +234,7 @@ def _verify_one(record: Release, most_work: float) -> Verdict:
         problems.append(f"verification_data: is not well formed ({error})")
     if needed is not None and needed > record.scale * (1 + TOLERANCE):
         problems.append(
-            f"scale: {record.scale:.9g} was not shown to be enough for epsilon "
+            f"scale: {record.scale:.9g} could not be shown to suffice for epsilon "
             f"{record.epsilon:g}; by the theorem of {record.mechanism}, at least {needed:.9g}"
         )
     checked = needed is not None

@@ -1,48 +1,115 @@
 """A fleet on a local Spark against a bare Spark job that sorts and links the same rows.
 
-``python benchmarks/cluster.py --rows 5e6 --subjects 2e4 [--ledger URL] [--skew 0.9] [--cores 2]``
-prints seconds on the clock, CPU seconds of all processes and the largest memory of the driver. With
-``--skew`` one subject has that share of the rows. Rows are made by Spark and deleted afterwards.
+``python benchmarks/cluster.py --rows 2e6 --subjects 1e4 [--ledger URL] [--skew 0.9] [--cores 2]``
+prints CPU seconds of all processes, seconds on the clock and peaks of memory. The first turn pays
+for the start of Java; the last one compares. With ``--ledger`` every subject has an account: in a
+new database on this PostgreSQL server, dropped afterwards, or with ``--ledger file`` in a file.
+With ``--skew`` one subject has that share of the rows. Rows are made by Spark and deleted again.
 """
 
 import argparse
 import os
-import resource
+import re
 import shutil
 import sys
 import tempfile
+import threading
 import time
 import uuid
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import numpy as np
 
 STATES = range(5)
+KINDS = ("driver", "java", "workers", "server")
 
 
-def cpu() -> float:
-    """CPU seconds of all processes of this session: Python, Java and Spark's workers."""
-    total, session = 0, os.getsid(0)
-    for process in filter(str.isdigit, os.listdir("/proc")):
+class Processes:
+    """CPU seconds and peak memory of all processes at work: driver, Java, Python workers, server.
+
+    Those of this session, and of the PostgreSQL server if it runs on this machine. A process that
+    has ended counts through its parent. Peaks are those of the largest process of a kind.
+    """
+
+    def __init__(self, ledger: str | None) -> None:
+        self.server = None if ledger is None else _postmaster(ledger)
+        self.peaks: dict[str, int] = {}
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def cpu(self) -> dict[str, float]:
+        total = dict.fromkeys(KINDS, 0)
+        for _, kind, fields in self._all():
+            total[kind] += sum(map(int, fields[11:15]))
+        return {kind: ticks / os.sysconf("SC_CLK_TCK") for kind, ticks in total.items()}
+
+    def _all(self):
+        session = os.getsid(0)
+        for process in map(int, filter(str.isdigit, os.listdir("/proc"))):
+            try:
+                name, rest = Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)
+            except OSError:
+                continue
+            fields = rest.split()
+            if self.server in (process, int(fields[1])):
+                yield process, "server", fields
+            elif int(fields[3]) == session:
+                java = name.endswith("(java")
+                own = process == os.getpid()
+                yield process, "driver" if own else "java" if java else "workers", fields
+
+    def _watch(self) -> None:
+        while True:
+            for process, kind, _ in self._all():
+                with suppress(OSError):
+                    status = Path(f"/proc/{process}/status").read_text()
+                    if peak := re.search(r"VmHWM:\s*(\d+) kB", status):
+                        self.peaks[kind] = max(self.peaks.get(kind, 0), int(peak[1]) // 1024)
+            time.sleep(0.5)
+
+    def timed(self, name: str, work) -> None:
+        before, start = self.cpu(), time.perf_counter()
+        work()
+        clock, after = time.perf_counter() - start, self.cpu()
+        spent = {kind: after[kind] - before[kind] for kind in KINDS}
+        parts = ", ".join(f"{kind} {seconds:.1f}" for kind, seconds in spent.items())
+        peaks = ", ".join(f"{kind} {self.peaks.get(kind, 0)}" for kind in KINDS[:3])
+        print(
+            f"{name:<14} {sum(spent.values()):8.1f} CPU s ({parts}) {clock:8.1f} s"
+            f"   peak MB: {peaks}",
+            flush=True,
+        )
+
+
+def _postmaster(ledger: str) -> int | None:
+    """The process of a PostgreSQL server on this machine."""
+    if "://" not in ledger:
+        return None
+    import psycopg
+
+    with psycopg.connect(ledger) as connection:
+        (backend,) = connection.execute("SELECT pg_backend_pid()").fetchone()
+        stat = Path(f"/proc/{backend}/stat")
+        return int(stat.read_text().rsplit(")", 1)[1].split()[1]) if stat.exists() else None
+
+
+@contextmanager
+def new_ledger(ledger: str | None, folder: str):
+    """A new ledger: a database of its own on the server, dropped afterwards, or a file."""
+    name = f"pufferkit_{uuid.uuid4().hex}"
+    if ledger is None or "://" not in ledger:
+        yield None if ledger is None else f"{folder}/{name}.db"
+        return
+    import psycopg
+
+    with psycopg.connect(ledger, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
         try:
-            fields = Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()
-        except OSError:
-            continue
-        if int(fields[3]) == session:
-            total += sum(map(int, fields[11:15]))
-    return total / os.sysconf("SC_CLK_TCK")
-
-
-def timed(name: str, work) -> None:
-    before, start = cpu(), time.perf_counter()
-    work()
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-    print(
-        f"{name:<28} {time.perf_counter() - start:8.1f} s {cpu() - before:8.1f} CPU s "
-        f"  driver's Python {memory} MB",
-        flush=True,
-    )
+            yield urlsplit(ledger)._replace(path=f"/{name}").geturl()
+        finally:
+            connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
 def made(spark, rows: int, subjects: int, skew: float, path: str):
@@ -69,8 +136,8 @@ def bare(frame, path: str) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=float, default=5e6)
-    parser.add_argument("--subjects", type=float, default=2e4)
+    parser.add_argument("--rows", type=float, default=2e6)
+    parser.add_argument("--subjects", type=float, default=1e4)
     parser.add_argument("--skew", type=float, default=0.0)
     parser.add_argument("--cores", type=int, default=2)
     parser.add_argument("--turns", type=int, default=2)
@@ -105,21 +172,21 @@ def main() -> None:
         frame = made(spark, rows, subjects, chosen.skew, f"{folder}/rows")
         table = pk.read_table(frame, subject="who", time="when", state="what", states=STATES)
 
-        def paid() -> dict:
-            if chosen.ledger is None:
-                return {}
-            return {"ledger": chosen.ledger, "budget": 10.0**6, "label": uuid.uuid4().hex}
+        def timed(name: str, call, **options) -> None:
+            with new_ledger(chosen.ledger, folder) as ledger:
+                if ledger is not None:
+                    options |= {"ledger": ledger, "budget": 1.0, "label": "bench"}
+                processes.timed(name, partial(call, table, chain, 1, **options))
 
+        processes = Processes(chosen.ledger)
         print(f"{rows:,} rows of {subjects:,} subjects, {chosen.skew:.0%} of them of one")
         for _ in range(chosen.turns):
             if "bare" in chosen.what:
-                timed("sort and link, Spark alone", lambda: bare(frame, f"{folder}/bare"))
+                processes.timed("Spark alone", lambda: bare(frame, f"{folder}/bare"))
             if "each" in chosen.what:
-                out = f"{folder}/{uuid.uuid4().hex}"
-                work = partial(pk.release_each, table, chain, 1, storage=out, **paid())
-                timed("release_each", work)
+                timed("release_each", pk.release_each, storage=f"{folder}/{uuid.uuid4().hex}")
             if "all" in chosen.what:
-                timed("release_all", lambda: pk.release_all(table, chain, 1, **paid()))
+                timed("release_all", pk.release_all)
     finally:
         spark.stop()
         shutil.rmtree(folder, ignore_errors=True)

@@ -44,7 +44,7 @@ from pufferkit.accounting.windows import (
     parallel,
     parallel_may_be_less,
 )
-from pufferkit.beliefs.conversion import Beliefs, as_beliefs
+from pufferkit.beliefs.base import Beliefs, as_beliefs
 from pufferkit.errors import NoTheorem
 from pufferkit.influence.curve.metric import PairRun
 from pufferkit.mechanisms.calibration import OF_SUMS

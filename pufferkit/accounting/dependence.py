@@ -9,7 +9,7 @@ import numpy as np
 
 from pufferkit import noise
 from pufferkit.accounting.windows import PRIVATE
-from pufferkit.beliefs.conversion import Beliefs
+from pufferkit.beliefs.base import Beliefs
 from pufferkit.beliefs.finite_class import FiniteClass
 from pufferkit.beliefs.finite_joint import FiniteJoint
 from pufferkit.beliefs.joint_class import JointClass

@@ -381,6 +381,10 @@ class Ledger(Shown):
             lambda c: (accounts_named(c, [account]).get(account), state_of(c, account))
         )
 
+    def balances(self, accounts: Iterable[str]) -> dict[str, Account]:
+        """The balances of these accounts; accounts that do not exist are left out."""
+        return self._read(lambda connection: accounts_named(connection, accounts))
+
     def charges_of(self, accounts: Sequence[str]) -> tuple[dict[str, Account], list[Entry]]:
         """Balances and charges of many accounts at one moment."""
         return self._read(

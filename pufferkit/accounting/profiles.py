@@ -11,7 +11,7 @@ from pufferkit import checks
 from pufferkit.accounting.composition import spent_runs
 from pufferkit.accounting.spending import Spending
 from pufferkit.accounting.spent import curve_of
-from pufferkit.beliefs.conversion import as_beliefs
+from pufferkit.beliefs.base import as_beliefs
 from pufferkit.errors import NotApplicable, NoTheorem
 
 MOST_ENTRIES = 5000

@@ -32,7 +32,7 @@ from pufferkit.accounting.session_plan import BEST, SessionPlan, best_for, compo
 from pufferkit.accounting.spending import Spending, asked, check_query, joined, spendings_of
 from pufferkit.accounting.spent import Composed
 from pufferkit.accounting.windows import check_start
-from pufferkit.beliefs.conversion import Beliefs, as_beliefs
+from pufferkit.beliefs.base import Beliefs, as_beliefs
 from pufferkit.beliefs.provenance import check_not_fitted_on
 from pufferkit.data.queries import Query
 from pufferkit.data.series import Series
@@ -121,9 +121,10 @@ class Session(Shown):
         self.ledger.check_terms({name: (self._terms, self._recognised)}, data_meant=data_meant)
 
     def __str__(self) -> str:
+        account = self._account
         return (
             f"Session({self.name!r}, {len(self.data)} entries, {self.beliefs.description}, "
-            f"{show(self._account.remaining)} of {show(self._budget)} remain)"
+            f"{show(account.remaining)} of {show(account.budget)} remain)"
         )
 
     def table_rows(self) -> list[dict[str, Any]]:
@@ -169,8 +170,8 @@ class Session(Shown):
         check_start(bounds, self.beliefs, self.data.lengths)
         table = plan(self.beliefs, query, epsilon)
         account, composed = self._standing()
-        total = self._joint(account, composed, composable(table), bounds)[0].micro
-        cost = max(0, total - account.total)
+        spending = self._spending(composable(table), bounds)
+        cost = max(0, self._joint(account, composed, spending)[0].micro - account.total)
         return SessionPlan(table, in_epsilon(cost), in_epsilon(account.remaining))
 
     def cost(
@@ -192,7 +193,7 @@ class Session(Shown):
             return 0.0
         account, composed = self._standing()
         _, calibration = self._calibrate(query, checks.privacy(epsilon), mechanism)
-        joint, _ = self._joint(account, composed, calibration, bounds)
+        joint, _ = self._joint(account, composed, self._spending(calibration, bounds))
         return in_epsilon(max(0, joint.micro - account.total))
 
     @property
@@ -246,7 +247,7 @@ class Session(Shown):
         bounds = self._window(window)
         if mechanism not in ANY_START:
             check_start(bounds, self.beliefs, self.data.lengths)
-        part = self._part(bounds)
+        part = self.data.window(*bounds)
         key = self._key(query, epsilon, mechanism, bounds, label)
         stored = self.ledger.find(self.name, key)
         if stored is not None:
@@ -298,7 +299,7 @@ class Session(Shown):
         stored = self.ledger.find(self.name, key)
         if stored is not None:
             return Release.from_dict(stored.body)
-        part = calibration.checked(self._part(bounds))
+        part = calibration.checked(self.data.window(*bounds))
         return self._paid(calibration, part, bounds, key, "influence_curve")
 
     def _paid(
@@ -310,16 +311,17 @@ class Session(Shown):
         name: str,
     ) -> Release:
         """Draw, then write charge and value in one transaction before anything is returned."""
+        spending = self._spending(calibration, window)
         while True:
             account, composed = self._standing()
             charged = self.ledger.find(self.name, key, "charge")
             state = None
             if charged is None:
-                joint, after = self._joint(account, composed, calibration, window)
+                joint, after = self._joint(account, composed, spending)
                 if joint.micro > account.budget:
                     fits = self._what_fits(account, composed, calibration, window, name)
                     raise over_budget(joint.micro - account.total, account.remaining, fits)
-                total, body = joint.micro, self._body(calibration, window, joint)
+                total, body = joint.micro, self._body(calibration, spending, joint)
                 state = after.to_dict()
             else:
                 # Charged but not drawn by an earlier version: never draw with less noise.
@@ -345,14 +347,12 @@ class Session(Shown):
                 return Release.from_dict(stored.body)
 
     def _joint(
-        self,
-        account: Account,
-        composed: Composed,
-        calibration: Calibration,
-        window: tuple[int, int],
+        self, account: Account, composed: Composed, spending: Spending
     ) -> tuple[Composition, Composed]:
         """The joint guarantee with one more release, and the accumulated history."""
-        new = _rounded(self._spending(calibration, window)).ordered(self.beliefs.states)
+        new = spending.ordered(self.beliefs.states)
+        if new.entry_epsilon is not None:  # as the ledger stores it
+            new = replace(new, entry_epsilon=spent_pico(new.entry_epsilon) / PICO)
         after = composed.after(new)
 
         def history() -> list[Spending]:
@@ -363,7 +363,7 @@ class Session(Shown):
 
     def _spending(self, calibration: Calibration, window: tuple[int, int]) -> Spending:
         """The query with the gaps of the data, whether or not it was made with them."""
-        pattern = self._part(window).pattern
+        pattern = self.data.window(*window).pattern
         gaps = None if pattern is None else joined(pattern)
         return replace(Spending.of(calibration, window), gaps=gaps)
 
@@ -383,7 +383,8 @@ class Session(Shown):
         def refuses(part: int) -> bool:
             smaller = calibrate(name, self.beliefs, refused.query, epsilon(part))
             try:
-                joint, _ = self._joint(account, composed, smaller, window)
+                spending = self._spending(smaller, window)
+                joint, _ = self._joint(account, composed, spending)
             except NoTheorem:
                 return True
             return joint.micro > account.budget
@@ -425,10 +426,6 @@ class Session(Shown):
         return known[self.name], Composed.of(spendings_of(charges, self.beliefs.states))
 
     @property
-    def _budget(self) -> int:
-        return self._account.budget
-
-    @property
     def _account(self) -> Account:
         return self._standing()[0]
 
@@ -436,14 +433,13 @@ class Session(Shown):
         return self.ledger.charges_of([self.name])[1]
 
     def _body(
-        self, calibration: Calibration, window: tuple[int, int], joint: Composition
+        self, calibration: Calibration, spending: Spending, joint: Composition
     ) -> dict[str, Any]:
-        spending = self._spending(calibration, window)
         b, added = spending.entry_epsilon, spending.contributions
         return {
             "query": calibration.query.name,
             "labels": list(calibration.query.labels),
-            "window": list(window),
+            "window": list(spending.window),
             "beliefs": digest(self.beliefs.to_dict()),
             "mechanism": calibration.mechanism,
             "scale": calibration.scale,
@@ -464,10 +460,6 @@ class Session(Shown):
             )
         return first, last
 
-    def _part(self, window: tuple[int, int]) -> Series:
-        """The entries of a window, split where segments end."""
-        return self.data.window(*window)
-
     def _key(
         self, query: Query, epsilon: float, mechanism: str, window: tuple[int, int], label: str
     ) -> str:
@@ -486,13 +478,6 @@ def _three_digits(epsilon: float) -> float:
     """Rounded down to three significant digits, so that the printed value is the one tested."""
     digits = Decimal(repr(epsilon))
     return float(digits.quantize(Decimal((0, (1,), digits.adjusted() - 2)), ROUND_FLOOR))
-
-
-def _rounded(spending: Spending) -> Spending:
-    """The spending as the ledger stores it: event-level epsilon rounded up to its units."""
-    if spending.entry_epsilon is None:
-        return spending
-    return replace(spending, entry_epsilon=spent_pico(spending.entry_epsilon) / PICO)
 
 
 def _lengths(series: Series) -> str | list[int]:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pufferkit.accounting.amounts import spent_micro
-from pufferkit.beliefs.conversion import Beliefs
+from pufferkit.beliefs.base import Beliefs
 from pufferkit.checks import Floats
 from pufferkit.errors import NoTheorem
 from pufferkit.influence.answers import record_loss

@@ -50,7 +50,7 @@ from pufferkit.accounting.stream_windows import (
     on_clock,
     places_of,
 )
-from pufferkit.beliefs.conversion import Beliefs, as_beliefs
+from pufferkit.beliefs.base import Beliefs, as_beliefs
 from pufferkit.data.queries import Query
 from pufferkit.data.series import Series
 from pufferkit.errors import LedgerError, NoTheorem

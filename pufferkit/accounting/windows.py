@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 from pufferkit import checks
 from pufferkit.accounting.amounts import spent_micro
+from pufferkit.beliefs.base import Beliefs
 from pufferkit.beliefs.chain_class import ChainClass, as_chain_class
-from pufferkit.beliefs.conversion import Beliefs
 from pufferkit.errors import NotApplicable, NoTheorem
 from pufferkit.influence.answers import influence_between
 from pufferkit.influence.quilts.mixing import MixingInfluence

@@ -1,9 +1,7 @@
 """One distribution of the data and a query: what an auditor draws answers from.
 
-An *answer model* is one distribution of the data together with a query. It lists the secrets (each
-value that each entry can take) and draws exact answers given a secret. `ListedModel` lists every
-data set, so that distributions of answers are exact; `SampledModel` draws paths of a chain of any
-length.
+`ListedModel` lists every data set, so that distributions of answers are exact; `SampledModel` draws
+paths of a chain of any length, and `ShownModel` those of a hidden chain.
 """
 
 from __future__ import annotations
@@ -13,14 +11,23 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import combinations
-from math import lcm
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pufferkit.audit.answer_distributions import (
+    Answer,
+    AnswerDistribution,
+    AnswerModel,
+    Answers,
+    answers_of,
+    by_counts,
+    distinct_answers,
+)
 from pufferkit.audit.attackers import marginals
 from pufferkit.audit.conditioned_chain import Conditioned, conditioned, split
+from pufferkit.audit.listed_model import ListedModel, chain_table, listed_model
 from pufferkit.audit.named_pairs import NamedPairs
 from pufferkit.beliefs.base import Distribution
 from pufferkit.beliefs.bayesian_network import BayesianNetwork
@@ -28,67 +35,16 @@ from pufferkit.beliefs.finite_joint import FiniteJoint
 from pufferkit.beliefs.hidden_chain import HiddenChain
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.beliefs.secrets import Events, Pairs, Secrets, Sets
-from pufferkit.beliefs.sequences import Codes
 from pufferkit.checks import Floats
 from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable
 from pufferkit.mechanisms.chain_distances import whole_values
-
-Answer = tuple[Fraction, ...]
-
-MOST_ROWS = 2_000_000
-"""Most data sets that are listed one by one."""
-
-MOST_EVALUATED = 100_000
-"""Most data sets on which a query that is not a sum is evaluated."""
 
 _MOST_SEGMENTS = 20
 _MOST_PRODUCTS = 10**9
 _MOST_COUNTS = 4_000
 _MOST_CELLS = 10_000_000
 _MOST_SETS = 500
-
-
-@dataclass(frozen=True, eq=False)
-class Answers:
-    """Exact answers: the distinct ones, and which of them each draw (or data set) has."""
-
-    distinct: tuple[Answer, ...]
-    which: Codes
-
-    @cached_property
-    def points(self) -> Floats:
-        """The distinct answers as floats, one row each."""
-        return np.array([[float(v) for v in answer] for answer in self.distinct])
-
-
-@dataclass(frozen=True, eq=False)
-class AnswerDistribution:
-    """A distribution of exact answers: points, one row each, and their probabilities."""
-
-    points: Floats
-    weights: Floats
-
-
-class AnswerModel(Protocol):
-    """One distribution of the data, and a query."""
-
-    @property
-    def entries(self) -> tuple[Hashable, ...]:
-        """What the entries are called: numbers from 1, or names."""
-        ...
-
-    def values(self, entry: int) -> list[tuple[int, Hashable]]:
-        """Codes and labels of the values that an entry (counted from 0) can take."""
-        ...
-
-    def distribution(self, entry: int, code: int) -> AnswerDistribution | None:
-        """AnswerDistribution of the answer given a secret; ``None`` if it is not known exactly."""
-        ...
-
-    def draw(self, entry: int, code: int, trials: int, rng: np.random.Generator) -> Answers:
-        """Exact answers on data drawn given a secret."""
-        ...
 
 
 def answer_model(
@@ -99,10 +55,8 @@ def answer_model(
     """Answers of one distribution: listed data set by data set if few (or asked), else drawn."""
     if isinstance(distribution, HiddenChain):
         return ShownModel(distribution, query, listed)
-    if isinstance(distribution, FiniteJoint):
-        return joint_table(distribution, query)
-    if isinstance(distribution, BayesianNetwork):
-        return network_table(distribution, query)
+    if not isinstance(distribution, MarkovChain):
+        return listed_model(distribution, query)
     if query.missing:
         raise NotApplicable(
             f"{query.missing} of {sum(query.lengths)} entries were not observed, and attacks are "
@@ -149,15 +103,9 @@ def model_of(own: Distribution, query: Query) -> AnswerModel:
 
 def _of_pairs(own: NamedPairs, query: Query) -> ListedModel:
     """Pairs of events in place of entries. Data may be in both, so they are listed twice."""
-    match own.distribution:
-        case FiniteJoint():
-            table = joint_table(own.distribution, query)
-        case BayesianNetwork():
-            table = network_table(own.distribution, query)
-        case MarkovChain():
-            table = chain_table(own.distribution, query)
-        case _:
-            raise NotApplicable(f"audits of pairs of events are not for {own.name}")
+    if not isinstance(own.distribution, (FiniteJoint, BayesianNetwork, MarkovChain)):
+        raise NotApplicable(f"audits of pairs of events are not for {own.name}")
+    table = listed_model(own.distribution, query)
     neither = 2
     columns = [
         np.concatenate([np.where(first, 0, neither), np.where(second, 1, neither)])
@@ -201,109 +149,6 @@ def _secrets_of(
     rows, codes = np.unique(window, axis=0, return_inverse=True)
     labels = tuple(", ".join(str(states[x]) for x in row) for row in rows)
     return labels, codes.reshape(-1).astype(np.uint16)
-
-
-@dataclass(frozen=True, eq=False)
-class ListedModel:
-    """Every data set with its probability and its answer."""
-
-    entries: tuple[Hashable, ...]
-    labels: tuple[tuple[Hashable, ...], ...]
-    codes: NDArray[np.uint16]
-    probability: Floats
-    answers: Answers
-
-    def values(self, entry: int) -> list[tuple[int, Hashable]]:
-        labels = self.labels[entry]
-        mass = np.bincount(self.codes[:, entry], self.probability, minlength=len(labels))
-        return [(code, label) for code, label in enumerate(labels) if mass[code] > 0]
-
-    def mass(self, entry: int, code: int) -> float:
-        """Probability of a secret."""
-        return float(self.probability[self.codes[:, entry] == code].sum())
-
-    def distribution(self, entry: int, code: int) -> AnswerDistribution:
-        rows = self.codes[:, entry] == code
-        mass = np.bincount(
-            self.answers.which[rows], self.probability[rows], len(self.answers.distinct)
-        )
-        return AnswerDistribution(self.answers.points, mass / mass.sum())
-
-    def draw(self, entry: int, code: int, trials: int, rng: np.random.Generator) -> Answers:
-        distribution = self.distribution(entry, code)
-        return Answers(
-            self.answers.distinct,
-            rng.choice(len(distribution.weights), size=trials, p=distribution.weights),
-        )
-
-
-def chain_table(chain: MarkovChain, query: Query) -> ListedModel:
-    """Every path of a chain over the segments of a query."""
-    length, size = sum(query.lengths), len(chain)
-    most = MOST_ROWS if query.weights is not None else MOST_EVALUATED
-    if length * np.log(size) > np.log(most) + 1e-9:
-        raise NotApplicable(
-            f"{size} states and {length} entries make {size}^{length} data sets, more than "
-            f"{most:,}; shorten the series or merge states"
-        )
-    grid = np.indices((size,) * length, dtype=np.uint16).reshape(length, -1)
-    probability = np.ones(grid.shape[1])
-    for begin, end in split(query.lengths):
-        probability *= chain.initial[grid[begin]]
-        for t in range(begin + 1, end):
-            probability *= chain.transition[grid[t - 1], grid[t]]
-    possible = probability > 0
-    codes = grid[:, possible].T
-    return ListedModel(
-        tuple(range(1, length + 1)),
-        (chain.states,) * length,
-        codes,
-        probability[possible],
-        answers_of(codes, chain.states, query),
-    )
-
-
-def joint_table(joint: FiniteJoint, query: Query) -> ListedModel:
-    """Every row of a joint distribution."""
-    rows = [(row, float(p)) for row, p in joint.table.items() if p > 0]
-    labels = tuple(joint.values(name) for name in joint.names)
-    codes = np.array(
-        [[labels[j].index(value) for j, value in enumerate(row)] for row, _ in rows],
-        dtype=np.uint16,
-    )
-    return ListedModel(
-        joint.names,
-        labels,
-        codes,
-        np.array([p for _, p in rows]),
-        _distinct([answer(query, row) for row, _ in rows]),
-    )
-
-
-def network_table(network: BayesianNetwork, query: Query) -> ListedModel:
-    """Every assignment of values to the nodes of a network."""
-    sizes = tuple(len(network.values[node]) for node in network.nodes)
-    most = MOST_ROWS if query.weights is not None else MOST_EVALUATED
-    if np.sum(np.log(sizes)) > np.log(most) + 1e-9:
-        raise NotApplicable(
-            f"{len(sizes)} nodes make {np.prod(np.array(sizes, dtype=float)):.2g} data sets, more "
-            f"than {most:,}; audit a part of the network"
-        )
-    joint = network.table(network.nodes)
-    possible = joint.possible.ravel()
-    states = tuple(dict.fromkeys(v for node in network.nodes for v in network.values[node]))
-    place = {state: code for code, state in enumerate(states)}
-    grid = np.indices(sizes, dtype=np.uint16).reshape(len(sizes), -1)[:, possible]
-    codes = np.empty(grid.shape[::-1], dtype=np.uint16)
-    for j, node in enumerate(network.nodes):
-        codes[:, j] = np.array([place[v] for v in network.values[node]], dtype=np.uint16)[grid[j]]
-    return ListedModel(
-        network.nodes,
-        (states,) * len(sizes),
-        codes,
-        joint.values.ravel()[possible],
-        answers_of(codes, states, query),
-    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -385,7 +230,7 @@ class SampledModel:
             paths = [part.sample(count, rng) for part in self._parts(entry, code)]
             part = answers_of(np.hstack(paths), self.chain.states, self.query)
             answers += [part.distinct[n] for n in part.which]
-        return _distinct(answers)
+        return distinct_answers(answers)
 
     def _parts(self, entry: int, code: int) -> Iterator[Conditioned]:
         for begin, end in split(self.query.lengths):
@@ -440,7 +285,7 @@ class ShownModel:
             for w, count in zip(behind, rng.multinomial(trials, mass), strict=True)
             if count
         ]
-        answers = _distinct([own.distinct[n] for own in drawn for n in own.which])
+        answers = distinct_answers([own.distinct[n] for own in drawn for n in own.which])
         order = rng.permutation(trials)
         return Answers(answers.distinct, answers.which[order])
 
@@ -468,55 +313,3 @@ def _about_hidden(shown: HiddenChain, query: Query) -> Query:
         weights=weights,
         observed=query.observed,
     )
-
-
-def answers_of(codes: NDArray[np.uint16], states: tuple[Hashable, ...], query: Query) -> Answers:
-    """The answer on each row of codes."""
-    if query.weights is None:
-        rows, which = np.unique(codes, axis=0, return_inverse=True)
-        merged = _distinct([answer(query, [states[code] for code in row]) for row in rows])
-        return Answers(merged.distinct, merged.which[which.ravel()])
-    counts = np.stack([(codes == x).sum(axis=1) for x in range(len(states))], axis=1)
-    return by_counts(counts, states, query)
-
-
-def by_counts(counts: NDArray[np.int64], states: tuple[Hashable, ...], query: Query) -> Answers:
-    """The answers to a sum, from how often each state occurs."""
-    zero = (Fraction(0),) * query.size
-    weights = [(query.weights or {}).get(state, zero) for state in states]
-    unit = lcm(*(w.denominator for row in weights for w in row))
-    # Whole multiples of 1 / unit; as Python's own integers where 64 bits could overflow.
-    steps = [[int(w * unit) for w in row] for row in weights]
-    most = max(abs(step) for row in steps for step in row) * int(counts.sum(axis=1).max())
-    whole = (
-        counts @ np.array(steps)
-        if most < 2**62
-        else counts.astype(object) @ np.array(steps, object)
-    )
-    if whole.dtype == object or query.size > 8:
-        return _distinct([tuple(Fraction(int(v), unit) for v in row) for row in whole])
-    rows, which = np.unique(whole, axis=0, return_inverse=True)
-    distinct = tuple(tuple(Fraction(v, unit) for v in row) for row in rows.tolist())
-    return Answers(distinct, which.ravel())
-
-
-def _distinct(answers: list[Answer]) -> Answers:
-    index: dict[Answer, int] = {}
-    which = np.fromiter(
-        (index.setdefault(own, len(index)) for own in answers), dtype=np.intp, count=len(answers)
-    )
-    return Answers(tuple(index), which)
-
-
-def answer(query: Query, row: Any) -> Answer:
-    """The exact answer on one data set, given as labels."""
-    if query.weights is not None:
-        zero = (Fraction(0),) * query.size
-        parts = [query.weights.get(label, zero) for label in row]
-        return tuple(sum((part[j] for part in parts), Fraction(0)) for j in range(query.size))
-    values = np.atleast_1d(np.asarray(query.evaluate(np.array(list(row))), dtype=float)).ravel()
-    if len(values) != query.size:
-        raise ValueError(
-            f"evaluate: gave {len(values)} numbers but the query has {query.size} labels"
-        )
-    return tuple(Fraction(float(value)) for value in values)

@@ -8,7 +8,7 @@ import numpy as np
 
 from pufferkit.audit.attackers import emission_matrix
 from pufferkit.audit.conditioned_chain import Conditioned
-from pufferkit.beliefs.conversion import as_beliefs
+from pufferkit.beliefs.base import as_beliefs
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable

@@ -12,7 +12,7 @@ from pufferkit.audit.audit_targets import LocalMechanism, belief_of
 from pufferkit.audit.local_audit import audit_response
 from pufferkit.audit.release_audit import audit_release
 from pufferkit.audit.report import Audit
-from pufferkit.beliefs.conversion import as_beliefs
+from pufferkit.beliefs.base import as_beliefs
 from pufferkit.mechanisms.calibration import Calibration, check_states
 
 CONFIDENCE = 1 - 1e-6

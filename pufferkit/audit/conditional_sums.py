@@ -15,7 +15,7 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from pufferkit.audit.answer_models import AnswerDistribution, by_counts
+from pufferkit.audit.answer_distributions import AnswerDistribution, by_counts
 from pufferkit.audit.conditioned_chain import Conditioned, conditioned, split
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats

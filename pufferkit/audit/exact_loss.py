@@ -28,27 +28,21 @@ from typing import Any
 
 import numpy as np
 
-from pufferkit.audit.answer_models import (
-    AnswerDistribution,
-    AnswerModel,
-    ListedModel,
-    ShownModel,
-    answer_model,
-    model_of,
-)
+from pufferkit.audit.answer_distributions import AnswerDistribution, AnswerModel
+from pufferkit.audit.answer_models import ShownModel, answer_model, model_of
 from pufferkit.audit.any_start_loss import largest_ratios
 from pufferkit.audit.attackers import marginals
 from pufferkit.audit.audit_targets import LocalMechanism, belief_of
 from pufferkit.audit.conditional_sums import distribution_of_answers
 from pufferkit.audit.exact_local import check_steps, worst_response
+from pufferkit.audit.listed_model import ListedModel
 from pufferkit.audit.named_pairs import distributions_of
 from pufferkit.audit.noisy_choices import worst_choice
 from pufferkit.audit.outer_outputs import outer_cases
 from pufferkit.audit.output_likelihoods import log_density
 from pufferkit.audit.report import WorstCase
-from pufferkit.beliefs.base import Distribution, Member
+from pufferkit.beliefs.base import Beliefs, Distribution, Member, as_beliefs
 from pufferkit.beliefs.bayesian_network import BayesianNetwork
-from pufferkit.beliefs.conversion import Beliefs, as_beliefs
 from pufferkit.beliefs.finite_joint import FiniteJoint
 from pufferkit.beliefs.hidden_chain import HiddenChain
 from pufferkit.beliefs.markov_chain import MarkovChain

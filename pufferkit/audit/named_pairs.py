@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pufferkit.beliefs.base import Distribution
+from pufferkit.beliefs.base import Beliefs, Distribution
 from pufferkit.beliefs.bayesian_network import BayesianNetwork
-from pufferkit.beliefs.conversion import Beliefs
 from pufferkit.beliefs.finite_joint import FiniteJoint
 from pufferkit.checks import Bools
 from pufferkit.errors import NotApplicable

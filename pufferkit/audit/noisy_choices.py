@@ -21,12 +21,12 @@ from typing import Any
 
 import numpy as np
 
-from pufferkit.audit.answer_models import AnswerModel, model_of
+from pufferkit.audit.answer_distributions import AnswerModel
+from pufferkit.audit.answer_models import model_of
 from pufferkit.audit.noise_drawn import NoiseDrawn
 from pufferkit.audit.report import Audit, WorstCase
 from pufferkit.audit.success_limits import detectable_epsilon, proven_epsilon
-from pufferkit.beliefs.base import Distribution
-from pufferkit.beliefs.conversion import Beliefs
+from pufferkit.beliefs.base import Beliefs, Distribution
 from pufferkit.checks import Floats
 from pufferkit.data.additive import histogram
 from pufferkit.data.numbers import rank_scores

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pufferkit.audit.answer_models import AnswerDistribution
+from pufferkit.audit.answer_distributions import AnswerDistribution
 from pufferkit.checks import Floats
 
 _CELLS = 400_000

@@ -24,7 +24,8 @@ from typing import Any
 
 import numpy as np
 
-from pufferkit.audit.answer_models import AnswerDistribution, AnswerModel, Answers, model_of
+from pufferkit.audit.answer_distributions import AnswerDistribution, AnswerModel, Answers
+from pufferkit.audit.answer_models import model_of
 from pufferkit.audit.exact_loss import MOST_ENTRIES, in_one_scale, stretches, worst_release
 from pufferkit.audit.named_pairs import distributions_of
 from pufferkit.audit.noise_drawn import NoiseDrawn, measured, rehearsed
@@ -32,8 +33,7 @@ from pufferkit.audit.noisy_choices import audit_choice
 from pufferkit.audit.output_likelihoods import ScoreEvent, choose, log_density
 from pufferkit.audit.report import Audit, WorstCase
 from pufferkit.audit.success_limits import detectable_epsilon, proven_epsilon
-from pufferkit.beliefs.base import Distribution
-from pufferkit.beliefs.conversion import as_beliefs
+from pufferkit.beliefs.base import Distribution, as_beliefs
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
 from pufferkit.mechanisms.calibration import Calibration

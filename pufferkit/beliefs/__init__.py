@@ -1,14 +1,17 @@
 """Classes of beliefs: what an adversary may believe about the data.
 
-A class of chains is registered when its module is loaded, so all of them are loaded here.
+A class is registered when its module is loaded, so all of them are loaded here.
 """
 
 from pufferkit.beliefs import (  # noqa: F401  (each registers its class)
     binary_class,
     event_class,
+    field_class,
     finite_class,
     hull_class,
+    joint_class,
     mixing_class,
+    network_class,
     order_class,
     regime_class,
     region_class,

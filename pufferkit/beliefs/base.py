@@ -2,16 +2,18 @@
 
 The data of the answers are here and in the modules of the classes. Answers that need the
 mathematics of influence are functions in that room which dispatch on the class
-(`pufferkit.influence.answers`). A new class of beliefs is one module here and its registrations.
+(`pufferkit.influence.answers`). A class says of which models it is made (``member``) and what its
+records are called (``kind``), so a new class of beliefs is one module here and its registrations.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from pufferkit import checks
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.beliefs.provenance import PRIVATE_NOTE, Provenance
 from pufferkit.errors import NotApplicable
@@ -23,6 +25,12 @@ if TYPE_CHECKING:
     from pufferkit.beliefs.finite_joint import FiniteJoint
     from pufferkit.beliefs.hidden_chain import HiddenChain
     from pufferkit.beliefs.secrets import Secrets
+
+KINDS: dict[str, Any] = {}
+"""The class that reads each kind of record, filled as the classes are defined."""
+
+_MADE_OF: dict[type, Any] = {}
+"""The class that is made of models of each type."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,6 +89,20 @@ class Beliefs(Shown, JsonRecord, ABC):
     states: tuple[Hashable, ...]
     """Every value an entry can take."""
 
+    kind: ClassVar[str]
+    """The name of the class in a file."""
+    member: ClassVar[Any]
+    """The type of the models that make a class, where `as_beliefs` takes them instead of it."""
+    member_kind: ClassVar[str]
+    """The name of one such model in a file."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        own = vars(cls)
+        KINDS.update({own[name]: cls for name in ("kind", "member_kind") if name in own})
+        if "member" in own:
+            _MADE_OF[cls.member] = cls
+
     @property
     @abstractmethod
     def description(self) -> str:
@@ -89,6 +111,11 @@ class Beliefs(Shown, JsonRecord, ABC):
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
         """Plain data, ready for JSON."""
+
+    @classmethod
+    @abstractmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Beliefs:
+        """The class that ``to_dict`` described; the record of one model is a class of one."""
 
     @abstractmethod
     def distributions(self) -> list[Distribution]:
@@ -128,6 +155,11 @@ class Beliefs(Shown, JsonRecord, ABC):
     def is_private(self) -> bool:
         """Whether the class was knowingly fitted to private data."""
         return any(source.private for source in self.sources)
+
+    @property
+    def private_mark(self) -> str:
+        """The end of a description: a warning if the class was fitted to private data."""
+        return ", FITTED TO PRIVATE DATA" if self.is_private else ""
 
     @property
     def caveats(self) -> tuple[str, ...]:
@@ -195,3 +227,33 @@ class Beliefs(Shown, JsonRecord, ABC):
 
     def __str__(self) -> str:
         return f"{type(self).__name__}({self.description})"
+
+
+def as_beliefs(beliefs: Any) -> Beliefs:
+    """A class unchanged; a chain, network or joint distribution, or a list of them, as a class."""
+    if isinstance(beliefs, Beliefs):
+        return beliefs
+    several = tuple(beliefs) if isinstance(beliefs, (list, tuple)) else (beliefs,)
+    for member, made_of in _MADE_OF.items():
+        if several and all(isinstance(one, member) for one in several):
+            theta: Beliefs = made_of(several)
+            return theta
+    raise ValueError(
+        f"beliefs: must be a MarkovChain, a ChainClass, a BayesianNetwork, a MarkovRandomField or "
+        "a FiniteJoint, got "
+        f"{type(beliefs).__name__}; for example ChainClass.of(MarkovChain.steady(matrix))"
+    )
+
+
+def beliefs_from_dict(data: Mapping[str, Any]) -> Beliefs:
+    """The beliefs that ``to_dict`` described, whatever their kind; by default a chain."""
+    kind = data.get("kind", "markov_chain")
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise ValueError(f"model: kind {kind!r} is unknown; it must be one of {', '.join(KINDS)}")
+    theta: Beliefs = KINDS[kind].from_dict(data)
+    return theta
+
+
+def beliefs_from_json(text: str) -> Beliefs:
+    """The beliefs that ``to_json`` wrote, whatever their kind."""
+    return beliefs_from_dict(checks.json_object("model", text))

@@ -247,20 +247,13 @@ def fit(
     return _stationary(best, data)
 
 
-def refine(
-    model: HiddenModel,
-    segments: Iterable[ArrayLike],
-    *,
-    smoothing: float = SMOOTHING,
-    shrinkage: float = SHRINKAGE,
-    iterations: int = 200,
-) -> HiddenModel:
+def refine(model: HiddenModel, segments: Iterable[ArrayLike], iterations: int = 200) -> HiddenModel:
     """The model fitted to these segments, starting from ``model`` instead of at random.
 
-    Regimes keep their order. The other arguments are those of `fit`.
+    Regimes keep their order. Everything else is as in `fit` with its defaults.
     """
     data = Symbols.of(segments, model.levels, model.within)
-    prior = _prior(data, model.regimes, smoothing, shrinkage)
+    prior = _prior(data, model.regimes, SMOOTHING, SHRINKAGE)
     start = _Fitted(model.regime_distribution, model.transition, model.emission)
     return _stationary(_run(start, data, prior, iterations, TOLERANCE), data)
 
@@ -348,18 +341,18 @@ def _levels_about(data: Symbols, rng: np.random.Generator) -> Floats:
 def _stationary(run: _Fitted, data: Symbols) -> HiddenModel:
     """The stationary model of a run, with its log-likelihood."""
     model = HiddenModel(run.transition, run.emission)
-    reached = _expectation_of(model, data, counted=False).log_likelihood
-    return replace(model, log_likelihood=reached, rounds=run.reached)
+    return replace(model, log_likelihood=_log_likelihood(model, data), rounds=run.reached)
 
 
-def _expectation_of(model: HiddenModel, data: Symbols, *, counted: bool = True) -> Expected:
-    """Expected counts under the stationary model."""
+def _log_likelihood(model: HiddenModel, data: Symbols) -> float:
+    """Log-likelihood under the stationary model."""
     initial = model.regime_distribution
     if model.within == "chain":
         # The regime of the second entry, given the first.
         known = np.vstack([model.posterior, initial])[data.firsts]
         initial = known @ model.transition
-    return expectation(initial, model.transition, model.emission, data, counted=counted)
+    expected = expectation(initial, model.transition, model.emission, data, counted=False)
+    return expected.log_likelihood
 
 
 def log_likelihood(model: HiddenModel, segments: Iterable[ArrayLike]) -> float:
@@ -369,4 +362,4 @@ def log_likelihood(model: HiddenModel, segments: Iterable[ArrayLike]) -> float:
     the segments are impossible under the model.
     """
     data = Symbols.of(segments, model.levels, model.within)
-    return _expectation_of(model, data, counted=False).log_likelihood
+    return _log_likelihood(model, data)

@@ -24,19 +24,17 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from pufferkit import checks
-from pufferkit.beliefs.base import Beliefs, Distribution, Member, Mixing
+from pufferkit.beliefs.base import KINDS, Beliefs, Distribution, Member, Mixing
 from pufferkit.beliefs.markov_chain import MarkovChain, plain_labels
-from pufferkit.beliefs.people_counts import PARTS, People
+from pufferkit.beliefs.people_counts import PARTS
 from pufferkit.beliefs.secrets import Runs, Secrets
 from pufferkit.checks import Floats
-from pufferkit.data.series import Series
-from pufferkit.data.table import Table
 from pufferkit.errors import NotApplicable
 from pufferkit.shown import Matrix
 
@@ -55,8 +53,6 @@ __all__ = [
 
 _START_ODDS = (1e-3, 1e-2, 0.1, 1 / 3, 1.0, 3.0, 10.0, 1e2, 1e3)
 _ONE = "markov_chain"
-_KINDS: dict[str, Any] = {}
-"""Every class of chains by its kind, filled as the classes are defined (`pufferkit.beliefs`)."""
 
 KernelBounds = tuple[str, Floats, Floats, Floats | None]
 """Name, lower and upper bounds on a matrix, and the initial distribution or ``None`` for any."""
@@ -84,9 +80,6 @@ class ChainClass(checks.Frozen, Beliefs):
     ChainClass(every two-state chain staying with probability 0.4 to 0.9)
     """
 
-    kind: ClassVar[str]
-    """The name of the class in a file."""
-
     names_matrices: ClassVar[bool] = True
     """Whether more is known of the matrices than how fast they mix."""
 
@@ -98,10 +91,6 @@ class ChainClass(checks.Frozen, Beliefs):
 
     where_worst: ClassVar[str | None] = None
     """Where the worst chain is, for classes that contain more chains than ``members``."""
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        _KINDS[cls.kind] = cls
 
     @staticmethod
     def of(*chains: MarkovChain) -> ChainClass:
@@ -183,10 +172,7 @@ class ChainClass(checks.Frozen, Beliefs):
         >>> theta.low.round(3).tolist()
         [[0.858, 0.066], [0.275, 0.466]]
         """
-        region: ChainClass = _KINDS["region"].counted_around(
-            counts, confidence, states, theta_from_private_data, sides
-        )
-        return region
+        return _built("region", counts, confidence, states, theta_from_private_data, sides)
 
     @staticmethod
     def seasonal(
@@ -228,28 +214,7 @@ class ChainClass(checks.Frozen, Beliefs):
         >>> ChainClass.seasonal([day, day, night], period=24).description
         '1 chain, 2 states, 24 slots of the clock, any first slot'
         """
-        if isinstance(kernels, Table) or _are_series(kernels):
-            if states is not None:
-                raise ValueError(
-                    "states: come with the data of people; leave them out, or read the data with "
-                    "states="
-                )
-            people = People.of(kernels, period)
-            return cast("ChainClass", _KINDS["seasonal"].of_people(people, slots, start))
-        if slots is not None:
-            raise ValueError("slots: applies to data of people only; with matrices, leave it out")
-        matrices = [np.asarray(kernel) for kernel in kernels]
-        if initial is not None:
-            if period is not None or start not in (None, 0):
-                raise ValueError(
-                    "initial: is for kernels given step by step, from slot 0 on; leave start out"
-                )
-            first = checks.probability_vector("initial", initial)
-            matrices, start = [*matrices, np.tile(first, (len(first), 1))], 0
-        if period is not None:
-            length = checks.whole("period", period, max(len(matrices), 1))
-            matrices = [matrices[slot * len(matrices) // length] for slot in range(length)]
-        return _made("seasonal", matrices, states, start)
+        return _built("seasonal", kernels, states, period, slots, start, initial)
 
     @staticmethod
     def hull(
@@ -291,19 +256,7 @@ class ChainClass(checks.Frozen, Beliefs):
         >>> ChainClass.hull(one, other).description
         'hull of 2 chains, 2 states, any schedule'
         """
-        given = chains[0] if len(chains) == 1 and not isinstance(chains[0], MarkovChain) else chains
-        if isinstance(given, Table) or _are_series(given):
-            if backward is not None:
-                raise ValueError("backward: is counted from the data of people; leave it out")
-            people = People.of(given, period)
-            return cast("ChainClass", _KINDS["hull"].of_people(people, inflate, parts))
-        if isinstance(inflate, str):
-            raise ValueError(
-                f"inflate: {inflate!r} needs data of people to calibrate on, not chains; give a "
-                "number"
-            )
-        counted = None if backward is None else tuple(backward)
-        return _made("hull", chains, inflate, counted)
+        return _built("hull", chains, inflate, backward, parts, period)
 
     @staticmethod
     def order(
@@ -335,13 +288,7 @@ class ChainClass(checks.Frozen, Beliefs):
         '1 chain, 2 states, memory of 2 entries, stationary start'
         """
         private = checks.flag("theta_from_private_data", theta_from_private_data)
-        if isinstance(table, Table) or _are_series(table):
-            pooled = People.of(table).pooled
-            return cast("ChainClass", _KINDS["order"].counted(pooled, memory, private))
-        theta = _made("order", table, states)
-        if theta.memory != checks.whole("memory", memory, 1):  # type: ignore[attr-defined]
-            raise ValueError(f"table: must have {memory + 1} axes for a memory of {memory}")
-        return theta
+        return _built("order", memory, table, states, private)
 
     def with_secrets(self, *secrets: Any, entries: bool | None = None) -> ChainClass:
         """The same beliefs, with events about several entries as the secrets.
@@ -364,7 +311,7 @@ class ChainClass(checks.Frozen, Beliefs):
         'hidden is any two values of any entry; and whether any 6 entries in a row are all rest \
 within one segment, and nothing else'
         """
-        theta: ChainClass = _KINDS["events"].hiding(self, secrets, entries)
+        theta: ChainClass = KINDS["events"].hiding(self, secrets, entries)
         return theta
 
     @abstractmethod
@@ -461,7 +408,7 @@ within one segment, and nothing else'
         try:
             if kind == _ONE:
                 return ChainClass.of(MarkovChain.from_dict(data))
-            theta: ChainClass = _KINDS[kind].from_plain(data)
+            theta: ChainClass = KINDS[kind].from_plain(data)
         except KeyError as missing:
             raise ValueError(f"model: a {kind} needs {missing}, which is missing") from None
         except TypeError as error:
@@ -493,7 +440,7 @@ def as_chain_class(beliefs: object) -> ChainClass:
 
 def chain_kinds() -> tuple[str, ...]:
     """The names of classes of chains in a file; a single chain is one of them."""
-    return (_ONE, *_KINDS)
+    return tuple(kind for kind, own in KINDS.items() if issubclass(own, ChainClass))
 
 
 def plural(count: int) -> str:
@@ -501,14 +448,13 @@ def plural(count: int) -> str:
     return "1 state" if count == 1 else f"{count} states"
 
 
-def _are_series(people: Any) -> bool:
-    if isinstance(people, Series):
-        return True
-    return isinstance(people, (list, tuple)) and bool(people) and isinstance(people[0], Series)
-
-
 def _made(kind: str, *given: Any) -> ChainClass:
-    theta: ChainClass = _KINDS[kind](*given)
+    theta: ChainClass = KINDS[kind](*given)
+    return theta
+
+
+def _built(kind: str, *given: Any) -> ChainClass:
+    theta: ChainClass = KINDS[kind].built(*given)
     return theta
 
 

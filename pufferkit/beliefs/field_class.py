@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from dataclasses import dataclass
 
 from pufferkit.beliefs.base import Distribution
-from pufferkit.beliefs.listed_class import ListedClass
+from pufferkit.beliefs.listed_class import GraphClass
 from pufferkit.beliefs.markov_random_field import MarkovRandomField
 from pufferkit.beliefs.network_checks import Node
 from pufferkit.beliefs.network_class import NetworkClass
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class FieldClass(ListedClass):
+class FieldClass(GraphClass):
     """Markov random fields over the same nodes with the same values; their graphs may differ.
 
     Parameters
@@ -23,7 +22,7 @@ class FieldClass(ListedClass):
     """
 
     kind = "fields"
-    member = MarkovRandomField
+    member, member_kind = MarkovRandomField, "markov_random_field"
     called = "field"
 
     fields: tuple[MarkovRandomField, ...]
@@ -43,33 +42,12 @@ class FieldClass(ListedClass):
                     )
 
     @property
-    def nodes(self) -> tuple[Node, ...]:
-        """The nodes in the order of the data."""
-        return self.fields[0].nodes
-
-    @property
-    def entries(self) -> tuple[Node, ...]:
-        return self.nodes
-
-    @staticmethod
-    def values_in(model: MarkovRandomField, entry: Hashable) -> tuple[Hashable, ...]:
-        return model.values[entry]
-
-    def values(self, entry: Hashable) -> tuple[Hashable, ...]:
-        return self.fields[0].values[entry]
-
-    @property
     def edges(self) -> tuple[tuple[Node, Node], ...]:
         return tuple(dict.fromkeys(edge for field in self.fields for edge in field.edges))
 
     @property
     def largest_part(self) -> int:
         return max(len(part) for field in self.fields for part in field.components)
-
-    @property
-    def description(self) -> str:
-        count, first = len(self.fields), self.fields[0].description
-        return first if count == 1 else f"{count} sets of parameters of a {first}"
 
     def distributions(self) -> list[Distribution]:
         return [

@@ -37,6 +37,7 @@ class FiniteClass(ChainClass):
     """See `ChainClass.of`."""
 
     kind = "finite"
+    member, member_kind = MarkovChain, "markov_chain"
 
     chains: tuple[MarkovChain, ...]
     states: tuple[Hashable, ...] = field(init=False)
@@ -52,8 +53,7 @@ class FiniteClass(ChainClass):
         fixed = "fixed initial distribution" + ("s" if count > 1 else "")
         start = {count: "stationary start", 0: fixed}.get(stationary, "mixed starts")
         noun = "1 chain" if count == 1 else f"{count} chains"
-        private = ", FITTED TO PRIVATE DATA" if self.is_private else ""
-        return f"{noun}, {plural(len(self.states))}, {start}{private}"
+        return f"{noun}, {plural(len(self.states))}, {start}{self.private_mark}"
 
     @property
     def sources(self) -> tuple[Provenance, ...]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from pufferkit import checks
 from pufferkit.beliefs.chain_class import plural
@@ -14,7 +15,7 @@ from pufferkit.beliefs.finite_class import check_chains
 from pufferkit.beliefs.hidden_chain import HiddenChain
 from pufferkit.beliefs.kernel_class import KernelClass, Kernels
 from pufferkit.beliefs.markov_chain import RAREST, MarkovChain
-from pufferkit.beliefs.people_counts import PARTS, People, calibrated_contamination
+from pufferkit.beliefs.people_counts import PARTS, People, are_people, calibrated_contamination
 from pufferkit.beliefs.provenance import Provenance
 from pufferkit.beliefs.type_uncertainty import transfer_cap
 from pufferkit.checks import Floats
@@ -63,6 +64,29 @@ class HullClass(KernelClass):
         object.__setattr__(self, "states", self.chains[0].states)
 
     @classmethod
+    def built(
+        cls,
+        chains: tuple[Any, ...],
+        inflate: float | str,
+        backward: Iterable[ArrayLike] | None,
+        parts: int,
+        period: Any,
+    ) -> HullClass:
+        """See `ChainClass.hull`."""
+        given = chains[0] if len(chains) == 1 and not isinstance(chains[0], MarkovChain) else chains
+        if are_people(given):
+            if backward is not None:
+                raise ValueError("backward: is counted from the data of people; leave it out")
+            return cls.of_people(People.of(given, period), inflate, parts)
+        if isinstance(inflate, str):
+            raise ValueError(
+                f"inflate: {inflate!r} needs data of people to calibrate on, not chains; give a "
+                "number"
+            )
+        counted: Any = None if backward is None else tuple(backward)
+        return cls(chains, inflate, counted)
+
+    @classmethod
     def of_people(
         cls, people: People, inflate: float | str = 0.0, parts: int = PARTS, alpha: float = 0.1
     ) -> HullClass:
@@ -88,8 +112,9 @@ class HullClass(KernelClass):
         noun = "1 chain" if count == 1 else f"{count} chains"
         chosen = f" ({self.calibrated})" if self.calibrated else ""
         inflated = f", rows inflated by {self.inflate:.3g}{chosen}" if self.inflate else ""
-        private = ", FITTED TO PRIVATE DATA" if self.is_private else ""
-        return f"hull of {noun}, {plural(len(self.states))}, any schedule{inflated}{private}"
+        return (
+            f"hull of {noun}, {plural(len(self.states))}, any schedule{inflated}{self.private_mark}"
+        )
 
     @property
     def promise(self) -> str:

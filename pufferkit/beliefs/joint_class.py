@@ -14,7 +14,7 @@ class JointClass(ListedClass):
     """Several joint distributions of the same variables."""
 
     kind = "joints"
-    member = FiniteJoint
+    member, member_kind = FiniteJoint, "finite_joint"
     called = "distribution"
 
     joints: tuple[FiniteJoint, ...]

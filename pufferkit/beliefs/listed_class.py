@@ -8,15 +8,12 @@ from typing import Any, ClassVar, Self
 
 from pufferkit import checks
 from pufferkit.beliefs.base import Beliefs, Distribution
+from pufferkit.beliefs.network_checks import Node
 
 
 class ListedClass(Beliefs):
     """Models listed in the attribute that ``kind`` names; each is an instance of ``member``."""
 
-    kind: ClassVar[str]
-    """Name of the attribute, and of the record."""
-    member: ClassVar[Any]
-    """The class of each model."""
     called: ClassVar[str]
     """The word for one model."""
 
@@ -85,3 +82,30 @@ class ListedClass(Beliefs):
         make: Any = cls
         made: Self = make(tuple(cls.member.from_dict(own) for own in records))
         return made
+
+
+class GraphClass(ListedClass):
+    """Models of the same nodes of a graph, each with the same values."""
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """The nodes in the order of the data; those of networks have parents before children."""
+        nodes: tuple[Node, ...] = self.listed[0].nodes
+        return nodes
+
+    @property
+    def entries(self) -> tuple[Node, ...]:
+        return self.nodes
+
+    @staticmethod
+    def values_in(model: Any, entry: Hashable) -> tuple[Hashable, ...]:
+        values: tuple[Hashable, ...] = model.values[entry]
+        return values
+
+    def values(self, entry: Hashable) -> tuple[Hashable, ...]:
+        return self.values_in(self.listed[0], entry)
+
+    @property
+    def description(self) -> str:
+        count, first = len(self.listed), self.listed[0].description
+        return str(first) if count == 1 else f"{count} sets of parameters of a {first}"

@@ -54,13 +54,7 @@ def tuple_counts(segments: Iterable[ArrayLike], levels: int, width: int) -> Floa
     return counts.reshape((size,) * width)
 
 
-def order_table(
-    segments: Iterable[ArrayLike],
-    levels: int,
-    order: int,
-    *,
-    shrinkage: float = SHRINKAGE,
-) -> Floats:
+def order_table(segments: Iterable[ArrayLike], levels: int, order: int) -> Floats:
     """P_m(y | x_1..x_m) of the formula above, an array with order + 1 axes, y last.
 
     Parameters
@@ -69,11 +63,8 @@ def order_table(
         Rows of levels, as `pufferkit.beliefs.baum_welch.fit` reads them.
     levels, order
         k and m; k^m may be at most 2,000.
-    shrinkage
-        kappa, in entries.
     """
     size, steps = checks.whole("levels", levels, 1), checks.whole("order", order, 1)
-    weight = checks.positive("shrinkage", shrinkage)
     if size**steps > MOST_TUPLES:
         raise ValueError(
             f"order: {size} levels with {steps} steps of memory make {size**steps:,} tuples, "
@@ -82,7 +73,7 @@ def order_table(
     pieces = [checked_levels(segment, size) for segment in segments]
     table = shares(tuple_counts(pieces, size, 1) + 0.5)
     for width in range(2, steps + 2):
-        table = shares(tuple_counts(pieces, size, width) + weight * table)
+        table = shares(tuple_counts(pieces, size, width) + SHRINKAGE * table)
     return checks.frozen(table)
 
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from pufferkit.beliefs.bayesian_network import BayesianNetwork
-from pufferkit.beliefs.listed_class import ListedClass
+from pufferkit.beliefs.listed_class import GraphClass
 from pufferkit.beliefs.network_checks import Node
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class NetworkClass(ListedClass):
+class NetworkClass(GraphClass):
     """Networks over the same nodes, with the same parents and the same values.
 
     Parameters
@@ -23,7 +23,7 @@ class NetworkClass(ListedClass):
     """
 
     kind = "networks"
-    member = BayesianNetwork
+    member, member_kind = BayesianNetwork, "bayesian_network"
     called = "network"
 
     networks: tuple[BayesianNetwork, ...]
@@ -33,22 +33,6 @@ class NetworkClass(ListedClass):
             _same(number, self.networks[0], network)
 
     @property
-    def nodes(self) -> tuple[Node, ...]:
-        """The nodes, parents before children."""
-        return self.networks[0].nodes
-
-    @property
-    def entries(self) -> tuple[Node, ...]:
-        return self.nodes
-
-    @staticmethod
-    def values_in(model: BayesianNetwork, entry: Hashable) -> tuple[Hashable, ...]:
-        return model.values[entry]
-
-    def values(self, entry: Hashable) -> tuple[Hashable, ...]:
-        return self.networks[0].values[entry]
-
-    @property
     def edges(self) -> tuple[tuple[Node, Node], ...]:
         parents = self.networks[0].parents
         return tuple((above, node) for node, own in parents.items() for above in own)
@@ -56,12 +40,6 @@ class NetworkClass(ListedClass):
     @property
     def largest_part(self) -> int:
         return max(len(part) for part in self.networks[0].components)
-
-    @property
-    def description(self) -> str:
-        count = len(self.networks)
-        first = self.networks[0].description
-        return first if count == 1 else f"{count} sets of parameters of a {first}"
 
 
 def as_network_class(beliefs: Any) -> NetworkClass:

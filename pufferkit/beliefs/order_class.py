@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
@@ -16,10 +16,10 @@ from pufferkit.beliefs.hidden_chain import HiddenChain
 from pufferkit.beliefs.kernel_class import KernelClass, Kernels
 from pufferkit.beliefs.longer_memory import order_table, tuple_kernel
 from pufferkit.beliefs.markov_chain import RAREST, MarkovChain, state_labels
+from pufferkit.beliefs.people_counts import People, are_people
 from pufferkit.beliefs.provenance import Provenance
 from pufferkit.beliefs.step_kernels import posterior_of
 from pufferkit.checks import Floats
-from pufferkit.data.series import Series
 from pufferkit.shown import Matrix
 
 MOST_TUPLES = 400
@@ -58,10 +58,18 @@ class OrderClass(KernelClass):
         self.hidden_chain  # noqa: B018  (refuses tables without a unique steady state)
 
     @classmethod
-    def counted(cls, series: Series, memory: int, private: bool = False) -> OrderClass:
-        """The chain of a *public* series, rows shrunk towards those of one entry of memory less."""
-        table = order_table(series.segments, len(series.states), memory)
-        return cls(table, series.states, Provenance.of_series(series, private=private))
+    def built(
+        cls, memory: int, table: Any, states: Iterable[Hashable] | None, private: bool
+    ) -> OrderClass:
+        """See `ChainClass.order`; counted rows are shrunk towards those of a shorter memory."""
+        if are_people(table):
+            series = People.of(table).pooled
+            rows = order_table(series.segments, len(series.states), memory)
+            return cls(rows, series.states, Provenance.of_series(series, private=private))
+        theta = cls(table, states)
+        if theta.memory != checks.whole("memory", memory, 1):
+            raise ValueError(f"table: must have {memory + 1} axes for a memory of {memory}")
+        return theta
 
     @property
     def memory(self) -> int:
@@ -88,10 +96,9 @@ class OrderClass(KernelClass):
 
     @property
     def description(self) -> str:
-        private = ", FITTED TO PRIVATE DATA" if self.is_private else ""
         return (
             f"1 chain, {plural(len(self.states))}, memory of {self.memory} entries, stationary "
-            f"start{private}"
+            f"start{self.private_mark}"
         )
 
     @property

@@ -32,6 +32,13 @@ HOURS = 24
 _TOWARDS_POOLED = 20.0
 
 
+def are_people(given: Any) -> bool:
+    """Whether these are data of people, as `People.of` reads them: a `Table`, or `Series`."""
+    if isinstance(given, (list, tuple)) and given:
+        return isinstance(given[0], Series)
+    return isinstance(given, (Series, Table))
+
+
 @dataclass(frozen=True, eq=False)
 class People:
     """Public data of people, as series with the time of day.

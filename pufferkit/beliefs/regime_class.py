@@ -340,7 +340,7 @@ class RegimeClass(KernelClass):
             words.append(f"{len(self._slow)} slow regimes known")
         if self.secret == "regime":
             words.append("the regime is the secret")
-        return ", ".join(words) + (", FITTED TO PRIVATE DATA" if self.is_private else "")
+        return ", ".join(words) + self.private_mark
 
     @property
     def promise(self) -> str:

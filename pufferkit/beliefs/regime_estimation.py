@@ -23,11 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pufferkit import checks
-from pufferkit.beliefs.baum_welch import (
-    Symbols,
-    expectation,
-    refine,
-)
+from pufferkit.beliefs.baum_welch import TOLERANCE, Symbols, expectation, refine
 from pufferkit.beliefs.hidden_model import HiddenModel
 from pufferkit.beliefs.step_kernels import StepKernels, posterior_of, shares
 from pufferkit.checks import Floats
@@ -40,6 +36,7 @@ TOWARDS_POOLED = 20.0
 """Pseudo-counts by which each row of a person is shrunk towards everybody's."""
 
 _ROUNDS = 200
+_NEAR = 0.05
 
 
 def people_models(
@@ -48,7 +45,6 @@ def people_models(
     *,
     shrinkage: float = TOWARDS_POOLED,
     iterations: int = 50,
-    tolerance: float = 1e-6,
 ) -> tuple[HiddenModel, ...]:
     """For each person the model with the person's regime transitions and everybody's emissions.
 
@@ -58,7 +54,7 @@ def people_models(
         A_j(w, z) = (C_j(w, z) + kappa A(w, z)) / (sum_z' C_j(w, z') + kappa),
 
     C_j the expected transitions in j's data under the present A_j, until a round gains less than
-    ``tolerance`` nats per entry. The start is stationary in the first round and free later, as in
+    1e-6 nats per entry. The start is stationary in the first round and free later, as in
     `pufferkit.beliefs.baum_welch.fit`.
 
     Parameters
@@ -69,24 +65,19 @@ def people_models(
         For each person the segments of levels.
     shrinkage
         kappa, in transitions out of each regime.
-    iterations, tolerance
-        When to stop; one round is a cheap approximation.
+    iterations
+        Most rounds; one is a cheap approximation.
     """
     weight = checks.positive("shrinkage", shrinkage)
     most = checks.whole("iterations", iterations, 1)
-    least = checks.positive("tolerance", tolerance)
     return tuple(
-        HiddenModel(_own_moves(model, segments, weight, most, least), model.emission)
+        HiddenModel(_own_moves(model, segments, weight, most), model.emission)
         for segments in people
     )
 
 
 def _own_moves(
-    model: HiddenModel,
-    segments: Sequence[ArrayLike],
-    weight: float,
-    iterations: int,
-    tolerance: float,
+    model: HiddenModel, segments: Sequence[ArrayLike], weight: float, iterations: int
 ) -> Floats:
     data = Symbols.of(segments, model.levels, model.within)
     prior = weight * model.transition
@@ -95,7 +86,7 @@ def _own_moves(
     for _ in range(iterations):
         expected = expectation(initial, transition, model.emission, data, rounds=_ROUNDS)
         value = expected.log_likelihood + float((prior * _log(transition)).sum())
-        if value - reached < tolerance * len(data.codes):
+        if value - reached < TOLERANCE * len(data.codes):
             break
         reached = value
         transition = shares(expected.moves + prior)
@@ -135,7 +126,6 @@ def known_slow(
     day: float,
     *,
     steps: int = 6,
-    near: float = 0.05,
     slow: Sequence[int] | None = None,
 ) -> KnownSlow:
     """The model with regimes of mean stay above ``day`` steps taken as known.
@@ -153,9 +143,9 @@ def known_slow(
         The fit with all regimes.
     day
         Regimes that last longer on average, in steps, are slow; for example the steps in a day.
-    steps, near
-        Transients are listed until they are within ``near`` of equilibrium in total variation, at
-        most ``steps`` for each slow regime.
+    steps
+        Transients are listed until they are within 0.05 of equilibrium in total variation, at most
+        ``steps`` for each slow regime.
     slow
         Which regimes are slow, if that is known already.
     """
@@ -167,7 +157,7 @@ def known_slow(
             f"day: all {model.regimes} regimes last longer than {day:g} steps on average, so none "
             "remains to be hidden; give a longer time"
         )
-    most, close = checks.whole("steps", steps, 1), checks.positive("near", near)
+    most = checks.whole("steps", steps, 1)
     fast = ~lasting
     inside, leaves = model.transition[np.ix_(fast, fast)], model.transition[fast]
     if not inside.any(axis=1).all():
@@ -191,7 +181,7 @@ def known_slow(
             (ahead.distribution * exits, _reversed(ahead), departures),
         ):
             if start.any():
-                transients = _transients(shares(start), step, rest.shown, most, close)
+                transients = _transients(shares(start), step, rest.shown, most)
                 distance = np.abs(transients[-1].distribution - ahead.distribution).sum() / 2
                 left = max(left, float(distance))
                 steps_of.extend(transients)
@@ -204,14 +194,14 @@ def _reversed(step: StepKernels) -> StepKernels:
 
 
 def _transients(
-    start: Floats, stationary: StepKernels, shown: Floats, most: int, near: float
+    start: Floats, stationary: StepKernels, shown: Floats, most: int
 ) -> list[StepKernels]:
     """The start and the steps after it, until close to equilibrium."""
     posterior = posterior_of(start[:, None] * shown)
     steps = [replace(stationary, distribution=start, posterior=posterior)]
     for _ in range(most):
         steps.append(StepKernels.after(steps[-1].distribution, stationary.forward, shown))
-        if np.abs(steps[-1].distribution - stationary.distribution).sum() / 2 < near:
+        if np.abs(steps[-1].distribution - stationary.distribution).sum() / 2 < _NEAR:
             break
     return steps
 

@@ -110,7 +110,7 @@ class RegionClass(ChainClass):
         )
 
     @classmethod
-    def counted_around(
+    def built(
         cls,
         counts: Any,
         confidence: float,
@@ -144,11 +144,10 @@ class RegionClass(ChainClass):
         start = ANY_START if self.before is None else "both directions"
         if self.confidence is None:
             return f"every chain on {noun} within given intervals, {start}"
-        private = ", FITTED TO PRIVATE DATA" if self.is_private else ""
         moves = "" if self.counted is None else f" around {self.counted:,} transitions"
         return (
             f"every chain on {noun} in the {self.confidence * 100:g}% region{moves}, {start}"
-            f"{private}"
+            f"{self.private_mark}"
         )
 
     @property
@@ -168,12 +167,12 @@ class RegionClass(ChainClass):
             )
         return tuple(notes)
 
-    def contains(self, transition: ArrayLike, tolerance: float = 1e-12) -> bool:
+    def contains(self, transition: ArrayLike) -> bool:
         """Whether a matrix lies in the region."""
         matrix = checks.stochastic_matrix("transition", transition)
         if matrix.shape != self.low.shape:
             raise ValueError(f"transition: has {len(matrix)} states, the region {len(self.states)}")
-        inside = (matrix >= self.low - tolerance) & (matrix <= self.high + tolerance)
+        inside = (matrix >= self.low - _OUT) & (matrix <= self.high + _OUT)
         return bool(inside.all())
 
     def holds(self, chain: MarkovChain, length: int) -> bool:

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -115,7 +115,6 @@ def row_coverage(
     visits: int = VISITS,
     level: float = 0.01,
     inflate: float = 0.0,
-    score: Literal["plausible", "counted"] = "plausible",
 ) -> RowCoverage:
     """Compare the rows of people with the hull of the rows of kernels.
 
@@ -145,9 +144,6 @@ def row_coverage(
         Level of the test of a row.
     inflate
         Contamination that the class allows: rows that need no more than this pass.
-    score
-        Which contamination to compute: the least that makes a row plausible, or that of the counted
-        shares, which is seldom below the true one.
 
     Examples
     --------
@@ -199,8 +195,6 @@ def row_coverage(
     p_values = chi2.sf(deviance, max(size - 1, 1))
     if bounds is not None:
         contaminations = (p_values < level).astype(float)
-    elif score == "counted":
-        contaminations = np.array([_outside(*row) for row in zip(moves, own, strict=True)])
     else:
         contaminations = _contaminations(
             moves, own, float(chi2.isf(level, max(size - 1, 1))), deviance
@@ -302,12 +296,3 @@ def _contaminations(moves: Floats, rows: Floats, largest: float, deviance: Float
         enough, np.ones(fails.size), np.zeros(fails.size), _PRECISION, least=1.0
     )
     return least
-
-
-def _outside(moves: Floats, rows: Floats) -> float:
-    """The least contamination of the counted shares of a row."""
-    from scipy.optimize import linprog  # noqa: PLC0415
-
-    share = (moves + 0.5) / (moves + 0.5).sum()
-    most = linprog(-np.ones(len(rows)), A_ub=rows.T, b_ub=share, bounds=(0, None))
-    return 1.0 - min(1.0, max(0.0, -float(most.fun)))

@@ -15,7 +15,7 @@ from pufferkit.beliefs.chain_class import plural
 from pufferkit.beliefs.hidden_chain import HiddenChain
 from pufferkit.beliefs.kernel_class import KernelClass, Kernels, reversed_kernel
 from pufferkit.beliefs.markov_chain import RAREST, MarkovChain, state_labels
-from pufferkit.beliefs.people_counts import People
+from pufferkit.beliefs.people_counts import People, are_people
 from pufferkit.beliefs.provenance import Provenance
 from pufferkit.beliefs.type_uncertainty import transfer_cap
 from pufferkit.checks import Floats
@@ -59,6 +59,39 @@ class SeasonalClass(KernelClass):
             )
 
     @classmethod
+    def built(
+        cls,
+        kernels: Any,
+        states: Iterable[Hashable] | None,
+        period: Any,
+        slots: int | None,
+        start: int | None,
+        initial: ArrayLike | None,
+    ) -> SeasonalClass:
+        """See `ChainClass.seasonal`."""
+        if are_people(kernels):
+            if states is not None:
+                raise ValueError(
+                    "states: come with the data of people; leave them out, or read the data with "
+                    "states="
+                )
+            return cls.of_people(People.of(kernels, period), slots, start)
+        if slots is not None:
+            raise ValueError("slots: applies to data of people only; with matrices, leave it out")
+        matrices = [np.asarray(kernel) for kernel in kernels]
+        if initial is not None:
+            if period is not None or start not in (None, 0):
+                raise ValueError(
+                    "initial: is for kernels given step by step, from slot 0 on; leave start out"
+                )
+            first = checks.probability_vector("initial", initial)
+            matrices, start = [*matrices, np.tile(first, (len(first), 1))], 0
+        if period is not None:
+            length = checks.whole("period", period, max(len(matrices), 1))
+            matrices = [matrices[slot * len(matrices) // length] for slot in range(length)]
+        return cls(matrices, states, start)
+
+    @classmethod
     def of_people(
         cls, people: People, slots: int | None = None, start: int | None = None
     ) -> SeasonalClass:
@@ -86,10 +119,9 @@ class SeasonalClass(KernelClass):
     @property
     def description(self) -> str:
         first = "any first slot" if self.start is None else f"first entry at slot {self.start}"
-        private = ", FITTED TO PRIVATE DATA" if self.is_private else ""
         return (
             f"1 chain, {plural(len(self.states))}, {len(self.matrices)} slots of the clock, "
-            f"{first}{private}"
+            f"{first}{self.private_mark}"
         )
 
     @property

@@ -214,34 +214,36 @@ class Secrets(ABC):
 
 
 @dataclass(frozen=True, repr=False)
-class Runs(Secrets):
-    """See `Secrets.runs`."""
+class _AnyValues(Secrets):
+    """Any two values of several entries."""
 
-    kind = "runs"
+    place: ClassVar[str]
     window: int
 
     @property
     def description(self) -> str:
         if self.window == 1:
             return "any two values of any entry"
-        return f"any two values of any {self.window} entries in a row"
+        return f"any two values of any {self.window} entries {self.place}"
+
+
+@dataclass(frozen=True, repr=False)
+class Runs(_AnyValues):
+    """See `Secrets.runs`."""
+
+    kind = "runs"
+    place = "in a row"
 
     def to_dict(self) -> dict[str, Any]:
         return {"kind": "runs", "window": self.window}
 
 
 @dataclass(frozen=True, repr=False)
-class Sets(Secrets):
+class Sets(_AnyValues):
     """See `Secrets.sets`."""
 
     kind = "sets"
-    window: int
-
-    @property
-    def description(self) -> str:
-        if self.window == 1:
-            return "any two values of any entry"
-        return f"any two values of any {self.window} entries of a segment"
+    place = "of a segment"
 
     def to_dict(self) -> dict[str, Any]:
         return {"kind": "sets", "count": self.window}

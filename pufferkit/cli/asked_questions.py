@@ -15,7 +15,7 @@ from pufferkit.data.question_names import FOLLOWS
 
 if TYPE_CHECKING:
     from pufferkit import Derived, Query, Release, Series
-    from pufferkit.beliefs.conversion import Beliefs
+    from pufferkit.beliefs.base import Beliefs
 
 LEVEL = 0.95
 

@@ -16,7 +16,7 @@ from pufferkit.cli.options import calibrated, known_mechanism, with_options
 from pufferkit.cli.question_options import QuestionOptions
 
 if TYPE_CHECKING:
-    from pufferkit.beliefs.conversion import Beliefs
+    from pufferkit.beliefs.base import Beliefs
 
 FAILED = 1
 LOCAL = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -79,7 +78,7 @@ def beliefs(
     terminal.say(choice.to_json() if as_json else choice, err=aside)
     written: dict[Path, bytes] = {}
     if out is not None and choice.best is not None and choice.best.beliefs is not None:
-        model = json.dumps(choice.best.beliefs.to_dict(), indent=2) + "\n"
+        model = choice.best.beliefs.to_json(indent=2) + "\n"
         written[out] = model.encode()
     if report is not None:
         written[report] = _page(choice, people.series[0], people.day).encode()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Annotated, cast
 
@@ -14,7 +13,7 @@ from pufferkit.errors import printable
 
 if TYPE_CHECKING:
     from pufferkit import ChainClass
-    from pufferkit.beliefs.conversion import Beliefs
+    from pufferkit.beliefs.base import Beliefs
 
 _EVENT = "STATE:ENTRIES[:TIMES]"
 _WHOLE = "STATE:ENTRIES"
@@ -72,7 +71,7 @@ def hide(
         raise ValueError("no secrets given; use --runs, --sets, --at-least, --throughout or --pair")
     hiding = cast("ChainClass", beliefs).with_secrets(*secrets, entries=False if only else None)
     terminal.warn(hiding.caveats[-1])
-    give(json.dumps(hiding.to_dict(), indent=2) + "\n", out, as_json)
+    give(hiding.to_json(indent=2) + "\n", out, as_json)
 
 
 def _parts(flag: str, given: str, form: str, least: int, most: int) -> list[str]:

@@ -16,7 +16,7 @@ from pufferkit.cli.format_options import Form, duration, time_of
 
 if TYPE_CHECKING:
     from pufferkit import ChainClass, Series
-    from pufferkit.beliefs.conversion import Beliefs
+    from pufferkit.beliefs.base import Beliefs
 
 
 Model = Annotated[Path, option("Beliefs: a JSON file, see 'model'; - is stdin.", None, "--model")]
@@ -50,7 +50,7 @@ def text_of(path: Path) -> str:
 
 def read_model(path: Path) -> Beliefs:
     """The beliefs in a JSON file: chains, networks or joint distributions; networks also as BIF."""
-    from pufferkit.beliefs.conversion import as_beliefs, beliefs_from_json  # noqa: PLC0415
+    from pufferkit.beliefs.base import as_beliefs, beliefs_from_json  # noqa: PLC0415
 
     try:
         if path.suffix.lower() == ".bif":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -19,8 +18,8 @@ from pufferkit.errors import printable
 
 if TYPE_CHECKING:
     from pufferkit import ChainClass, MarkovChain, Series
+    from pufferkit.beliefs.base import Beliefs
     from pufferkit.beliefs.chain_class import Member
-    from pufferkit.beliefs.conversion import Beliefs
     from pufferkit.data.table import Table
 
 app = typer.Typer(help="Show, check and fit beliefs.", rich_markup_mode=None)
@@ -241,7 +240,7 @@ def fit(
         "would reveal that series"
     )
     _tell(series, rarely_left(series))
-    give(json.dumps(model.to_dict(), indent=2) + "\n", out, as_json)
+    give(model.to_json(indent=2) + "\n", out, as_json)
 
 
 def give(text: str, out: Path | None, as_json: bool) -> None:

@@ -19,7 +19,7 @@ from pufferkit.cli.usefulness_output import Anyway
 
 if TYPE_CHECKING:
     from pufferkit import Calibration, Query
-    from pufferkit.beliefs.conversion import Beliefs
+    from pufferkit.beliefs.base import Beliefs
 
 MaxGap = Annotated[
     str | None,

@@ -12,7 +12,7 @@ from pufferkit.cli.flags import option
 
 if TYPE_CHECKING:
     from pufferkit import Calibration, Plan, Query, Target
-    from pufferkit.beliefs.conversion import Beliefs
+    from pufferkit.beliefs.base import Beliefs
     from pufferkit.mechanisms.target_errors import Remedy
 
 Anyway = Annotated[bool, option("Release even if noise drowns the answer.", None, "--anyway")]

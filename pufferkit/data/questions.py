@@ -158,13 +158,11 @@ class Question:
             )
         return NAMES[self.name](self, known, lengths, calendar)
 
-    def over_numbers(
-        self, states: Iterable[Hashable], lengths: Lengths, calendar: Calendar | None = None
-    ) -> Query:
+    def over_numbers(self, states: Iterable[Hashable], lengths: Lengths) -> Query:
         """The query if answers must be noisy numbers: for a quantile, the histogram behind it."""
         if self.name == "quantile":
             return histogram(self.ordered(states), lengths)
-        return self.over(states, lengths, calendar)
+        return self.over(states, lengths)
 
     def ordered(self, states: Iterable[Hashable]) -> tuple[Hashable, ...]:
         """The states in the order of their values; in the given order if they have none."""

@@ -148,7 +148,8 @@ class Series(Shown, checks.Frozen):
         if unknown:
             first = next(n for n, label in enumerate(flat, 1) if label not in index)
             raise ValueError(
-                f"series: {_few(unknown)} not among the declared states {_few(map(repr, labels))}; "
+                f"series: {first_few(unknown)} not among the declared states "
+                f"{first_few(map(repr, labels))}; "
                 f"first at entry {first}; add the state to the model or clean the data"
             )
         codes = np.fromiter((index[label] for label in flat), dtype=np.intp, count=len(flat))
@@ -164,7 +165,7 @@ class Series(Shown, checks.Frozen):
         return len(self.codes)
 
     def __str__(self) -> str:
-        states = _few([str(state) for state in self.states])
+        states = first_few([str(state) for state in self.states])
         parts = [f"{len(self):,} entries", f"states {states}"]
         if len(self.lengths) > 1:
             parts.insert(1, f"{len(self.lengths)} segments")
@@ -323,7 +324,8 @@ def _plain(label: Any) -> Hashable | None:
     return label
 
 
-def _few(names: Iterable[str]) -> str:
+def first_few(names: Iterable[str]) -> str:
+    """The first eight names, and how many more there are."""
     listed = list(names)
     more = f" and {len(listed) - 8} more" if len(listed) > 8 else ""
     return ", ".join(listed[:8]) + more

@@ -99,13 +99,13 @@ def heart_rate(path: Path) -> Floats:
     return _some(path, rates)
 
 
-def worn(counts: Floats, zeros: int = 60) -> Pieces:
-    """Counts split where the device lay unused: a run of at least ``zeros`` minutes of 0."""
+def worn(counts: Floats) -> Pieces:
+    """Counts split where the device lay unused: at least an hour of minutes with count 0."""
     still = np.concatenate([[False], counts == 0, [False]])
     edges = np.flatnonzero(np.diff(still.astype(np.int8)))
     keep = np.ones(len(counts), dtype=bool)
     for begin, end in edges.reshape(-1, 2):
-        if end - begin >= zeros:
+        if end - begin >= 60:
             keep[begin:end] = False
     places = np.flatnonzero(keep)
     breaks = np.flatnonzero(np.diff(places) > 1) + 1

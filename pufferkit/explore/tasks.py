@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
 from functools import lru_cache
@@ -189,7 +188,7 @@ def from_file(path: str, folder: str) -> dict[str, Any]:
 
 def kept(name: str, theta: ChainClass, folder: str) -> dict[str, Any]:
     """Write a class to the folder, and return its description."""
-    text = json.dumps(theta.to_dict(), indent=2) + "\n"
+    text = theta.to_json(indent=2) + "\n"
     plain = "".join(c if c.isalnum() else "-" for c in name).strip("-")
     place = Path(folder) / f"{plain}.json"
     number = 1

@@ -21,9 +21,9 @@ from math import inf, log
 from typing import Any
 
 from pufferkit import checks
+from pufferkit.beliefs.base import Beliefs, as_beliefs
 from pufferkit.beliefs.bayesian_network import BayesianNetwork
 from pufferkit.beliefs.chain_class import as_chain_class
-from pufferkit.beliefs.conversion import Beliefs, as_beliefs
 from pufferkit.beliefs.field_class import FieldClass
 from pufferkit.beliefs.finite_joint import FiniteJoint
 from pufferkit.beliefs.markov_chain import MarkovChain

@@ -42,8 +42,7 @@ from pufferkit.influence.curve.profile import InfluenceCurve
 from pufferkit.mechanisms.baselines import group_dp
 from pufferkit.mechanisms.calibration import Calibration
 from pufferkit.mechanisms.influence_curve import entry_epsilon_for, influence_curve
-from pufferkit.mechanisms.intervals import half_width
-from pufferkit.mechanisms.release import Release
+from pufferkit.mechanisms.release import Release, half_width
 from pufferkit.rounding import round_up
 
 _GRID = 1 + 1e-6  # noise lies on a grid, whose tails are heavier by less than this

@@ -16,7 +16,7 @@ import numpy as np
 from pufferkit.accounting.amounts import MICRO, PICO, allowed_micro, spent_micro, spent_pico
 from pufferkit.accounting.charges import Charge, Terms, over_budget
 from pufferkit.accounting.composition import entry_profile
-from pufferkit.accounting.entries import Account, Entry, Extended
+from pufferkit.accounting.entries import Account, Entry, Extended, checked_name
 from pufferkit.accounting.fingerprints import Data
 from pufferkit.accounting.ledger import Ledger
 from pufferkit.accounting.spending import Spending
@@ -102,6 +102,17 @@ class Accounts:
             more = f" (and {others:,} more like it)" if others else ""
             raise OverBudget(f"{first.account}{more}: {refusal}")
         return charges if len(charges) == len(pending) else None
+
+    def telling(self, pending: Sequence[PendingRelease]) -> list[PendingRelease]:
+        """The releases that can be refused: those of accounts that exist, and one of a new one.
+
+        New accounts pay the same, so one of them stands for all; their names are checked here.
+        """
+        names = dict.fromkeys(release.account for release in pending)
+        known = self.ledger.balances(names)
+        new = [checked_name("account", name) for name in names if name not in known]
+        chosen = {*known, *new[:1]}
+        return [release for release in pending if release.account in chosen]
 
     def pay(
         self, pending: Sequence[PendingRelease], draw: Draw, new: Sequence[Charge] | None = None

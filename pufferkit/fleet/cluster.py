@@ -249,7 +249,7 @@ class _Packs:
     def check(self, accounts: Accounts) -> None:
         """Raise unless every account can pay; nothing is written."""
         for pending in self._pending():
-            accounts.check(pending)
+            accounts.check(accounts.telling(pending))
             accounts.forget()
 
     def paid(self, accounts: Accounts) -> Iterator[tuple[dict[str, Any], int]]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pufferkit.data.series import first_few
 from pufferkit.frames import raw_files, raw_times
 from pufferkit.frames.aggregate import FRESH, STATE, SUBJECT, TICKS, TIME
 from pufferkit.frames.raw_files import TextFormat
@@ -98,7 +99,7 @@ class Source:
         rows = batch[STATE].is_in(list(cells)).fill_null(False).arg_true().to_list()
         return ValueError(
             f"{self.name}: {_rows(rows[:_NAMED], before, len(rows))} a state that is not declared: "
-            f"{_few(cells)}; add it to the states or clean the data"
+            f"{first_few(map(repr, cells))}; add it to the states or clean the data"
         )
 
     # Rows of engines without order are named by subject and time.
@@ -112,7 +113,7 @@ class Source:
             rows = frame.filter(nw.col(TIME).is_null()).head(_NAMED).collect()
             raise ValueError(
                 f"{self.name}: {lost} rows have no time, among them rows of "
-                f"{_few(rows[SUBJECT].to_list())}; every entry needs one"
+                f"{first_few(map(repr, rows[SUBJECT].to_list()))}; every entry needs one"
             )
         low: Any = pairs["low"].min()
         if low is not None and low <= 0:
@@ -137,8 +138,8 @@ class Source:
         rows = frame.filter(nw.col(STATE).is_in(list(cells))).head(_NAMED).collect()
         named = self._named(rows)
         return ValueError(
-            f"{self.name}: has states that are not declared: {_few(cells)}, for example "
-            f"{', '.join(named)}; add them to the states or clean the data"
+            f"{self.name}: has states that are not declared: {first_few(map(repr, cells))}, "
+            f"for example {', '.join(named)}; add them to the states or clean the data"
         )
 
     def _named(self, rows: Any) -> list[str]:
@@ -437,10 +438,3 @@ def _rows(rows: Sequence[int], before: int, total: int) -> str:
     numbers = ", ".join(str(before + row + 1) for row in rows)
     more = f" and {total - len(rows)} more" if total > len(rows) else ""
     return f"row {numbers} has" if total == 1 else f"rows {numbers}{more} have"
-
-
-def _few(names: Sequence[Any], most: int = 8) -> str:
-    listed = [repr(name) for name in names]
-    return ", ".join(listed[:most]) + (
-        f" and {len(listed) - most} more" if len(listed) > most else ""
-    )

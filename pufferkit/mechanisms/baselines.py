@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pufferkit import checks
+from pufferkit.beliefs.base import Beliefs, as_beliefs
 from pufferkit.beliefs.chain_class import ChainClass, Member
-from pufferkit.beliefs.conversion import Beliefs, as_beliefs
 from pufferkit.beliefs.field_class import FieldClass
 from pufferkit.beliefs.network_class import NetworkClass
 from pufferkit.checks import Floats

@@ -14,8 +14,8 @@ from typing import Any
 
 import pufferkit
 from pufferkit import checks, noise
+from pufferkit.beliefs.base import Beliefs, as_beliefs
 from pufferkit.beliefs.chain_class import ChainClass
-from pufferkit.beliefs.conversion import Beliefs, as_beliefs
 from pufferkit.beliefs.provenance import check_not_fitted_on
 from pufferkit.beliefs.secrets import Secrets
 from pufferkit.data.numbers import rank_scores
@@ -23,8 +23,7 @@ from pufferkit.data.queries import Query
 from pufferkit.data.series import Series, declared_independent
 from pufferkit.errors import NotApplicable
 from pufferkit.mechanisms.evidence import Evidence, Guarantee, Variant
-from pufferkit.mechanisms.intervals import expected_size, half_width, rank_error
-from pufferkit.mechanisms.release import Release
+from pufferkit.mechanisms.release import Release, expected_size, half_width, rank_error
 from pufferkit.shown import Shown
 
 GAPS = (

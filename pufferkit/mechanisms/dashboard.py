@@ -27,15 +27,14 @@ from typing import Any
 import numpy as np
 
 from pufferkit import checks
-from pufferkit.beliefs.conversion import Beliefs, as_beliefs
+from pufferkit.beliefs.base import Beliefs, as_beliefs
 from pufferkit.data.joint import joint_query
 from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.curve.profile import InfluenceCurve
 from pufferkit.mechanisms.calibration import Calibration, chains_only, check_states
 from pufferkit.mechanisms.influence_curve import entry_epsilon_for, metric_of
-from pufferkit.mechanisms.intervals import half_width
-from pufferkit.mechanisms.release import Release
+from pufferkit.mechanisms.release import Release, half_width
 from pufferkit.rounding import EPS, last_passing, round_up
 from pufferkit.shown import Shown
 

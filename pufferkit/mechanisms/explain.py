@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from pufferkit.beliefs.base import Beliefs
+from pufferkit.beliefs.base import Beliefs, beliefs_from_dict
 from pufferkit.beliefs.chain_class import ChainClass
-from pufferkit.beliefs.conversion import beliefs_from_dict
 from pufferkit.beliefs.field_class import FieldClass
 from pufferkit.beliefs.network_class import NetworkClass
 from pufferkit.checks import Floats

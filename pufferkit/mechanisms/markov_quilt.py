@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 from typing import Any, Literal
 
 from pufferkit import checks
-from pufferkit.beliefs.conversion import Beliefs
+from pufferkit.beliefs.base import Beliefs
 from pufferkit.beliefs.secrets import Secrets
 from pufferkit.data.queries import Query
 from pufferkit.influence.answers import QuiltBound, QuiltSearch, hardest_quilt
@@ -31,6 +32,7 @@ def markov_quilt(
     influence: InfluenceReading = "definition",
     secrets: Secrets | Sequence[Secrets] | None = None,
     progress: Progress | None = None,
+    most_work: float = inf,
 ) -> Calibration:
     """Noise of the Markov Quilt Mechanism, over all quilts of [Q] Lemma 4.6.
 
@@ -62,6 +64,8 @@ def markov_quilt(
         (`pufferkit.influence.quilts.blocks`).
     progress
         For networks: called with the number of nodes done and their total.
+    most_work
+        For networks: give up after about so many nanoseconds, with `NotApplicable`.
 
     Examples
     --------
@@ -73,10 +77,13 @@ def markov_quilt(
     """
     theta, epsilon = checked(beliefs, query, epsilon, secrets)
     check_reading(influence)
-    hardest = hardest_quilt(theta, QuiltSearch(query.longest, epsilon, influence, progress))
-    observed = quilts_of_observed(
-        lambda length: solvers(theta, length, influence), query, epsilon, hardest
-    )
+    search = QuiltSearch(query.longest, epsilon, influence, progress, most_work)
+    hardest = hardest_quilt(theta, search)
+    observed = None
+    if query.pattern is not None:
+        observed = quilts_of_observed(
+            lambda length: solvers(theta, length, influence), query, epsilon, hardest
+        )
     return _calibration("markov_quilt", theta, query, epsilon, hardest, observed)
 
 
@@ -115,8 +122,10 @@ def markov_quilt_approx(
     theta = chains_only(beliefs, "markov_quilt_approx")
     check_states(theta, query)
     hardest = hardest_by_mixing(theta, query.longest, epsilon, bound)
-    named = [(theta.description, own) for own in influences_by_mixing(theta, bound)[0]]
-    observed = quilts_of_observed(lambda _: named, query, epsilon, hardest)
+    observed = None
+    if query.pattern is not None:
+        named = [(theta.description, own) for own in influences_by_mixing(theta, bound)[0]]
+        observed = quilts_of_observed(lambda _: named, query, epsilon, hardest)
     return _calibration("markov_quilt_approx", theta, query, epsilon, hardest, observed)
 
 

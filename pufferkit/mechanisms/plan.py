@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from pufferkit.beliefs.base import Member
-from pufferkit.beliefs.conversion import Beliefs
+from pufferkit.beliefs.base import Beliefs, Member
 from pufferkit.beliefs.secrets import Secrets
 from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable, TakesLong, printable
@@ -314,6 +313,14 @@ def plan(
             if name == "exact_sum":
                 # Its loops take about four multiplications a nanosecond.
                 calibration = exact_sum(theta, query, epsilon, most_work=4 * most_work)
+            elif name == "markov_quilt" and any(row.pufferfish for row in entries):
+                calibration = markov_quilt(
+                    theta,
+                    query,
+                    epsilon,
+                    progress=None if progress is None else partial(progress, name),
+                    most_work=most_work,
+                )
             else:
                 calibration = calibrate(name, theta, query, epsilon, progress)
         except TakesLong as reason:

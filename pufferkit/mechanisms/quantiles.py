@@ -21,7 +21,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pufferkit.beliefs.conversion import Beliefs
+from pufferkit.beliefs.base import Beliefs
 from pufferkit.checks import Floats
 from pufferkit.data.additive import histogram
 from pufferkit.data.numbers import quantile_of
@@ -29,9 +29,8 @@ from pufferkit.data.queries import Lengths, Query
 from pufferkit.errors import NotApplicable
 from pufferkit.mechanisms.calibration import Calibration
 from pufferkit.mechanisms.influence_curve import influence_curve
-from pufferkit.mechanisms.intervals import project_to_simplex, rank_error
 from pufferkit.mechanisms.post_processing import Derived, quantile
-from pufferkit.mechanisms.release import Release
+from pufferkit.mechanisms.release import Release, project_to_simplex, rank_error
 from pufferkit.shown import Shown
 
 QuantileMethod = Literal["noisy histogram inverted", "exponential mechanism"]

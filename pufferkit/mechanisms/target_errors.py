@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from pufferkit import checks
+from pufferkit.beliefs.base import Beliefs, as_beliefs
 from pufferkit.beliefs.chain_class import ChainClass
-from pufferkit.beliefs.conversion import Beliefs, as_beliefs
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.data import additive
 from pufferkit.data.queries import Query
@@ -69,7 +69,7 @@ class Target:
             raise ValueError(f"level: must lie between 0 and 1, got {self.level:g}")
 
     @classmethod
-    def of_text(cls, text: str, level: float = 0.95) -> Target:
+    def of_text(cls, text: str) -> Target:
         """``0.05`` in the units of the answer, ``5%`` of an average one.
 
         >>> Target.of_text("5%")
@@ -81,7 +81,7 @@ class Target:
             number = float(plain.removesuffix("%"))
         except ValueError:
             raise ValueError(f"target: {text!r} is not a number like 0.05 or 5%") from None
-        return cls(number / 100 if relative else number, level, relative)
+        return cls(number / 100 if relative else number, relative=relative)
 
     def half_width(self, query: Query) -> float:
         """The target in the units of the answer."""

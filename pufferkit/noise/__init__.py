@@ -6,12 +6,12 @@ floating-point Laplace sampler leaks: some outputs are possible under one data s
 
 - `whole_noise`: discrete Laplace noise on answers that are whole multiples of a unit;
 - `grid_noise`: Laplace noise on all others, on a fine grid whose rounding the scale pays for;
-- `choices`: a noisy choice, for quantiles;
+- `opendp_draws`: a noisy choice, for quantiles, and OpenDP's Laplace noise;
 - `randomised_response`: randomised answers for single entries;
 - `local_answers`: answers from rows of any distribution, and flips that are a chain.
 
-Laplace noise of both kinds comes from one of two samplers (`samplers`): OpenDP's (`opendp_draws`)
-or our own for many numbers at once (`exact_laplace`, `digits`).
+Laplace noise of both kinds comes from one of two samplers (`whole_noise`): OpenDP's or our own for
+many numbers at once (`exact_laplace`, `digits`).
 
 No random number is kept for later, so nothing can be drawn twice: a process that forks, or whose
 memory is copied in another way, takes no words with it.
@@ -21,11 +21,12 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pufferkit.noise.choices import noisy_choice
 from pufferkit.noise.grid_noise import grid_exponent, grid_sampler, laplace, paid_scale
+from pufferkit.noise.opendp_draws import noisy_choice
 from pufferkit.noise.randomised_response import WORD, flip_threshold, response_stream, responses
-from pufferkit.noise.samplers import SAMPLER_NAMES, Sampler
 from pufferkit.noise.whole_noise import (
+    SAMPLER_NAMES,
+    Sampler,
     as_shares,
     discrete_laplace,
     discrete_laplace_rows,

@@ -21,7 +21,7 @@ import numpy as np
 from pufferkit import checks
 from pufferkit.noise import opendp_draws
 from pufferkit.noise.exact_laplace import DiscreteLaplace
-from pufferkit.noise.samplers import Sampler, sampler_of
+from pufferkit.noise.whole_noise import Sampler, sampler_of
 from pufferkit.rounding import round_up
 
 GRID_SHARE = 2.0**-30

@@ -8,11 +8,14 @@ operating system.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
 from functools import cache, lru_cache
 from typing import Any
 
-from pufferkit.rounding import round_up
+from pufferkit import checks
+from pufferkit.rounding import at_least, round_up
 
 _home = [os.getpid()]
 if hasattr(os, "register_at_fork"):
@@ -95,3 +98,26 @@ def choice_measurement(scale: float, step: int) -> tuple[Any, float]:
         scale=scale,
     )
     return measurement, float(measurement.map(step))
+
+
+def noisy_choice(scores: Sequence[int], scale: float, step: int = 1) -> int:
+    """The place of the largest score after exponential noise on each, for quantiles.
+
+    Only the place is released (permute-and-flip, which never errs more than the exponential
+    mechanism: McKenna and Sheldon 2020).
+
+    Parameters
+    ----------
+    scores
+        Whole numbers, in units of 1 / ``step``.
+    scale
+        Scale of the noise on a score, not in that unit. Scores that move by at most 1 move the
+        log-likelihood of the choice by at most 2 / ``scale``.
+    step
+        Number of units in 1.
+    """
+    wanted = at_least(Fraction(checks.positive("scale", scale)) * step)
+    if len(scores) < 2 or any(abs(score) >= 2**62 for score in scores):
+        raise ValueError("scores: must be two or more whole numbers of at most 62 bits")
+    made = choice_measurement(wanted, step)
+    return int(drawn(made, 2 / scale, [int(score) for score in scores]))

@@ -8,12 +8,21 @@ Replacing an answer by another at L1 distance d moves the log-likelihood of ever
 d / scale, as |w - c'| <= |w - c| + |c - c'| in each coordinate: the guarantee of Laplace noise of
 the same scale, for each pair of states too. Nothing is rounded, so rounding costs nothing, and
 the noise is smaller: its mean size is u / sinh(u / scale), below the scale.
+
+Two samplers draw it, both exactly, from the randomness of the operating system: OpenDP's, one
+number after another, or our own, many at once. A call of OpenDP takes a tenth of a millisecond and
+each draw ten microseconds; our own takes most of a millisecond for its first draw and a tenth of a
+microsecond for each of a million. So releases of a few numbers are drawn by OpenDP, which many have
+reviewed, and tables by our own, proved in `pufferkit.noise.exact_laplace`. The choice depends on
+public numbers only.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from fractions import Fraction
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,18 +30,52 @@ from numpy.typing import NDArray
 from pufferkit import checks
 from pufferkit.checks import Floats, Ints
 from pufferkit.noise import opendp_draws
-from pufferkit.noise.exact_laplace import DiscreteLaplace
-from pufferkit.noise.samplers import BATCH, Sampler, sampler_of
+from pufferkit.noise.exact_laplace import LARGEST_SCALE, DiscreteLaplace
 from pufferkit.rounding import at_least, round_up
+
+Sampler = Literal["opendp", "pufferkit"]
+"""The sampler of Laplace noise; releases record it."""
+
+SAMPLER_NAMES: dict[Sampler, str] = {
+    "opendp": "OpenDP",
+    "pufferkit": "pufferkit's own exact sampler",
+}
+"""The samplers in words."""
+
+CHOICE = "PUFFERKIT_SAMPLER"
+"""The environment variable that names a sampler for all noise that both can draw."""
+
+BATCH = 32
+"""A release of this many numbers is drawn at once."""
 
 MOST_UNITS = 2.0**50
 """Beyond this many units, a float no longer holds the noisy answer as a whole number."""
 
-LARGEST_SCALE = 2.0**40
+MOST_SCALE = 2.0**40
 """Largest scale in units; beyond it discrete noise agrees with Laplace noise to twelve digits."""
 
 _AT_ONCE = 20_000
 _SCALES_AT_ONCE = 256
+
+
+def sampler_of(scale: Fraction, numbers: int = BATCH) -> Sampler:
+    """The sampler of a release of this many numbers, or of a table of releases.
+
+    Parameters
+    ----------
+    scale
+        The largest scale, in units of the answer or steps of the grid. Beyond 2^56, OpenDP's
+        integers of any size are needed.
+    numbers
+        How many numbers one release has; for a table it does not matter.
+    """
+    named = os.environ.get(CHOICE) or ("pufferkit" if numbers >= BATCH else "opendp")
+    if named not in get_args(Sampler):
+        raise ValueError(
+            f"{CHOICE}: must be one of {', '.join(get_args(Sampler))}, got {named!r}; nothing was "
+            "drawn"
+        )
+    return "pufferkit" if named == "pufferkit" and scale <= LARGEST_SCALE else "opendp"
 
 
 def is_discrete(unit: Fraction | None, scale: float, largest: float | None = None) -> bool:
@@ -41,7 +84,7 @@ def is_discrete(unit: Fraction | None, scale: float, largest: float | None = Non
     The decision uses public numbers only. It is no if the unit is so small that a float cannot hold
     the answer or the noise as a whole number of units.
     """
-    if unit is None or Fraction(checks.positive("scale", scale)) > unit * Fraction(LARGEST_SCALE):
+    if unit is None or Fraction(checks.positive("scale", scale)) > unit * Fraction(MOST_SCALE):
         return False
     return largest is None or Fraction(largest) <= unit * Fraction(MOST_UNITS)
 

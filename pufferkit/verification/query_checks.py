@@ -25,7 +25,7 @@ from dataclasses import replace
 from fractions import Fraction
 from itertools import product
 
-from pufferkit.beliefs.conversion import beliefs_from_dict
+from pufferkit.beliefs.base import beliefs_from_dict
 from pufferkit.mechanisms.release import Release
 from pufferkit.noise import SAMPLER_NAMES
 

@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from fractions import Fraction
 from functools import singledispatch
 from math import inf
 from typing import Any
 
 import numpy as np
 
-from pufferkit.beliefs.chain_class import ChainClass, chain_kinds
-from pufferkit.beliefs.conversion import Beliefs, beliefs_from_dict
+from pufferkit.beliefs.base import Beliefs
+from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.beliefs.event_class import EventClass
 from pufferkit.beliefs.field_class import FieldClass
 from pufferkit.beliefs.kernel_class import KernelClass
 from pufferkit.beliefs.network_class import NetworkClass
 from pufferkit.beliefs.region_class import RegionClass
 from pufferkit.beliefs.secrets import Events, Pairs, Runs, Secrets, Sets
-from pufferkit.checks import Floats
 from pufferkit.data.series import SegmentPattern
 from pufferkit.mechanisms.release import Release
 from pufferkit.verification.chain_bounds import (
-    BlockPair,
     Task,
     loss_by_curve,
     score_around_blocks,
@@ -49,12 +46,12 @@ from pufferkit.verification.pair_tables import (
     members_to_check,
     mixing_bounds,
 )
-from pufferkit.verification.query_checks import (
-    claimed_rows,
-    contributions_of_states,
-    furthest_of,
-    moved_by_one_entry,
-    parts_of,
+from pufferkit.verification.recorded_release import (
+    beliefs_of,
+    cost_in_scales,
+    cost_of_pairs,
+    hint_of,
+    longest_promised,
 )
 from pufferkit.verification.region_tables import RegionBound
 from pufferkit.verification.sum_scales import exact_sum_scale, wasserstein_scale
@@ -70,14 +67,14 @@ def needed_scale(record: Release, lipschitz: float, checks: list[str], work: All
         )
         return lipschitz / epsilon
     if record.mechanism == "group_dp" and record.beliefs is not None:
-        most = _largest_part(_beliefs(record))
+        most = _largest_part(beliefs_of(record))
         checks.append(f"group_dp: L times the largest independent part, {most}, over epsilon")
         return lipschitz * most / epsilon
     if record.mechanism == "group_dp":
         most = max(record.observed or record.lengths)
         checks.append(f"group_dp: L times the observed entries of a segment, {most}, over epsilon")
         return lipschitz * most / epsilon
-    theta = _beliefs(record)
+    theta = beliefs_of(record)
     if record.mechanism == "wasserstein":
         if record.observed is not None:
             raise BadBeliefs("wasserstein has no theorem for entries that were not observed")
@@ -85,11 +82,6 @@ def needed_scale(record: Release, lipschitz: float, checks: list[str], work: All
     if record.mechanism == "exact_sum":
         return exact_sum_scale(record, theta, checks, work)
     return _needed(theta, record, lipschitz, checks, work)
-
-
-def longest_promised(record: Release) -> int:
-    """The longest segment that the guarantee covers: of the release, or of the whole stream."""
-    return record.evidence.horizon or max(record.lengths)
 
 
 @singledispatch
@@ -285,8 +277,7 @@ def _on_kernels(
         raise BadBeliefs(f"have no theorem for {record.mechanism}, only for influence_curve")
     longest, scale = longest_promised(record), record.scale * (1 + TOLERANCE)
     recorded = (record.verification_data or {}).get("pairs")
-    cost = cost_of_pairs(record, theta, lipschitz) / scale
-    cost += (record.evidence.beside or 0.0) * ~np.eye(len(cost), dtype=bool)
+    cost = cost_in_scales(record, theta, lipschitz, scale)
     if record.evidence.bound != "pairs":
         largest = longest * float(cost.max())
     elif not isinstance(recorded, Mapping):
@@ -313,9 +304,7 @@ def _by_pairs(
     recorded = (record.verification_data or {}).get("pairs")
     if not isinstance(recorded, Mapping) or not theta.lists_matrices:
         raise BadBeliefs("no pairs of values are recorded for them in the verification data")
-    cost = cost_of_pairs(record, theta, lipschitz) / scale
-    apart = ~np.eye(len(cost), dtype=bool)
-    cost += (record.evidence.beside or 0.0) * apart
+    cost = cost_in_scales(record, theta, lipschitz, scale)
     largest, used = 0.0, list[Any]()
     for member in members_to_check(theta):
         chain, own = KnownChain(member, longest, work), recorded.get(member.name)
@@ -337,38 +326,6 @@ def _by_pairs(
 def _by_plans(plans: Sequence[Any]) -> str:
     """Whether the plans behind the steps were recorded."""
     return "solved again" if None in plans else "by the recorded plans"
-
-
-def cost_of_pairs(record: Release, theta: Beliefs, lipschitz: float) -> Floats:
-    """How far the answer moves when an entry x is replaced by x', for all pairs.
-
-    For joined queries: the sum of the distances of each, in units of one scale for all.
-    """
-    if record.kind == "several":
-        moved_by_all = np.zeros((len(theta.states),) * 2)
-        for part in parts_of(record):
-            own = moved_by_one_entry(part) or part.lipschitz
-            moved_by_all += cost_of_pairs(part, theta, own) * (record.scale / part.scale)
-        return moved_by_all * (1 + 1e-12)
-    claimed = claimed_rows(record)
-    if claimed is not None and len(claimed) == len(theta.states) and record.scales is None:
-        return np.array([[float(furthest_of([x, y])) for y in claimed] for x in claimed])
-    rows = contributions_of_states(record)
-    bins = record.kind in ("histogram", "relative frequencies")
-    if rows is None or (bins and record.scales is None):
-        return lipschitz * (1 - np.eye(len(theta.states)))
-    if bins:  # in the order of the states of the beliefs
-        rows = [rows[record.labels.index(str(state))] for state in theta.states]
-    if len(rows) != len(theta.states):
-        raise BadBeliefs(f"have {len(theta.states)} states, and there are {len(rows)} weights")
-    # In units of one scale for all, if coordinates have different scales.
-    scales = record.scales or (record.scale,) * len(record.labels)
-    units = [Fraction(record.scale) / Fraction(scale) for scale in scales]
-    moved = [
-        [float(sum(abs(a - b) * u for a, b, u in zip(x, y, units, strict=True))) for y in rows]
-        for x in rows
-    ]
-    return np.array(moved)
 
 
 @_needed.register
@@ -462,40 +419,8 @@ def _(theta: FieldClass) -> int:
     return max(largest_part(field) for field in theta.fields)
 
 
-def on_chains(record: Release) -> bool:
-    """Whether the release is under beliefs in Markov chains, or needs no beliefs."""
-    kind = record.beliefs.get("kind") if isinstance(record.beliefs, Mapping) else None
-    direct = record.mechanism not in ("wasserstein", "exact_sum")
-    return direct and (kind is None or kind in chain_kinds())
-
-
-def _beliefs(record: Release) -> Beliefs:
-    if record.beliefs is None:
-        raise BadBeliefs(f"{record.mechanism} needs them, and none are recorded")
-    try:
-        return beliefs_from_dict(record.beliefs)
-    except (ValueError, TypeError, AttributeError) as error:
-        raise BadBeliefs(f"cannot be read; {error}") from None
-
-
 def _mixing_bounds(theta: ChainClass, work: Allowance, tight: bool) -> list[Any]:
     try:
         return list(mixing_bounds(theta, work, tight=tight))
     except ValueError as error:
         raise BadBeliefs(str(error)) from None
-
-
-def hint_of(record: Release) -> BlockPair | None:
-    """The recorded blocks, or the distances of the recorded endpoints."""
-    evidence, whole = record.evidence, max(record.lengths, default=1)
-    if evidence.blocks is not None:
-        left, right = evidence.blocks
-        return max(1, int(left or whole)), max(1, int(right or whole))
-    if not isinstance(evidence.node, int) or evidence.quilt is None:
-        return None
-    below = [int(evidence.node - n) for n in evidence.quilt if n < evidence.node]
-    above = [int(n - evidence.node) for n in evidence.quilt if n > evidence.node]
-    return (
-        min(below, default=max(1, evidence.node)),
-        min(above, default=max(1, whole - evidence.node + 1)),
-    )

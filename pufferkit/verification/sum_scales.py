@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from fractions import Fraction
 from functools import singledispatch
 
+from pufferkit.beliefs.base import Beliefs
 from pufferkit.beliefs.chain_class import ChainClass
-from pufferkit.beliefs.conversion import Beliefs
 from pufferkit.beliefs.event_class import EventClass
 from pufferkit.beliefs.field_class import FieldClass
 from pufferkit.beliefs.joint_class import JointClass

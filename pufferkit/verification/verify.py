@@ -21,7 +21,7 @@ from math import inf, isfinite
 from pathlib import Path
 from typing import Any
 
-from pufferkit.beliefs.conversion import Beliefs, beliefs_from_dict
+from pufferkit.beliefs.base import Beliefs, beliefs_from_dict
 from pufferkit.errors import NotApplicable
 from pufferkit.mechanisms.evidence import Guarantee
 from pufferkit.mechanisms.release import Release
@@ -37,13 +37,13 @@ from pufferkit.verification.query_checks import (
     not_such_a_query,
     not_such_noise,
 )
-from pufferkit.verification.required_scale import (
+from pufferkit.verification.recorded_release import (
     cost_of_pairs,
     hint_of,
     longest_promised,
-    needed_scale,
     on_chains,
 )
+from pufferkit.verification.required_scale import needed_scale
 
 MOST_WORK = 10**11
 """Most work before a check gives up, in units of about a nanosecond: some minutes."""

@@ -7,13 +7,13 @@ import pytest
 
 import pufferkit as pk
 from pufferkit import noise
+from pufferkit.audit.answer_distributions import AnswerDistribution
 from pufferkit.audit.answer_models import (
-    AnswerDistribution,
     SampledModel,
     answer_model,
-    chain_table,
 )
 from pufferkit.audit.conditioned_chain import conditioned
+from pufferkit.audit.listed_model import chain_table
 from pufferkit.audit.output_likelihoods import choose, log_density
 
 LAZY = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])

@@ -29,12 +29,12 @@ def test_tuples_are_counted_within_segments(width):
 
 def test_table_is_shrunk_to_one_step_of_memory_less():
     nothing = (np.array([4, 7, 3]) + 0.5) / 15.5
-    one = order_table(SEGMENTS, 3, 1, shrinkage=2)
+    one = order_table(SEGMENTS, 3, 1)
     # 0 is followed by 1 and by 2, once each.
-    assert one[0] == pytest.approx((np.array([0, 1, 1]) + 2 * nothing) / 4)
-    two = order_table(SEGMENTS, 3, 2, shrinkage=2)
+    assert one[0] == pytest.approx((np.array([0, 1, 1]) + 5 * nothing) / 7)
+    two = order_table(SEGMENTS, 3, 2)
     # (1, 1) is followed by 0 three times; (0, 0) never occurs.
-    assert two[1, 1] == pytest.approx((np.array([3, 0, 0]) + 2 * one[1]) / 5)
+    assert two[1, 1] == pytest.approx((np.array([3, 0, 0]) + 5 * one[1]) / 8)
     assert two[0, 0] == pytest.approx(one[0])
     assert two.sum(axis=-1) == pytest.approx(1)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import pufferkit as pk
-from pufferkit.beliefs.conversion import as_beliefs, beliefs_from_json
+from pufferkit.beliefs.base import as_beliefs, beliefs_from_json
 from pufferkit.beliefs.field_class import FieldClass
 from pufferkit.beliefs.junction_tree import JunctionTree
 from tests.oracles import graph_loss

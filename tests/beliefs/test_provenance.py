@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import pufferkit as pk
-from pufferkit.beliefs.conversion import as_beliefs, beliefs_from_dict
+from pufferkit.beliefs.base import as_beliefs, beliefs_from_dict
 from pufferkit.beliefs.estimation import fit
 from pufferkit.beliefs.passages import FALSE_ALARMS, Passages, passages_of, share_a_passage
 from pufferkit.beliefs.provenance import Provenance, check_not_fitted_on

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import pufferkit as pk
 from pufferkit import ChainClass, MarkovChain, OverBudget, Series
-from pufferkit.beliefs.conversion import beliefs_from_json
+from pufferkit.beliefs.base import beliefs_from_json
 from pufferkit.beliefs.estimation import fit
 from pufferkit.beliefs.provenance import PRIVATE_NOTE
 from pufferkit.beliefs.region_class import RegionClass

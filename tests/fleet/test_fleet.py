@@ -188,6 +188,32 @@ def test_one_subject_that_cannot_pay_stops_the_run_before_anything_is_spent(book
     assert [e.account for e in book.entries() if e.kind == "charge"] == charges == ["p2"]
 
 
+def test_one_new_account_stands_for_all_of_them(book):
+    """Checked before anything is charged: accounts that exist, and one that does not."""
+    frame = people([(8,), (8, 3), (5,), (9,)])
+    pk.release_each(table_of(frame.filter(pl.col("who") == "p1")), BELIEF, 1, ledger=book, budget=1)
+    run = FleetRun.of("each", BELIEF, 1, "histogram", "influence_curve", "new", None)
+    accounts = Accounts(book, 1, run)
+
+    def pending(prefix):
+        table = table_of(frame)
+        rows = FleetRows.of(table, aligned(table, STATES))
+        used, calibrations = run.calibrations(table.longest)
+        everybody = np.arange(len(rows.owner))
+        return pending_releases(table, rows, everybody, used, calibrations, prefix)
+
+    assert [release.account for release in accounts.telling(pending(""))] == ["p0", "p1"]
+    with pytest.raises(pk.OverBudget, match=r"^p1: "):
+        accounts.check(accounts.telling(pending("")))
+    assert [release.account for release in accounts.telling(pending("x"))] == ["xp0"]
+    accounts.check(accounts.telling(pending("x")))
+    poor = Accounts(book, 0.5, run)
+    with pytest.raises(pk.OverBudget, match=r"^xp0: "):
+        poor.check(poor.telling(pending("x")))
+    with pytest.raises(ValueError, match="account: must be a name"):
+        accounts.telling(pending("x" * 200))
+
+
 def test_a_year_of_weeks_costs_one_epsilon_and_a_second_year_what_the_profile_says(book):
     table = table_of(people([(520,), (260, 100)]), window=10)
     pk.release_each(table, BELIEF, 1, ledger=book, budget=3, label="first")
@@ -415,8 +441,8 @@ KILLED = """
 import sys, time
 import polars as pl
 import pufferkit as pk
-from pufferkit.fleet import run
-run.CHUNK = 25
+from pufferkit.fleet import subject_run
+subject_run.CHUNK = 25
 belief = pk.MarkovChain.steady([[0.8, 0.2], [0.3, 0.7]])
 frame = pl.DataFrame({
     "who": [n // 20 for n in range(6_000)],

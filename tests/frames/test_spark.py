@@ -81,7 +81,8 @@ def test_one_row_for_each_subject_and_window_paid_once(rows, cluster, tmp_path):
         assert one["subject"] == other["subject"]
         assert one["window_start"].replace(tzinfo=None) == other["window_start"]
         assert one["entries"] == other["entries"]
-        assert one["scale"] == other["scale"]
+        # The first calibrations of a process are interpreted, later ones compiled.
+        assert one["scale"] == pytest.approx(other["scale"], rel=1e-12)
         for state in STATES:  # two independent draws around one count
             assert abs(one[state] - other[state]) < 80 * one["scale"]
     # Evaluated again and asked for again: the same numbers, and nothing is charged.

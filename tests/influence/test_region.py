@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import pufferkit as pk
 from pufferkit import ChainClass, MarkovChain, NotApplicable, Series
-from pufferkit.beliefs.conversion import beliefs_from_json
+from pufferkit.beliefs.base import beliefs_from_json
 from pufferkit.beliefs.region_class import RegionClass, intervals, noisy_bounds
 from pufferkit.influence.curve import regions as influence_region
 from pufferkit.influence.curve.region_steps import ListedStep, RelaxedStep

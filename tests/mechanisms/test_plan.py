@@ -124,3 +124,22 @@ def test_data_in_place_of_a_query_are_refused(data):
         pk.plan(chain, data, 1)
     with pytest.raises(ValueError, match="query: expected a Query"):
         pk.influence_curve(chain, data, 1)
+
+
+def line(nodes):
+    table = {(0,): [0.8, 0.2], (1,): [0.3, 0.7]}
+    parents = {n: (n - 1,) if n else () for n in range(nodes)}
+    return pk.BayesianNetwork(parents, {n: table if n else {(): [0.6, 0.4]} for n in range(nodes)})
+
+
+def test_quilts_of_a_large_network_are_left_out_of_a_plan_with_a_word():
+    network = line(30)
+    query = pk.count(1, 30)
+    left_out = named(pk.plan(network, query, 1, most_work=1e7))["markov_quilt"]
+    assert left_out["slow"]
+    assert "--slow" in left_out["why"]
+    every = named(pk.plan(network, query, 1, most_work=inf))
+    assert every["markov_quilt"]["scale"] == pk.markov_quilt(network, query, 1).scale
+    assert every["wasserstein"]["applicable"]
+    with pytest.raises(pk.NotApplicable, match="takes long"):
+        pk.markov_quilt(network, query, 1, most_work=1e7)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import pufferkit as pk
-from pufferkit.mechanisms.intervals import interval_around, project_to_simplex
+from pufferkit.mechanisms.release import interval_around, project_to_simplex
 
 CHAIN = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
 DATA = [0, 0, 1] * 10

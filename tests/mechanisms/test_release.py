@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import optimize, stats
 
 import pufferkit as pk
-from pufferkit.mechanisms.intervals import half_width, project_to_simplex
+from pufferkit.mechanisms.release import half_width, project_to_simplex
 
 STATES = ["rest", "walk", "run"]
 CHAIN = pk.MarkovChain.steady([[0.8, 0.15, 0.05], [0.3, 0.5, 0.2], [0.2, 0.3, 0.5]], states=STATES)

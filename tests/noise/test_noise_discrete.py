@@ -14,7 +14,7 @@ from scipy import stats
 
 import pufferkit as pk
 from pufferkit import noise
-from pufferkit.mechanisms.intervals import expected_size, half_width, interval_around
+from pufferkit.mechanisms.release import expected_size, half_width, interval_around
 from tests.oracles.listed_sums import largest_loss
 
 FALSE_ALARM = 1e-10

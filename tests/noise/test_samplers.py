@@ -10,7 +10,7 @@ import pufferkit as pk
 from pufferkit import noise
 from pufferkit.audit import audit
 from pufferkit.noise import exact_laplace, grid_noise, opendp_draws
-from pufferkit.noise.samplers import BATCH, CHOICE, sampler_of
+from pufferkit.noise.whole_noise import BATCH, CHOICE, sampler_of
 from tests.noise.test_noise import looks_laplace
 
 CHAIN = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])

@@ -7,7 +7,7 @@ import pytest
 
 import pufferkit as pk
 from pufferkit.audit import audit
-from pufferkit.beliefs.conversion import as_beliefs
+from pufferkit.beliefs.base import as_beliefs
 
 CHAIN = pk.MarkovChain.steady([[0.8, 0.2], [0.3, 0.7]], states=["rest", "<walk>"])
 CODES = CHAIN.sample(200, seed=1)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import pufferkit as pk
 from pufferkit.data.moves import transition_counts
-from pufferkit.mechanisms.intervals import project_to_simplex
+from pufferkit.mechanisms.release import project_to_simplex
 from pufferkit.verification.query_checks import nearest_histogram
 
 CHAIN = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]], states=["rest", "run"])

@@ -50,9 +50,10 @@ take the same way. On a tree without paying this is the curve of `pufferkit.infl
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import exp
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -61,6 +62,8 @@ from pufferkit.beliefs.junction_tree import log_sum
 from pufferkit.checks import Floats
 from pufferkit.influence.curve.pairs import LARGEST, off_diagonal
 from pufferkit.rounding import EPS
+
+_MANY = 4096  # rows from which on looking for the extreme ones is worth it
 
 
 class AveragingPath(NamedTuple):
@@ -74,8 +77,9 @@ class AveragingPath(NamedTuple):
 class _Stage:
     """The removal of node ``j``: its distributions given each pair of values of another node.
 
-    ``binary`` has, for every other node and every u, p(0 | 0, u), p(1 | 0, u), p(0 | 1, u) and
-    p(1 | 1, u), if all have two values; otherwise ``kernels`` has an array (u, x, y) for each.
+    ``binary`` has, for every other node and every u (the last axis), p(0 | 0, u), p(1 | 0, u),
+    p(0 | 1, u) and p(1 | 1, u), if all have two values; otherwise ``kernels`` has an
+    array (u, x, y) for each.
     """
 
     j: int
@@ -90,16 +94,18 @@ class _Stage:
             largest = float(variation.max())
             return [scalar_steps(kernel, largest) + self.error for kernel in self.kernels]
         # The extreme likelihood ratios of value 1 against value 0.
-        up, down = np.exp(variation[1, 0]), np.exp(-variation[0, 1])
+        odds = np.array([[[exp(variation[1, 0])], [exp(-variation[0, 1])]]])
         p0, p1, q0, q1 = self.binary
-        logs = [np.log((p0 + p1 * odds) / (q0 + q1 * odds)) for odds in (up, down)]
+        ratios = ((p0 + p1 * odds) / (q0 + q1 * odds)).reshape(len(self.others), -1)
         added = np.zeros((len(self.others), 2, 2))
-        added[:, 0, 1] = np.maximum(*(own.max(axis=1) for own in logs)) + self.error
-        added[:, 1, 0] = -np.minimum(*(own.min(axis=1) for own in logs)) + self.error
+        added[:, 0, 1] = np.log(ratios.max(axis=1)) + self.error
+        added[:, 1, 0] = self.error - np.log(ratios.min(axis=1))
         return added
 
 
-def _total(matrices: Iterable[Floats]) -> float:
+def _total(matrices: Floats | Sequence[Floats]) -> float:
+    if isinstance(matrices, np.ndarray):
+        return float(matrices.max(axis=(1, 2)).sum())
     return sum(float(own.max()) for own in matrices)
 
 
@@ -126,17 +132,39 @@ class Clique:
         self._stages: dict[tuple[Any, ...], _Stage] = {}
         self._rows: dict[tuple[frozenset[int], int], dict[int, Floats]] = {}
         self._known: dict[tuple[Any, ...], tuple[list[Floats], AveragingPath]] = {}
+        self._alone: dict[tuple[Any, ...], list[tuple[Floats, AveragingPath]]] = {}
         self._positive = bool(np.isfinite(table).all())
 
     def added(
         self, targets: Sequence[int], out: tuple[int, ...], variations: Sequence[Floats]
     ) -> list[tuple[Floats, AveragingPath]]:
         """For each node that stays, the least that taking out others was seen to add, and how."""
+        if self._positive and len(out) == 1 and targets:
+            return self._without_one(tuple(targets), out, variations[0])
         if self._positive or not targets:
             each = [self._least((target,), out, variations) for target in targets]
             return [(matrices[0], way) for matrices, way in each]
         matrices, way = self._least(tuple(targets), out, variations)
         return [(own, way) for own in matrices]
+
+    def _without_one(
+        self, targets: tuple[int, ...], out: tuple[int, ...], variation: Floats
+    ) -> list[tuple[Floats, AveragingPath]]:
+        """One node is taken out: it is averaged or paid, whichever adds less to each target."""
+        key = targets, out, variation.tobytes()
+        if key not in self._alone:
+            largest = float(variation.max())
+            stage = self._stage(frozenset(range(self.table.ndim)), out[0], targets)
+            each = []
+            for step in stage.steps(np.minimum(variation, LARGEST)):
+                paid, raised = largest * (1 + EPS), 1 + 2 * EPS
+                if largest <= LARGEST and float(step.max()) * raised < paid:
+                    averaged = step * off_diagonal(len(step)) * raised
+                    each.append((averaged, AveragingPath(out, "a")))
+                else:
+                    each.append((paid * off_diagonal(len(step)), AveragingPath(out, "p")))
+            self._alone[key] = each
+        return self._alone[key]
 
     def _least(
         self, targets: tuple[int, ...], out: tuple[int, ...], variations: Sequence[Floats]
@@ -216,35 +244,34 @@ class Clique:
     def _stage(self, left: frozenset[int], j: int, others: tuple[int, ...]) -> _Stage:
         key = left, j, others
         if key not in self._stages:
-            if (left, j) not in self._rows:
-                self._rows[left, j] = self._kernels(left, j)
-            own = [self._rows[left, j][k] for k in others]
+            own = [self._kernels(left, j, k) for k in others]
             slack = 4 * self.error + 64 * EPS
             binary = None
             if all(rows.shape[1:] == (2, 2) for rows in own):
                 most = max(len(rows) for rows in own)
-                padded = [
-                    np.pad(rows, ((0, most - len(rows)), (0, 0), (0, 0)), "edge") for rows in own
-                ]
-                stacked = np.array(padded)
+                # The last ones once more, so that all are of one length.
+                stacked = np.array(
+                    [rows[np.minimum(np.arange(most), len(rows) - 1)] for rows in own]
+                    if any(len(rows) < most for rows in own)
+                    else own
+                )
                 binary = tuple(
-                    np.ascontiguousarray(stacked[..., x, y]) for x in (0, 1) for y in (0, 1)
+                    np.ascontiguousarray(stacked[:, None, :, x, y]) for x in (0, 1) for y in (0, 1)
                 )
             self._stages[key] = _Stage(j, others, binary, () if binary else tuple(own), slack)
         return self._stages[key]
 
-    def _kernels(self, left: frozenset[int], j: int) -> dict[int, Floats]:
-        """For every other remaining node k, p(y | x, u) as an array (u, x, y)."""
-        axes = sorted(left)
-        table = log_sum(self.table, [a for a in range(self.table.ndim) if a not in left])
-        kernel = conditional(table, axes.index(j))
-        rest = [axis for axis in axes if axis != j]
-        rows = {}
-        for place, k in enumerate(rest):
-            turned = np.moveaxis(kernel, place, -2)
+    def _kernels(self, left: frozenset[int], j: int, k: int) -> Floats:
+        """For another remaining node k, p(y | x, u) as an array (u, x, y)."""
+        rows = self._rows.setdefault((left, j), {})
+        if j not in rows:
+            table = log_sum(self.table, [a for a in range(self.table.ndim) if a not in left])
+            rows[j] = conditional(table, sorted(left).index(j))
+        if k not in rows:
+            turned = np.moveaxis(rows[j], sorted(left - {j}).index(k), -2)
             own = turned.reshape(-1, *turned.shape[-2:])
-            rows[k] = extreme(own) if own.shape[1:] == (2, 2) else own
-        return rows
+            rows[k] = extreme(own) if own.shape[1:] == (2, 2) and len(own) > _MANY else own
+        return rows[k]
 
 
 def extreme(rows: Floats) -> Floats:

@@ -79,8 +79,7 @@ class HockeySticks:
             return 0.0
         if variation > _FAR:
             # A step has a slope of at most 1.
-            limit = float(self._limits[self._compared].max())
-            return min(limit, self.largest(_FAR) + variation - _FAR)
+            return min(self._largest_limit, self.largest(_FAR) + variation - _FAR)
         if variation not in self._roots:
             self._roots[variation] = log1p(self._root(expm1(variation)))
         return self._roots[variation]
@@ -92,6 +91,16 @@ class HockeySticks:
         self._last = _roots(self._upper, self._across, expm1(variation), self._last)
         steps: Floats = np.log1p(self._last)
         return steps
+
+    @cached_property
+    def _largest_limit(self) -> float:
+        """The largest of `_limits`: of each column its most over its least, if all compare."""
+        if not self._compared[~np.eye(len(self._compared), dtype=bool)].all():
+            return float(self._limits[self._compared].max())
+        above, below = self._upper.max(axis=0), self._lower.min(axis=0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratios = np.where(above > 0, np.log(above) - np.log(below), 0.0)
+        return max(0.0, float(ratios.max()))
 
     @cached_property
     def _limits(self) -> Floats:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from math import sqrt
 from typing import Any
 
 import numpy as np
@@ -166,15 +167,21 @@ class MemberCurve:
     def _quick_start(self, epsilon: float, most: float, length: int) -> float:
         """A starting point of the search from below, by the quick bound."""
 
+        @cache
         def quick(b: float) -> float:
             return epsilon - self.quick([Run(length, b)])
 
-        start = high = min(most, epsilon / length * (1 - 1e-12))
-        while high < most and quick(high := min(most, 4 * high)) >= 0:
-            start = high
-        if start < high and quick(start) >= 0:
-            start = last_passing(quick, start, high, _ROUGH)
-        return start
+        # From above, in steps that grow: most chains need a few, however long the series.
+        least = min(most, epsilon / length * (1 - 1e-12))
+        start, high, factor = most, most, 4.0
+        while start > least and quick(start) < 0:
+            start, high, factor = max(least, start / factor), start, factor**2
+        if start == high or quick(start) < 0:
+            return start
+        while high > 4 * start:
+            middle = sqrt(start * high)
+            start, high = (middle, high) if quick(middle) >= 0 else (start, middle)
+        return last_passing(quick, start, high, _ROUGH)
 
     def _solve_scalar(self, epsilon: float, most: float, length: int) -> tuple[float, EntryLoss]:
         @cache

@@ -64,7 +64,7 @@ from pufferkit.influence.curve.pairs import LARGEST, off_diagonal
 from pufferkit.influence.curve.plan_bases import bases_of, blank, packed
 from pufferkit.influence.curve.tree_passes import Passes
 from pufferkit.influence.curve.tree_steps import TreeKernels
-from pufferkit.rounding import EPS, last_passing, round_up
+from pufferkit.rounding import EPS, largest_within, last_passing, round_up
 
 NodeProfile = float | Mapping[Node, float] | Sequence[float]
 """Event-level epsilon: one number, one for each node, or a list in the order of the nodes."""
@@ -200,8 +200,16 @@ class TreeCurve:
         # The upper end is that of independent entries; losses are rounded up.
         furthest = float(self.distance.max()) or 1.0
         most = min(most, epsilon / furthest * (1 - (count + 32) * EPS))
-        if self.pairwise and loss(most, True).value <= epsilon:
-            return most, loss(most, True)
+        if self.pairwise:
+            by_pairs = largest_within(
+                lambda b: (loss(b, True).value, loss(b, True)), epsilon, most, most, _PRECISION
+            )
+            # No larger b passes the scalar curve if this one does not: its loss grows with b.
+            if by_pairs is not None and (
+                by_pairs[0] >= most
+                or loss(min(most, by_pairs[0] * (1 + 2 * _PRECISION)), False).value > epsilon
+            ):
+                return by_pairs
         low = most
         if loss(most, False).value > epsilon:
             # If the whole tree is paid, the loss is at most epsilon.

@@ -112,12 +112,14 @@ class QuiltSearch:
     """Which quilts are searched: of segments of up to ``length``, for Pufferfish ``epsilon``.
 
     ``reading`` is how max-influence is read; ``progress`` is called with the number of nodes done.
+    On networks the search gives up after about ``most_work`` nanoseconds.
     """
 
     length: int
     epsilon: float
     reading: InfluenceReading = "definition"
     progress: Progress | None = None
+    most_work: float = inf
 
 
 @dataclass(frozen=True)

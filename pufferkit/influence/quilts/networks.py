@@ -38,7 +38,7 @@ from pufferkit.beliefs.contraction import TINY, JointTable
 from pufferkit.beliefs.graph import Graph, bits
 from pufferkit.beliefs.network_checks import Node
 from pufferkit.beliefs.network_class import NetworkClass, as_network_class
-from pufferkit.errors import NotApplicable
+from pufferkit.errors import NotApplicable, TakesLong
 from pufferkit.influence.progress import Progress
 from pufferkit.influence.quilts.cut_influence import MOST_TABLE, NearTables
 from pufferkit.influence.quilts.hardest import QuiltBound, QuiltSearch, hardest_quilt
@@ -49,6 +49,7 @@ _TIE = 1e-13
 _ALIKE = 1e-11
 _SLACK = 1e-9
 _FIRST, _FURTHER = 24, 48  # cuts of every node at first, and then of the node that seems hardest
+_PER_CUT, _PER_TABLE = 3e5, 5e6  # about how many nanoseconds a bound and a joint distribution take
 _ROUNDS = 2  # rounds before expensive cuts are considered
 
 
@@ -65,7 +66,9 @@ class Hardest(NamedTuple):
     quilts: tuple[tuple[int, ...], ...] = ()
 
 
-def hardest_node(networks: Any, epsilon: float, progress: Progress | None = None) -> Hardest:
+def hardest_node(
+    networks: Any, epsilon: float, progress: Progress | None = None, most_work: float = inf
+) -> Hardest:
     """The node whose best quilt scores most, [Q] Algorithm 2.
 
     The noise scale for an L-Lipschitz query is L times the score. Small networks are searched over
@@ -80,16 +83,23 @@ def hardest_node(networks: Any, epsilon: float, progress: Progress | None = None
         Pufferfish privacy for each node.
     progress
         Called with the number of nodes done, and their total.
+    most_work
+        Give up after about so many nanoseconds, counted in cuts.
 
     Raises
     ------
+    TakesLong
+        If the search does not end within ``most_work``.
     NotApplicable
         If the node that decides has no quilt but Q = {} whose distribution fits into memory.
     """
     theta, epsilon = as_network_class(networks), checks.privacy(epsilon)
     graph = theta.networks[0].graph
     worst, score = _NodeQuilt(0, 0, 0.0, -inf, None), -inf
-    searches = [_NodeSearch(theta, graph, node, epsilon) for node in range(len(graph.nodes))]
+    work = _Work(most_work)
+    # The first cuts of all nodes are sure to be looked at.
+    work.add(_PER_CUT / 4 * _FIRST * len(graph.nodes), begin=False)
+    searches = [_NodeSearch(theta, graph, node, epsilon, work) for node in range(len(graph.nodes))]
     # The node that seems hardest is searched further, until another seems harder: for most nodes it
     # is enough that they need less than the hardest.
     waiting = [(-search.quick(0.0, _FIRST).score, node) for node, search in enumerate(searches)]
@@ -142,7 +152,9 @@ def best_quilts(
 
 @hardest_quilt.register
 def _(theta: NetworkClass, search: QuiltSearch) -> QuiltBound:
-    node, quilt, influence, score, quilts = hardest_node(theta, search.epsilon, search.progress)
+    node, quilt, influence, score, quilts = hardest_node(
+        theta, search.epsilon, search.progress, search.most_work
+    )
     return QuiltBound(
         theta.description, node, len(theta.nodes), quilt, influence, score, quilts=quilts
     )
@@ -170,6 +182,19 @@ def influence_in(table: JointTable) -> float:
     return worst + 4 * table.error + 4 * EPS * float(np.abs(logs[rows]).max()) + 1e-13
 
 
+class _Work:
+    """How long a search has taken, about, by what it looked at."""
+
+    def __init__(self, most: float = inf) -> None:
+        self._most, self._done = most, 0.0
+
+    def add(self, nanoseconds: float, *, begin: bool = True) -> None:
+        """Count something that is about to be done; not kept unless it ``begin`` s now."""
+        if self._done + nanoseconds > self._most:
+            raise TakesLong("the search for quilts takes long on this network")
+        self._done += nanoseconds if begin else 0.0
+
+
 @dataclass(frozen=True)
 class _NodeQuilt:
     node: int
@@ -182,8 +207,16 @@ class _NodeQuilt:
 class _NodeSearch:
     """The quilt of one node with the least score."""
 
-    def __init__(self, theta: NetworkClass, graph: Graph, node: int, epsilon: float) -> None:
+    def __init__(
+        self,
+        theta: NetworkClass,
+        graph: Graph,
+        node: int,
+        epsilon: float,
+        work: _Work | None = None,
+    ) -> None:
         self.theta, self.graph, self.node, self.epsilon = theta, graph, node, epsilon
+        self._work = work or _Work()
         self.refused: str | None = None
         self.positive = all(network.is_positive for network in theta.networks)
         self._single: dict[int, float] = {}
@@ -250,6 +283,7 @@ class _NodeSearch:
             ]
         worst = 0.0
         for near in self._near[cut.within]:
+            self._work.add(_PER_CUT)
             worst = max(worst, near.influence(cut, contract=contract))
             if worst >= self.epsilon:
                 break
@@ -320,6 +354,7 @@ class _NodeSearch:
             return inf
         worst = 0.0
         for network in self.theta.networks:
+            self._work.add(_PER_TABLE)
             try:
                 worst = max(worst, influence_in(network.table(self._with(quilt))))
             except NotApplicable as reason:

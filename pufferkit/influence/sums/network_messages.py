@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
 from math import log, prod
 from typing import NamedTuple
 
@@ -256,12 +257,17 @@ def _plan(network: BayesianNetwork, weights: Mapping[Hashable, int], *, fill: bo
         return sum(len(near[v] - near[u]) - 1 for u in near[v]), entries, v
 
     costs = {v: cost(v) for v in near}
+    waiting = list(costs.values())
+    heapify(waiting)
     order, scopes = [], {}
     spans = dict.fromkeys(near, 0.0)
     whole = sum(largest) + 1
     products = entries = 0.0
     while near:
-        v = min(costs, key=lambda u: costs[u])
+        least = heappop(waiting)
+        v = least[-1]
+        if costs.get(v) != least:
+            continue  # it was counted anew, or is gone
         around = near.pop(v)
         del costs[v]
         order.append(v)
@@ -279,4 +285,5 @@ def _plan(network: BayesianNetwork, weights: Mapping[Hashable, int], *, fill: bo
             spans[min(around, key=lambda u: costs[u])] += span - 1
         for u in around.union(*(near[w] for w in around)):
             costs[u] = cost(u)
+            heappush(waiting, costs[u])
     return _Elimination(tuple(order), scopes, products, entries)

@@ -7,10 +7,17 @@ from pathlib import Path
 import pytest
 
 import pufferkit as pk
-from pufferkit.beliefs import chain_class
-from pufferkit.beliefs.base import Member
+from pufferkit.beliefs import base
+from pufferkit.beliefs.base import (
+    KINDS,
+    Beliefs,
+    Member,
+    as_beliefs,
+    beliefs_from_dict,
+    beliefs_from_json,
+)
 from pufferkit.beliefs.chain_class import ChainClass, chain_kinds
-from pufferkit.beliefs.conversion import Beliefs, as_beliefs, beliefs_from_json
+from pufferkit.beliefs.listed_class import ListedClass
 
 STICKY = [[0.9, 0.1], [0.4, 0.6]]
 COPY = {(0,): [0.9, 0.1], (1,): [0.4, 0.6]}
@@ -111,7 +118,44 @@ def test_a_new_class_is_one_new_class():
         assert ChainClass.from_dict(theta.to_dict()).stay == 0.8
         assert "mirror" in chain_kinds()
     finally:
-        chain_class._KINDS.pop("mirror")
+        KINDS.pop("mirror")
+
+
+def test_a_new_class_of_models_needs_no_change_elsewhere():
+    @dataclass(frozen=True)
+    class Coin:
+        heads: float
+
+        def to_dict(self):
+            return {"kind": "coin", "heads": self.heads}
+
+        @staticmethod
+        def from_dict(data):
+            return Coin(data["heads"])
+
+    @dataclass(frozen=True, eq=False, repr=False)
+    class CoinClass(ListedClass):
+        kind, called = "coins", "coin"
+        member, member_kind = Coin, "coin"
+
+        coins: tuple[Coin, ...]
+
+        def check_alike(self):
+            pass
+
+        @staticmethod
+        def values_in(model, entry):
+            return "heads", "tails"
+
+        entries, description = ("coin",), "coins"
+
+    try:
+        theta = as_beliefs([Coin(0.4), Coin(0.5)])
+        assert isinstance(theta, CoinClass)
+        assert beliefs_from_json(theta.to_json()).coins == theta.coins
+        assert beliefs_from_dict(Coin(0.3).to_dict()).coins == (Coin(0.3),)
+    finally:
+        del KINDS["coins"], KINDS["coin"], base._MADE_OF[Coin]
 
 
 def test_callers_do_not_ask_what_a_class_is():

@@ -1,0 +1,98 @@
+"""What the record of a release says: its beliefs, its segments, and the cost of one entry."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+
+import numpy as np
+
+from pufferkit.beliefs.base import Beliefs, beliefs_from_dict
+from pufferkit.beliefs.chain_class import chain_kinds
+from pufferkit.checks import Floats
+from pufferkit.mechanisms.release import Release
+from pufferkit.verification.chain_bounds import BlockPair
+from pufferkit.verification.pair_tables import BadBeliefs
+from pufferkit.verification.query_checks import (
+    claimed_rows,
+    contributions_of_states,
+    furthest_of,
+    moved_by_one_entry,
+    parts_of,
+)
+
+
+def longest_promised(record: Release) -> int:
+    """The longest segment that the guarantee covers: of the release, or of the whole stream."""
+    return record.evidence.horizon or max(record.lengths)
+
+
+def on_chains(record: Release) -> bool:
+    """Whether the release is under beliefs in Markov chains, or needs no beliefs."""
+    kind = record.beliefs.get("kind") if isinstance(record.beliefs, Mapping) else None
+    direct = record.mechanism not in ("wasserstein", "exact_sum")
+    return direct and (kind is None or kind in chain_kinds())
+
+
+def beliefs_of(record: Release) -> Beliefs:
+    """The recorded beliefs."""
+    if record.beliefs is None:
+        raise BadBeliefs(f"{record.mechanism} needs them, and none are recorded")
+    try:
+        return beliefs_from_dict(record.beliefs)
+    except (ValueError, TypeError, AttributeError) as error:
+        raise BadBeliefs(f"cannot be read; {error}") from None
+
+
+def hint_of(record: Release) -> BlockPair | None:
+    """The recorded blocks, or the distances of the recorded endpoints."""
+    evidence, whole = record.evidence, max(record.lengths, default=1)
+    if evidence.blocks is not None:
+        left, right = evidence.blocks
+        return max(1, int(left or whole)), max(1, int(right or whole))
+    if not isinstance(evidence.node, int) or evidence.quilt is None:
+        return None
+    below = [int(evidence.node - n) for n in evidence.quilt if n < evidence.node]
+    above = [int(n - evidence.node) for n in evidence.quilt if n > evidence.node]
+    return (
+        min(below, default=max(1, evidence.node)),
+        min(above, default=max(1, whole - evidence.node + 1)),
+    )
+
+
+def cost_of_pairs(record: Release, theta: Beliefs, lipschitz: float) -> Floats:
+    """How far the answer moves when an entry x is replaced by x', for all pairs.
+
+    For joined queries: the sum of the distances of each, in units of one scale for all.
+    """
+    if record.kind == "several":
+        moved_by_all = np.zeros((len(theta.states),) * 2)
+        for part in parts_of(record):
+            own = moved_by_one_entry(part) or part.lipschitz
+            moved_by_all += cost_of_pairs(part, theta, own) * (record.scale / part.scale)
+        return moved_by_all * (1 + 1e-12)
+    claimed = claimed_rows(record)
+    if claimed is not None and len(claimed) == len(theta.states) and record.scales is None:
+        return np.array([[float(furthest_of([x, y])) for y in claimed] for x in claimed])
+    rows = contributions_of_states(record)
+    bins = record.kind in ("histogram", "relative frequencies")
+    if rows is None or (bins and record.scales is None):
+        return lipschitz * (1 - np.eye(len(theta.states)))
+    if bins:  # in the order of the states of the beliefs
+        rows = [rows[record.labels.index(str(state))] for state in theta.states]
+    if len(rows) != len(theta.states):
+        raise BadBeliefs(f"have {len(theta.states)} states, and there are {len(rows)} weights")
+    # In units of one scale for all, if coordinates have different scales.
+    scales = record.scales or (record.scale,) * len(record.labels)
+    units = [Fraction(record.scale) / Fraction(scale) for scale in scales]
+    moved = [
+        [float(sum(abs(a - b) * u for a, b, u in zip(x, y, units, strict=True))) for y in rows]
+        for x in rows
+    ]
+    return np.array(moved)
+
+
+def cost_in_scales(record: Release, theta: Beliefs, lipschitz: float, scale: float) -> Floats:
+    """The cost of each pair in units of a scale, with that of what was released beside it."""
+    cost = cost_of_pairs(record, theta, lipschitz) / scale
+    return np.asarray(cost + (record.evidence.beside or 0.0) * ~np.eye(len(cost), dtype=bool))

@@ -65,7 +65,7 @@ class Entry(Draft):
     def own_digest(self) -> str:
         """The digest that the contents of the entry require."""
         fields = {k: v for k, v in self.to_dict().items() if k != "digest"}
-        return hashlib.sha256(canonical(fields).encode()).hexdigest()
+        return digest(fields)
 
 
 class Account(NamedTuple):

@@ -27,10 +27,9 @@ from pufferkit.accounting.composition import ANY_START, Composition, compose, co
 from pufferkit.accounting.entries import Account, Entry
 from pufferkit.accounting.fingerprints import SeriesData
 from pufferkit.accounting.ledger import Ledger
-from pufferkit.accounting.profiles import entry_rows
 from pufferkit.accounting.session_plan import BEST, SessionPlan, best_for, composable
 from pufferkit.accounting.spending import Spending, asked, check_query, joined, spendings_of
-from pufferkit.accounting.spent import Composed
+from pufferkit.accounting.spent import Composed, entry_rows
 from pufferkit.accounting.windows import check_start
 from pufferkit.beliefs.base import Beliefs, as_beliefs
 from pufferkit.beliefs.provenance import check_not_fitted_on

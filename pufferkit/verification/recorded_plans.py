@@ -37,7 +37,7 @@ class Bases:
             reader = zlib.decompressobj()
             self._bytes = reader.decompress(packed, _MOST_BYTES)
             if not reader.eof or reader.unused_data:
-                raise TypeError("plans end too early or too late")
+                raise TypeError("the list of plans has the wrong length")
         except (binascii.Error, zlib.error, ValueError) as error:
             raise TypeError(f"plans cannot be read; {error}") from None
         self._place, self._before = 0, b""
@@ -129,7 +129,7 @@ def _flows(
                 potential[far] = potential[node] - variation[node][far - rows]
             order.append(far)
     if len(order) < rows + columns:
-        raise TypeError("a plan is no tree")
+        raise TypeError("the basis of a plan is not a tree")
     own = [*_masses(p, potential[:rows]), *(-m for m in _masses(q, potential[rows:]))]
     surplus = _surpluses(own, towards, behind, order)
     arcs: list[list[tuple[int, float]]] = [[] for _ in range(rows)]

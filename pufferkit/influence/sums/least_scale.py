@@ -413,12 +413,20 @@ def least_scale(
         if inner is None:
             kept = windows, 0.0
             break
+        if inner.error >= epsilon:
+            if kept is None:
+                raise NotApplicable(
+                    f"epsilon {epsilon:g} is below the rounding error of the sums; use "
+                    "influence_curve, or a larger one"
+                )
+            break
         start = kept[1] if kept is not None else 0.0
         scale = _scale_for(inner, epsilon, start)
         end = _scale_for(windows.window(1), epsilon, at_end)
         if scale is not None and end is not None:
-            stable = min(scale - start * (1 - _GOOD), end - at_end * (1 - _GOOD)) > 0
-            if stable and kept is not None:
+            # The end matters if it needs more than the inner entries.
+            ended = end <= scale or end > at_end * (1 - _GOOD)
+            if ended and scale > start * (1 - _GOOD) and kept is not None:
                 least = _over_all(windows, epsilon, scale)
                 if isinstance(least, LeastScale):
                     return least
@@ -449,6 +457,8 @@ def _over_all(windows: SumWindows, epsilon: float, scale: float) -> LeastScale |
 
 def _scale_for(window: SumWindow, epsilon: float, near: float) -> float | None:
     """The least scale that passes for one window, searched from ``near``; ``None`` if none does."""
+    if window.loss(inf) > epsilon:
+        return None  # the ends alone reveal more, whatever the noise
     # Changing everything in the window moves the sum by its range, so this always suffices if the
     # ends reveal little enough.
     most = 1e3 * window.parts.shape[2] / epsilon

@@ -48,7 +48,7 @@ class NoiseDrawn:
     problem: str
     """What is not as claimed, in words; empty if all is."""
     detectable: float
-    """The largest share of the claimed scale that would be found to be too little, with probability
+    """The largest share of the claimed scale that would be detected as too small, with probability
     `POWER`."""
 
 
@@ -68,7 +68,7 @@ def measured(
 ) -> NoiseDrawn:
     """Test the noise of releases, one row each, against Laplace noise of the claimed scale.
 
-    Noise that is as claimed is found at fault with probability at most ``error``. With a ``unit``
+    Noise that is as claimed is rejected with probability at most ``error``. With a ``unit``
     it is discrete noise.
     """
     size = noise.size
@@ -139,7 +139,7 @@ class _WholeSums:
         return least, _crossing(lambda s: self.at_most(total, s) > share)
 
     def detectable(self, claimed: float, share: float) -> float:
-        """The largest share of the claimed scale that is found too small with `POWER`."""
+        """The largest share of the claimed scale that is detected as too small with `POWER`."""
         most = int(self.draws * (claimed + 1) * 2)
         small = least_passing(lambda total: self.at_most(total, claimed) > share, -1, most) - 1
         if small < 0:  # no sum counts as too small

@@ -72,7 +72,7 @@ class Audit(Report):
     noise
         What was measured of the noise of releases.
     detectable
-        The least true loss that this audit would have found with probability 95%.
+        The least true loss that this audit would have detected with probability 95%.
     """
 
     _called = "audit"
@@ -96,14 +96,14 @@ class Audit(Report):
     detectable: float = inf
 
     def table_rows(self) -> list[dict[str, Any]]:
-        """What was promised, computed, proven and would have been found."""
+        """What was promised, computed, proven and detectable."""
         rows = [{"what": "promised", "epsilon": self.promise}]
         if self.exact is not None:
             known = "exact loss" if self.exact.complete else "loss at least"
             rows.append({"what": known, "epsilon": self.exact.loss})
         rows.append({"what": "proven by attack", "epsilon": self.proven})
         if self.detectable < inf:
-            rows.append({"what": "would be found", "epsilon": self.detectable})
+            rows.append({"what": "detectable", "epsilon": self.detectable})
         return rows
 
     @property

@@ -22,7 +22,7 @@ from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.rounding import last_passing
 
 POWER = 0.95
-"""Probability with which a detectable loss is found."""
+"""Probability with which a detectable loss is detected."""
 
 _TAIL_ROUNDING = 1e-9
 """Relative error of the incomplete beta function that is allowed for; scipy has far less."""

@@ -55,8 +55,10 @@ REGIMES = (2, 3, 4, 6, 8, 12)
 _STRETCHES = 4
 _GAIN = 0.003
 _THINNED = (2, 5, 10)
-_KNOWN = "promised to whoever knows this one chain"
-_REGION = "promised to whoever knows the chain in force, any that the counts leave plausible"
+_KNOWN = "holds against adversaries who know this one chain"
+_REGION = (
+    "holds against adversaries who know the chain in force, any that the counts leave plausible"
+)
 
 _SHORT = {ROWS: "rows", PREDICTION: "prediction", INFLUENCE: "influence"}
 

@@ -41,7 +41,7 @@ _JOINS = "spark.sql.optimizer.canChangeCachedPlanOutputPartitioning"
 _AT_A_TIME = 8
 """Parts in which small numbers of all partitions come to the driver."""
 
-WorkOnSubjects = Callable[[Iterator[Table]], Iterator[Mapping[str, Any]]]
+TableWork = Callable[[Iterator[Table]], Iterator[Mapping[str, Any]]]
 """Columns made from the tables of a partition; runs in an executor."""
 
 
@@ -265,13 +265,13 @@ class CountedTable:
 
     # -- work in the executors ---------------------------------------------------------------------
 
-    def worked(self, states: Sequence[Hashable], work: WorkOnSubjects, schema: str) -> Any:
+    def worked(self, states: Sequence[Hashable], work: TableWork, schema: str) -> Any:
         """What ``work`` makes of all subjects in the executors, a native frame."""
         make = partial(workers.worked, reading=self.reading(states), work=work)
         return self.kept.mapInArrow(make, schema)
 
     def write(
-        self, path: str, states: Sequence[Hashable], work: WorkOnSubjects, note: str | None
+        self, path: str, states: Sequence[Hashable], work: TableWork, note: str | None
     ) -> None:
         """Files of rows that the executors compute, noise included. A note becomes a column."""
         made = self.worked(states, work, self._schema(states))

@@ -17,9 +17,8 @@ from pufferkit.beliefs.network_class import NetworkClass
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable, printable
 from pufferkit.influence.curve.graphs import GraphCurve
-from pufferkit.influence.curve.metric import Metric, as_metric
 from pufferkit.influence.curve.pairs import off_diagonal
-from pufferkit.influence.curve.profile import InfluenceCurve
+from pufferkit.influence.curve.profile import InfluenceCurve, Metric, as_metric
 from pufferkit.influence.curve.trees import TreeCurve
 from pufferkit.mechanisms.calibration import HISTOGRAMS, Calibration
 from pufferkit.mechanisms.evidence import Guarantee
@@ -91,7 +90,7 @@ class PairTable(Shown):
         for name, row in zip(names, self.losses, strict=True):
             cells = "".join(f"  {loss:>{wide}.3f}" for loss in row)
             lines.append(f"{name:<{wide}}{cells}")
-        lines.append("whoever thought 1 in 10 that an entry has this value may now think at most")
+        lines.append("a prior probability of 1 in 10 that an entry has this value becomes at most")
         for name, state in zip(names, self.states, strict=True):
             lines.append(f"{name:<{wide}}  {one_in(self.posterior(0.1, state))}")
         return "\n".join(lines)
@@ -119,7 +118,7 @@ def explain(calibration: Calibration) -> PairTable:
     0        0.000   0.507   1.000
     1        0.493   0.000   0.493
     2        1.000   0.507   0.000
-    whoever thought 1 in 10 that an entry has this value may now think at most
+    a prior probability of 1 in 10 that an entry has this value becomes at most
     0       1 in 4.3
     1       1 in 6.5
     2       1 in 4.3

@@ -22,8 +22,7 @@ from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.answers import quilt_bound
 from pufferkit.influence.curve.graphs import GraphCurve, GraphModel
-from pufferkit.influence.curve.metric import Metric, as_metric
-from pufferkit.influence.curve.profile import InfluenceCurve
+from pufferkit.influence.curve.profile import InfluenceCurve, Metric, as_metric
 from pufferkit.influence.curve.trees import TreeCurve
 from pufferkit.influence.progress import Progress
 from pufferkit.influence.quilts.gaps import solvers
@@ -74,7 +73,8 @@ def influence_curve(
         Other secrets than single entries; short for beliefs made by `ChainClass.with_secrets`.
     per_bin
         A scale for each coordinate of a vector, so that their total is about the least: rare levels
-        of a histogram get less noise, common ones more. For chains with a known start and sums.
+        of a histogram get less noise, common ones more. For sums over chains
+        with a known initial distribution.
     progress
         Called with the number of scales tried, and about how many there will be.
 
@@ -121,7 +121,7 @@ def _proportions(theta: Beliefs, query: Query, epsilon: float) -> list[float]:
         )
     corners = chains_only(theta, "a scale for each bin").corners()
     if not corners or any(m.any_start for m in corners):
-        raise NotApplicable("a scale for each bin needs chains with a known start")
+        raise NotApplicable("a scale for each bin needs chains with a known initial distribution")
     b, evidence, _ = entry_epsilon_for(theta, query.longest, epsilon, metric_of(theta, query))
     if evidence.bound != "pairs":
         raise NotApplicable(

@@ -42,6 +42,6 @@ def in_odds(loss: float) -> tuple[str, ...]:
     """A loss in words: the posterior for a prior of 1 in 10, up and down."""
     up, down = posterior(_PRIOR, loss), 1 - posterior(1 - _PRIOR, loss)
     return (
-        f"epsilon {loss:.4g}: whoever thought {one_in(_PRIOR)} that an entry has a value may think "
-        f"at most {one_in(up)} after it, and no less than {one_in(down)}",
+        f"epsilon {loss:.4g}: a prior probability of {one_in(_PRIOR)} that an entry has a "
+        f"value becomes at most {one_in(up)}, and at least {one_in(down)}",
     )

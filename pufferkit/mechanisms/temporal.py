@@ -195,7 +195,9 @@ def temporal_noise(beliefs: Any, query: Query, epsilon: float) -> Baseline:
         )
     members = theta.members()
     if theta.names_secrets or any(member.any_start for member in members):
-        raise NotApplicable("temporal leakage is for entries of chains with a known start")
+        raise NotApplicable(
+            "temporal leakage is for entries of chains with a known initial distribution"
+        )
     steps = {m.name: step_epsilon(m.chain, epsilon, query.longest) for m in members}
     worst = min(steps, key=lambda name: steps[name])
     scale = round_up(query.lipschitz / steps[worst])

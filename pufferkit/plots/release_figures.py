@@ -231,11 +231,11 @@ def simulation_figure(
 
 
 def audit_figure(audit: Audit) -> Figure:
-    """What was promised, and what the audit computed, proved and would have found, as bars.
+    """What was promised, and what the audit computed, proved and could have detected, as bars.
 
     ``audit`` comes from `pufferkit.audit.audit`.
     """
-    colours = {"promised": SKY, "proven by attack": ORANGE, "would be found": "white"}
+    colours = {"promised": SKY, "proven by attack": ORANGE, "detectable": "white"}
     rows = [
         (row["what"], row["epsilon"], colours.get(row["what"], BLUE)) for row in audit.table_rows()
     ]

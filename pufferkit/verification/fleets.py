@@ -103,7 +103,7 @@ class Fleet:
         wrong: list[str] = []
         for row in range(self.size):
             if self.key(row) in seen:
-                wrong.append(f"{self.name(row)}: is there twice, and would cost epsilon twice")
+                wrong.append(f"{self.name(row)}: appears twice, which would cost epsilon twice")
             seen.add(self.key(row))
             drawn = self.columns["raw"][row]
             shown = self.columns["value"][row]
@@ -111,7 +111,7 @@ class Fleet:
             if self.common["presentation"] == "nearest histogram":
                 made = self.nearest(row)
             if len(drawn) != len(self.common["labels"]) or not near(shown, made, self.total(row)):
-                wrong.append(f"{self.name(row)}: value and raw do not belong together")
+                wrong.append(f"{self.name(row)}: value does not follow from raw")
             if self.common["noise"] == "discrete laplace":
                 unit = self.unit(row)
                 if not all(is_multiple(value, unit) for value in drawn):
@@ -121,7 +121,7 @@ class Fleet:
             if self.common["kind"] == "quantile":
                 levels = self.common["question"]["levels"]
                 if len(drawn) != 1 or drawn[0] not in levels:
-                    wrong.append(f"{self.name(row)}: is none of the levels")
+                    wrong.append(f"{self.name(row)}: is not one of the levels")
         if (self.common["kind"] == "quantile") != (self.common["noise"] == "noisy choice"):
             wrong.append(
                 f"noise: a {self.common['kind']} is not released by {self.common['noise']}"

@@ -197,7 +197,7 @@ def pairs_over_gaps(
 ) -> float:
     """Largest loss of a pair of values of an entry, computed from both ends."""
     if chain.any_start:
-        raise NotChecked("the pairwise curve is for chains with a known start")
+        raise NotChecked("the pairwise curve is for chains with a known initial distribution")
     observed = spent(runs, 1.0) > 0
     length = len(observed)
     costs = [cost if own else np.zeros_like(cost) for own in observed]

@@ -189,7 +189,7 @@ class _CliqueGraph:
             not (above == -1 or c < above < len(self.cliques))
             for c, above in enumerate(self.parent)
         ):
-            raise ValueError("cliques do not come before those they hang on")
+            raise ValueError("a clique does not come before its parent")
         times, edges = [0] * count, [0] * count
         for c, own in enumerate(self.cliques):
             if len(set(own)) < len(own) or not all(0 <= n < count for n in own):
@@ -201,7 +201,7 @@ class _CliqueGraph:
                 edges[n] += self.parent[c] >= 0 and n in self.cliques[self.parent[c]]
         self.narrow = {n for n in range(count) if times[n]}
         if any(times[n] - edges[n] != 1 for n in self.narrow):
-            raise ValueError("the cliques of a node do not hang together")
+            raise ValueError("the cliques of a node are not connected")
         homes: dict[int, list[int]] = {}
         for c, own in enumerate(self.cliques):
             for n in own:
@@ -210,7 +210,7 @@ class _CliqueGraph:
         for scope, _ in self.factors:
             inside = self.narrow.intersection(scope)
             if inside and len(inside) < len(scope):
-                raise ValueError("a part is neither in the tree nor out of it")
+                raise ValueError("a factor is partly inside the tree and partly outside")
             at = [c for c in homes.get(scope[0], []) if set(scope) <= set(self.cliques[c])]
             if inside and not at:
                 raise ValueError("a factor lies in no clique")

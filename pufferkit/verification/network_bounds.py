@@ -104,7 +104,7 @@ def loss_on_trees(
     """
     for network in theta.networks:
         if not network.is_tree:
-            raise ValueError("are no tree, and the influence curve needs one")
+            raise ValueError("are not trees, which the influence curve needs")
     if plans is not None and (not isinstance(plans, list) or len(plans) != len(theta.networks)):
         raise TypeError("plans must be a list with an entry for each network")
     place = {state: number for number, state in enumerate(theta.states)}

@@ -219,7 +219,9 @@ def loss_of_pairs(
     """
     limits, plans = [recorded.get(side) for side in ("left", "right")], recorded.get("plans") or {}
     if chain.any_start or (chain.period > 1 and any(limits)):
-        raise NotChecked("the pairwise curve is for chains with a known start that they forget")
+        raise NotChecked(
+            "the pairwise curve is for chains with a known initial distribution that they forget"
+        )
 
     ways = [Programmes(plans.get(side), work) for side in ("left", "right")]
     right = _SideTables(lambda _: chain.matrix, 0, length, cost, limits[1], ways[1])

@@ -269,7 +269,7 @@ def _not_such_a_question(record: Release, states: Sequence[Hashable] | None) -> 
         if states is not None and named != sorted(str(state) for state in states):
             yield f"question: {named} are not the states of the beliefs"
         if set(record.raw) - set(levels):
-            yield "raw: is none of the levels"
+            yield "raw: is not one of the levels"
         if record.mechanism in _NO_CHOICE or record.scales is not None:
             yield f"mechanism: {record.mechanism} is for numbers with noise, not for a choice"
     for part in parts_of(record) if record.kind == "several" else ():
@@ -359,18 +359,18 @@ def assumptions(record: Release) -> Iterator[str]:
         yield "that the entries were observed, or not, as recorded; which they are may itself tell"
     if moved_by_one_entry(record) is None:
         yield (
-            f"that one entry moves {record.query!r} by at most {record.lipschitz:g}: the word of "
-            "whoever asked"
+            f"that one entry moves {record.query!r} by at most {record.lipschitz:g}, as the "
+            "author of the query states"
         )
         if record.unit is not None:
-            yield f"that its answers are whole multiples of {record.unit}: the same word"
+            yield f"that its answers are whole multiples of {record.unit}, as the author states"
     elif record.kind in ("total", "mean", "own"):
         yield "that the states have the values that the weights give them"
     for part in parts_of(record) if record.kind == "several" else ():
         if moved_by_one_entry(part) is None:
             yield (
-                f"that one entry moves {part.query!r} by at most {part.lipschitz:g}: the word of "
-                "whoever asked"
+                f"that one entry moves {part.query!r} by at most {part.lipschitz:g}, as the "
+                "author of the query states"
             )
     if record.kind in ("by time", "time in states", "days with", "several"):
         yield "that the entries were at the times that the question says"

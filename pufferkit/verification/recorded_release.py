@@ -37,7 +37,7 @@ def on_chains(record: Release) -> bool:
 def beliefs_of(record: Release) -> Beliefs:
     """The recorded beliefs."""
     if record.beliefs is None:
-        raise BadBeliefs(f"{record.mechanism} needs them, and none are recorded")
+        raise BadBeliefs(f"are not recorded, and {record.mechanism} needs them")
     try:
         return beliefs_from_dict(record.beliefs)
     except (ValueError, TypeError, AttributeError) as error:

@@ -89,7 +89,7 @@ def _needed(
     theta: Beliefs, record: Release, lipschitz: float, checks: list[str], work: Allowance
 ) -> float:
     """The needed scale by quilts, GK16 or the influence curve, for each class of beliefs."""
-    raise BadBeliefs(f"are joint distributions, and {record.mechanism} is not for them")
+    raise BadBeliefs(f"are joint distributions, to which {record.mechanism} does not apply")
 
 
 @_needed.register
@@ -101,7 +101,7 @@ def _on_chain(
     evidence = record.evidence
     mixing = not theta.names_matrices or record.mechanism == "markov_quilt_approx"
     if not theta.names_matrices and record.mechanism in ("gk16", "markov_quilt"):
-        raise BadBeliefs(f"name no matrix, and {record.mechanism} needs one")
+        raise BadBeliefs(f"give no transition matrix, which {record.mechanism} needs")
     if record.mechanism == "gk16":
         checks.append(
             "gk16: distributions of an entry given its neighbours, row sums of (I - Gamma)^-1"
@@ -225,9 +225,11 @@ def _on_events(
     scores = []
     for secrets in theta.hidden:
         if isinstance(secrets, Sets) and secrets.window > 1:
-            raise BadBeliefs("hide sets of entries that lie apart, and quilts do not")
+            raise BadBeliefs("hide sets of entries that are not adjacent, which quilts do not")
         if isinstance(secrets, Events) and secrets.window > longest:
-            raise BadBeliefs(f"hide nothing by {secrets.description!r} in series as short as these")
+            raise BadBeliefs(
+                f"hide {secrets.description}, which needs longer segments than those of the release"
+            )
         checks.append(f"markov_quilt: quilts around {secrets.window} entries in a row")
         for side in sides:
             if secrets.window == 1:
@@ -265,7 +267,9 @@ def _multiples(secrets: Secrets) -> tuple[float, ...]:
         return tuple(multiple for _, multiple in secrets.multiples)
     if isinstance(secrets, Runs):
         return (1.0,)
-    raise BadBeliefs(f"hide {secrets.description}, and have no theorem for it with such starts")
+    raise BadBeliefs(
+        f"hide {secrets.description}, for which no theorem covers these initial distributions"
+    )
 
 
 @_needed.register
@@ -274,7 +278,7 @@ def _on_kernels(
 ) -> float:
     """The pairwise curve of a class that is given by its kernels."""
     if record.mechanism != "influence_curve":
-        raise BadBeliefs(f"have no theorem for {record.mechanism}, only for influence_curve")
+        raise BadBeliefs(f"are covered by influence_curve only, not by {record.mechanism}")
     longest, scale = longest_promised(record), record.scale * (1 + TOLERANCE)
     recorded = (record.verification_data or {}).get("pairs")
     cost = cost_in_scales(record, theta, lipschitz, scale)
@@ -341,7 +345,7 @@ def _on_network(
     if record.mechanism == "gk16":
         return _by_neighbours(theta.networks, record, lipschitz, checks, work)
     if record.mechanism != "influence_curve":
-        raise BadBeliefs(f"are networks, and {record.mechanism} is not for them")
+        raise BadBeliefs(f"are networks, to which {record.mechanism} does not apply")
     if not theta.networks[0].is_tree:
         return _on_graphs(theta, theta.networks, record, lipschitz, checks, work)
     scale, plans = record.scale * (1 + TOLERANCE), None
@@ -372,7 +376,7 @@ def _on_fields(
     if record.mechanism == "gk16":
         return _by_neighbours(theta.fields, record, lipschitz, checks, work)
     if record.mechanism != "influence_curve":
-        raise BadBeliefs(f"are random fields, and {record.mechanism} is not for them")
+        raise BadBeliefs(f"are random fields, to which {record.mechanism} does not apply")
     return _on_graphs(theta, theta.fields, record, lipschitz, checks, work)
 
 
@@ -405,7 +409,7 @@ def _by_neighbours(
 def _largest_part(theta: Beliefs) -> int:
     """Size of the largest connected component of the graph."""
     if theta.entries is None:
-        raise BadBeliefs("are series, and group_dp then needs none")
+        raise BadBeliefs("are about a series, for which group_dp needs none")
     return len(theta.entries)
 
 

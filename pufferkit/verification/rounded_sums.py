@@ -32,7 +32,7 @@ def rounded_distance(
     for node in network.nodes:
         table = _with_sum(network, node, steps, work)
         if table[table > 0].min() < 1e-290:
-            raise NotChecked("some sums are too unlikely for floats")
+            raise NotChecked("the probability of some sums underflows")
         rows = [row for row in table if row.any()]
         for one, other in combinations(rows, 2):
             for first, second in ((one, other), (other, one)):

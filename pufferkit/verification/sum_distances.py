@@ -42,7 +42,7 @@ def distance_of_joints(
     """W from the recorded answer of every row, and the rows of every secret."""
     answers = verification_data.get("answers")
     if answers is None or len(answers) != len(theta.joints):
-        raise NotChecked("the file does not hold what the query answers on each row")
+        raise NotChecked("the record does not hold the answer to the query on each row")
     worst = Fraction(0)
     given = verification_data.get("secrets") or [None] * len(theta.joints)
     for joint, own, events in zip(theta.joints, answers, given, strict=True):
@@ -218,7 +218,7 @@ def _whole(weights: Sequence[Fraction]) -> tuple[list[int], Fraction]:
 def _check_tails(chain: MarkovChain, length: int) -> None:
     positive = np.concatenate([chain.transition.ravel(), chain.initial])
     if length * np.log2(positive[positive > 0].min()) < _LEAST:
-        raise NotChecked("its tails are too thin for the numbers of this machine")
+        raise NotChecked("the probabilities of its tails underflow")
 
 
 def _sums_after(chain: MarkovChain, values: list[int], count: int, top: int) -> list[Any]:

@@ -55,9 +55,9 @@ def exact_sum_scale(record: Release, theta: Beliefs, checks: list[str], work: Al
     try:
         members = theta.members()
     except NotApplicable as reason:
-        raise BadBeliefs(f"exact_sum needs chains that are known: {reason}") from None
+        raise BadBeliefs(f"exact_sum needs known chains: {reason}") from None
     if any(member.any_start for member in members):
-        raise BadBeliefs("exact_sum needs chains that are known, with their starts")
+        raise BadBeliefs("exact_sum needs known chains with known initial distributions")
     if weights is None or len(weights) != len(theta.states):
         raise NotChecked(_NO_WEIGHTS)
     reach = max((n for n in record.evidence.blocks or () if n is not None), default=None)

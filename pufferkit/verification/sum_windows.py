@@ -70,7 +70,7 @@ class _WindowSums:
         self.top = max(values)
         positive = np.concatenate([chain.transition.ravel(), chain.initial])
         if (2 * reach + 2) * np.log2(positive[positive > 0].min()) < _LEAST:
-            raise NotChecked("its tails are too thin for the numbers of this machine")
+            raise NotChecked("the probabilities of its tails underflow")
         size, width = len(values), float(reach * self.top + 1)
         if length > 2 * reach and 2 * size**3 * width > _MOST_CELLS:
             raise NotChecked("the sums over a window take too many values")

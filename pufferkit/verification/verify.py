@@ -234,7 +234,7 @@ def _verify_one(record: Release, most_work: float) -> Verdict:
         problems.append(f"verification_data: is not well formed ({error})")
     if needed is not None and needed > record.scale * (1 + TOLERANCE):
         problems.append(
-            f"scale: {record.scale:.9g} was not shown to be enough for epsilon "
+            f"scale: {record.scale:.9g} could not be shown to suffice for epsilon "
             f"{record.epsilon:g}; by the theorem of {record.mechanism}, at least {needed:.9g}"
         )
     checked = needed is not None

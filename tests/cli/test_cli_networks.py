@@ -46,7 +46,7 @@ def test_release_and_verify_of_a_network(flu: Path, mechanism: str):
     Path("low.json").write_text(json.dumps({**record, "scale": 0.99 * record["scale"]}))
     result = run("verify", "low.json")
     assert result.exit_code == 1
-    assert "was not shown to be enough" in result.stdout
+    assert "could not be shown to suffice" in result.stdout
 
 
 def test_release_of_a_joint_distribution(flu: Path):

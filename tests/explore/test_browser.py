@@ -63,7 +63,7 @@ def test_from_the_demo_data_to_a_verified_release(page, tmp_path):
 
     page.press("Next: beliefs")
     page.press("Region")
-    page.sees("promised to whoever knows the chain in force")
+    page.sees("holds against adversaries who know the chain in force")
     page.press("Single chain")
     page.sees(r"single chain\n")
     page.press("Check it")
@@ -72,7 +72,7 @@ def test_from_the_demo_data_to_a_verified_release(page, tmp_path):
 
     page.press("Next: question")
     page.sees(r"influence_curve: 95% of shares within 0\.0")
-    page.sees("whoever thought 1 in 10 that an entry has a value may think at most 1 in 4.3")
+    page.sees("a prior probability of 1 in 10 that an entry has a value becomes at most 1 in 4.3")
     page.press("Compare all mechanisms")
     page.sees("Error against epsilon\n")
     page.sees("does not hide entries that others predict")
@@ -202,7 +202,7 @@ def test_the_whole_path_by_keyboard_alone(page):
     press("Next: beliefs")
     page.at("Where beliefs come from")
     press("Region")
-    page.sees("promised to whoever knows the chain in force")
+    page.sees("holds against adversaries who know the chain in force")
     page.at("Region")  # the page was drawn anew, and one is where one was
     every_control_can_be_reached(page)
     press("Next: question")

@@ -108,7 +108,7 @@ def test_question_release_and_account_through_the_page(workspace, files):
         workspace.step = "Question"
         await user.open("/")
         await user.should_see("95% of shares within", retries=50)
-        await user.should_see("whoever thought 1 in 10", retries=50)
+        await user.should_see("a prior probability of 1 in 10", retries=50)
         user.find(marker="next").click()
         await user.should_see("Set the budget", retries=20)
         await user.should_not_see("Cost first")

@@ -69,8 +69,8 @@ def test_its_row_in_a_plan_is_an_option():
     [
         (ACTIVE, pk.count(1, 30), "at least three"),
         (ACTIVE, pk.Query("own", len, 1, 30, labels="abc"), "at least three"),
-        (pk.ChainClass.any_start(ACTIVE.transition), pk.histogram([0, 1, 2], 30), "known start"),
-        (pk.ChainClass.mixing(3, 0.1, 0.5), pk.histogram([0, 1, 2], 30), "known start|no matrix"),
+        (pk.ChainClass.any_start(ACTIVE.transition), pk.histogram([0, 1, 2], 30), "known initial"),
+        (pk.ChainClass.mixing(3, 0.1, 0.5), pk.histogram([0, 1, 2], 30), "known initial|no matrix"),
         (
             pk.MarkovChain.steady(np.full((13, 13), 1 / 13)),
             pk.histogram(list(range(13)), 30),

@@ -77,7 +77,7 @@ def test_values_belong_to_raw(record):
     wrong = [[value + 1 for value in row] for row in shown]
     verdict = pk.verify({**record, "rows": {**record["rows"], "value": wrong}})
     assert not verdict.ok
-    assert "value and raw do not belong together" in str(verdict)
+    assert "value does not follow from raw" in str(verdict)
 
 
 def test_a_row_is_not_given_twice():

@@ -142,11 +142,11 @@ def test_it_lists_what_it_assumes():
     for matter in ("noise", "beliefs", "segments", "ledger"):
         assert matter in listed
     assert "assumed: that noise" in str(one)
-    assert "word of whoever asked" not in listed
+    assert "author of the query" not in listed
     own = pk.Query("runs", lambda x: int(np.sum(x[1:] != x[:-1])), 2, 30)
     verdict = pk.verify(pk.influence_curve(CHAIN, own, 1).release(DATA))
     assert verdict.ok
-    assert "moves 'runs' by at most 2: the word of whoever asked" in str(verdict)
+    assert "moves 'runs' by at most 2, as the author of the query states" in str(verdict)
     total = pk.verify(pk.influence_curve(CHAIN, QUERIES["total"][0], 1).release(DATA))
     assert "values" in " ".join(total.assumptions)
     assert not any("beliefs" in m for m in pk.verify(pk.group_dp(own, 1).release(DATA)).checks)
@@ -157,7 +157,7 @@ def test_a_query_of_ones_own_is_not_known_by_its_name():
     half = pk.Query("count", lambda x: float(np.sum(x == "run")) / 2, 0.5, 30)
     verdict = pk.verify(pk.markov_quilt(CHAIN, half, 1).release(DATA))
     assert verdict.ok
-    assert "word of whoever asked" in str(verdict)
+    assert "author of the query" in str(verdict)
 
 
 def test_paths(tmp_path):

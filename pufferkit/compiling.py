@@ -1,20 +1,95 @@
-"""Loops compiled by numba and cached on disk, where a directory can be written.
+"""Loops that run as plain Python or compiled by numba, whichever is sooner done.
 
-The cache lies next to the code or in the user's home directory. In a container both may be
-read-only; then each process compiles its loops again, which takes seconds, and nothing fails.
+One function serves both ways. Little work is done in plain Python, so that a first call in a fresh
+process waits neither for numba to load, a second, nor for a compiler the first time ever, half a
+minute. Only non-negative sums, products and comparisons, in the same order, give the same numbers
+both ways; where a loop takes exponentials they may differ in the last bit, which bounds allow for.
+
+The compiled code is cached next to the package or in the user's home directory. In a container both
+may be read-only; then each process compiles its loops again, and nothing fails.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
+from time import process_time
+from types import FunctionType
 from typing import Any
 
-from numba import njit
+LITTLE = 4_000
+"""Loops over arrays of so many numbers in all may run as plain Python."""
+
+PATIENCE = 0.6
+"""Seconds of plain Python after which a process compiles: loading takes about as long."""
+
+_spent = [0.0]
+"""Seconds of plain Python so far, in this process."""
+
+
+class Loop:
+    """A loop over arrays; calling it runs it compiled.
+
+    Other loops that it calls by their global names are taken the same way as itself.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+        self.__name__, self.__doc__ = function.__name__, function.__doc__
+        self.__module__, self.__wrapped__ = function.__module__, function
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Run the loop compiled."""
+        return self.compiled(*arguments)
+
+    def metered(self, *arguments: Any) -> Any:
+        """Run it as plain Python while there is little work, in this call and in the process."""
+        numbers = sum(getattr(argument, "size", 1) for argument in arguments)
+        if numbers > LITTLE or _spent[0] > PATIENCE:
+            return self.compiled(*arguments)
+        start = process_time()
+        try:
+            return self.plain(*arguments)
+        finally:
+            _spent[0] += process_time() - start
+
+    @cached_property
+    def plain(self) -> Callable[..., Any]:
+        """The loop as plain Python."""
+        return self._calling(lambda loop: loop.plain)
+
+    @cached_property
+    def compiled(self) -> Callable[..., Any]:
+        """The loop compiled; for each new combination of types numba compiles it once more."""
+        from numba import njit  # noqa: PLC0415  (slow to load)
+
+        function = self._calling(lambda loop: loop.compiled)
+        try:
+            compiled: Callable[..., Any] = njit(cache=True)(function)
+        except RuntimeError:  # no directory for the cache
+            compiled = njit(function)
+        return compiled
+
+    def _calling(self, way: Callable[[Loop], Any]) -> Callable[..., Any]:
+        """The function, with the loops among its global names replaced."""
+        function = self._function
+        assert isinstance(function, FunctionType)
+        used = {name: function.__globals__.get(name) for name in function.__code__.co_names}
+        loops = {name: way(value) for name, value in used.items() if isinstance(value, Loop)}
+        if not loops:
+            return function
+        copy = FunctionType(
+            function.__code__,
+            {**function.__globals__, **loops},
+            function.__name__,
+            function.__defaults__,
+            function.__closure__,
+        )
+        copy.__qualname__, copy.__module__ = function.__qualname__, function.__module__
+        copy.__doc__ = function.__doc__
+        return copy
 
 
 def compiled_loop(function: Callable[..., Any]) -> Any:
-    """The function, compiled at its first call."""
-    try:
-        return njit(cache=True)(function)
-    except RuntimeError:  # no directory for the cache
-        return njit(function)
+    """A loop that is compiled when it is first called."""
+    return Loop(function)

@@ -1,18 +1,138 @@
-"""Compiled loops work where nothing can be written."""
+"""Loops run plain or compiled, give the same numbers, and work where nothing can be written."""
 
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
 from numba.core import caching
 
+import pufferkit
+from pufferkit import compiling
 from pufferkit.compiling import compiled_loop
+from pufferkit.influence.sums import chain_sums
+
+MODEL = Path(pufferkit.__file__).parents[1] / "examples" / "activity_model.json"
+HEAVY = {"numba", "scipy", "polars", "narwhals", "networkx", "opt_einsum", "opendp", "sqlite3"}
+HEAVY |= {"rich", "matplotlib", "pandas", "torch"}
 
 
+@compiled_loop
 def added(a, b):
     return a + b
 
 
+@compiled_loop
+def added_twice(a, b):
+    return added(added(a, b), b)
+
+
 def test_a_read_only_package_in_a_read_only_home(monkeypatch):
     monkeypatch.setattr(caching.CacheImpl, "_locator_classes", [])
-    assert compiled_loop(added)(2, 3) == 5
+    assert compiled_loop(added.__wrapped__)(2, 3) == 5
 
 
 def test_kept_on_disk_where_that_can_be_written():
-    assert compiled_loop(added).stats.cache_path
+    assert added.compiled.stats.cache_path
+
+
+def test_loops_call_loops_of_their_own_kind(monkeypatch):
+    monkeypatch.setattr(compiling, "_spent", [0.0])
+    assert added_twice.plain(1, 2) == added_twice(1, 2) == added_twice.metered(1, 2) == 5
+    assert not hasattr(added_twice.plain, "signatures")
+    assert added.compiled.signatures
+
+
+def test_plain_python_ends_where_the_patience_does(monkeypatch):
+    monkeypatch.setattr(compiled_loop(added.__wrapped__).__class__, "compiled", "never")
+    loop = compiled_loop(added.__wrapped__)
+    few, many = np.ones(3), np.ones(compiling.LITTLE)
+    monkeypatch.setattr(compiling, "_spent", [0.0])
+    assert loop.metered(few, few).tolist() == [2, 2, 2]
+    with pytest.raises(TypeError):
+        loop.metered(many, many)
+    monkeypatch.setattr(compiling, "_spent", [2 * compiling.PATIENCE])
+    with pytest.raises(TypeError):
+        loop.metered(few, few)
+
+
+@pytest.mark.parametrize("length", [5, 40, 70])
+def test_distances_of_sums_plain_and_compiled(length, monkeypatch):
+    rng = np.random.default_rng(length)
+    transition = rng.dirichlet(np.ones(3), size=3)
+    rows = [np.full(3, 1 / 3)]
+    for _ in range(length - 1):
+        rows.append(rows[-1] @ transition)
+    results = []
+    for spent in (-np.inf, np.inf):  # always plain, always compiled
+        monkeypatch.setattr(compiling, "_spent", [spent])
+        around = [
+            (node, blocks.mantissas.tobytes(), blocks.exponents.tobytes())
+            for node, blocks in chain_sums._around(
+                rows[0], transition, np.array([0, 1, 2]), length, length
+            )
+        ]
+        results.append((around, chain_sums.largest_distance(rows, transition, np.array([0, 1, 2]))))
+    assert results[0] == results[1]
+
+
+def loaded_after(*arguments):
+    """Top-level packages in a fresh process after a command."""
+    code = (
+        "import sys; from pufferkit.cli import app\n"
+        "try: app(sys.argv[1:], standalone_mode=False)\n"
+        "except SystemExit as end: assert not end.code, end.code\n"
+        "print(*{name.partition('.')[0] for name in sys.modules}, file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True
+    )
+    return set(done.stderr.split())
+
+
+@pytest.mark.parametrize(
+    "query", [[], ["--query", "frequencies"], ["--query", "count", "--state-value", "walking"]]
+)
+def test_a_plan_loads_only_what_it_uses(query):
+    loaded = loaded_after(
+        "plan", "--model", str(MODEL), "--epsilon", "1", "--length", "2016", *query
+    )
+    assert "numpy" in loaded
+    assert not loaded & HEAVY
+
+
+def test_help_loads_no_arrays():
+    assert not loaded_after("--help") & (HEAVY | {"numpy"})
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+@pytest.mark.skipif(shutil.which("setpriv") is None, reason="needs setpriv")
+def test_a_user_who_can_write_nowhere(tmp_path):
+    """The package belongs to somebody else, and the home directory is read-only."""
+    home = tmp_path / "home"
+    home.mkdir(mode=0o555)
+    code = (
+        "from pufferkit.influence.sums.long_vectors import running_sums\n"
+        "import numpy as np, pufferkit.compiling as compiling\n"
+        "compiling.PATIENCE = -1\n"
+        "print(running_sums(np.ones(32), np.zeros(1, dtype=np.int64), False)[0][-1])"
+    )
+    nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+    here = str(Path(pufferkit.__file__).parents[1])
+    seen = subprocess.run([*nobody, "test", "-r", pufferkit.__file__], check=False)
+    python = subprocess.run([*nobody, sys.executable, "-c", ""], check=False, capture_output=True)
+    if seen.returncode or python.returncode:
+        pytest.skip("the package or the interpreter cannot be read by others")
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("NUMBA_", "XDG_"))}
+    done = subprocess.run(
+        [*nobody, sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**kept, "HOME": str(home), "PYTHONPATH": here, "PYTHONDONTWRITEBYTECODE": "1"},
+    )
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout) == 1.0

@@ -33,7 +33,7 @@ from typing import Any
 from pufferkit import checks
 from pufferkit.accounting.amounts import in_epsilon, spent_micro
 from pufferkit.accounting.spending import Spending
-from pufferkit.accounting.spent import Composed, no_bound
+from pufferkit.accounting.spent import Composed, profile_of
 from pufferkit.accounting.windows import (
     PRIVATE,
     QUILTS,
@@ -46,7 +46,6 @@ from pufferkit.accounting.windows import (
 )
 from pufferkit.beliefs.base import Beliefs, as_beliefs
 from pufferkit.errors import NoTheorem
-from pufferkit.influence.curve.metric import PairRun
 from pufferkit.mechanisms.calibration import OF_SUMS
 from pufferkit.shown import Shown
 
@@ -301,13 +300,8 @@ def entry_profile(history: Sequence[Spending], beliefs: Any, lengths: int | Sequ
     each
     segment under that profile.
     """
-    unknown = [s.mechanism for s in history if s.entry_epsilon is None]
-    if unknown:
-        raise no_bound(unknown)
     theta, sizes = as_beliefs(beliefs), checks.segment_lengths(lengths)
-    spent = Composed.of(spending.ordered(theta.states) for spending in history).spent
-    assert spent is not None
-    return spent.loss(theta, sizes)
+    return profile_of(history, theta).loss(theta, sizes)
 
 
 def _whole_record(
@@ -400,11 +394,3 @@ def bounded_dependence(history: Sequence[Spending], dependence: float | None) ->
         raise NoTheorem("[C] 3.6 is about two releases")
     all_by(history, PRIVATE, "Pufferfish private releases")
     return history[0].epsilon + history[1].epsilon + 2 * bound
-
-
-def spent_runs(
-    history: Sequence[Spending], states: Sequence[Hashable], first: int, last: int
-) -> list[PairRun]:
-    """Summed cost of the pairs of states at entries ``first`` ... ``last``, as runs."""
-    spent = Composed.of(spending.ordered(states) for spending in history).spent
-    return [] if spent is None else spent.pair_runs(states, first, last)

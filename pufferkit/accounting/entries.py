@@ -11,8 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -30,8 +29,7 @@ _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 """What no database keeps: the end of a text in C, and halves of characters."""
 
 
-@dataclass(frozen=True)
-class Draft:
+class Draft(NamedTuple):
     """An entry before it has a place in the chain; amounts are millionths of epsilon.
 
     ``kind`` is ``open`` (an account begins, with its budget), ``budget`` (the budget is changed),
@@ -47,11 +45,16 @@ class Draft:
     body: Mapping[str, Any]
 
 
-@dataclass(frozen=True)
-class Entry(Draft):
-    """One entry of the ledger, in its place in the chain."""
+class Entry(NamedTuple):
+    """One entry of the ledger: a draft in its place in the chain."""
 
     seq: int
+    account: str
+    kind: str
+    key: str
+    epsilon: int
+    total: int
+    body: Mapping[str, Any]
     made_at: str
     made_by: str
     previous: str
@@ -59,13 +62,12 @@ class Entry(Draft):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
-        fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        return {"seq": self.seq, **fields}
+        return self._asdict()
 
     def own_digest(self) -> str:
         """The digest that the contents of the entry require."""
         fields = {k: v for k, v in self.to_dict().items() if k != "digest"}
-        return hashlib.sha256(canonical(fields).encode()).hexdigest()
+        return digest(fields)
 
 
 class Account(NamedTuple):
@@ -116,8 +118,7 @@ def append(
     made = f'"made_at":{canonical(now)},"made_by":{canonical(by)},"previous":'
     for draft in drafts:
         seq += 1
-        name, kind, key, content = draft.account, draft.kind, draft.key, draft.body
-        epsilon, total = draft.epsilon, draft.total
+        name, kind, key, epsilon, total, content = draft
         body = spelled.body(content)
         # The text `canonical` would give for the whole entry: its keys in order.
         text = (
@@ -128,7 +129,7 @@ def append(
         rows.append((seq, name, kind, key, epsilon, total, body, now, by, previous, own))
         stands[name] = after_entry(stands.get(name), draft)
         if DATA_MARKS in content:
-            marks[name] = canonical(content[DATA_MARKS])
+            marks[name] = spelled.body(content[DATA_MARKS])
         if STATE in content:
             at[name] = seq
         previous = own
@@ -141,16 +142,28 @@ def append(
     return rows
 
 
-class Extended(dict[str, Any]):
+class Extended(Mapping[str, Any]):
     """A body shared by many entries, with the fields that this entry adds."""
 
+    __slots__ = ("added", "shared")
+
     def __init__(self, shared: Mapping[str, Any], added: Mapping[str, Any]) -> None:
-        super().__init__(shared)
-        self.update(added)
         self.shared: Mapping[str, Any] = shared
         self.added: Mapping[str, Any] = added
         if isinstance(shared, Extended):
             self.shared, self.added = shared.shared, {**shared.added, **added}
+
+    def __getitem__(self, name: str) -> Any:
+        return self.added[name] if name in self.added else self.shared[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.added or name in self.shared
+
+    def __iter__(self) -> Iterator[str]:
+        return iter({**self.shared, **self.added})
+
+    def __len__(self) -> int:
+        return len({*self.shared, *self.added})
 
 
 class _Spelled(dict[str, str]):
@@ -166,20 +179,21 @@ class _Spelled(dict[str, str]):
 
     def body(self, content: Mapping[str, Any]) -> str:
         """The canonical JSON of a body."""
-        if isinstance(content, Extended):
+        if type(content) is not dict and isinstance(content, Extended):
             shared, added = content.shared, content.added
             kind = (id(shared), *added)
             if kind not in self._around:
                 self._around[kind] = self._split(shared, sorted(added))
             names, texts = self._around[kind]
-            between = (
-                canonical(added[name]) + text for name, text in zip(names, texts[1:], strict=True)
-            )
-            return texts[0] + "".join(between)
-        text = self._bodies.get(id(content))
-        if text is None:
-            text = self._bodies[id(content)] = canonical(content)
-        return text
+            pieces = [texts[0]]
+            for name, text in zip(names, texts[1:], strict=True):
+                value = added[name]
+                pieces += (self.body(value) if type(value) is dict else canonical(value), text)
+            return "".join(pieces)
+        whole = self._bodies.get(id(content))
+        if whole is None:
+            whole = self._bodies[id(content)] = canonical(content)
+        return whole
 
     def _split(self, shared: Mapping[str, Any], added: list[str]) -> tuple[list[str], list[str]]:
         """Names of what is added, in order, and the texts before, between and after them."""
@@ -213,13 +227,15 @@ def leading_to(body: Mapping[str, Any], state: Mapping[str, Any]) -> dict[str, A
     return {**body, STATE: digest(state)}
 
 
-def after_entry(known: Account | None, entry: Draft) -> Account:
+def after_entry(known: Account | None, entry: Draft | Entry) -> Account:
     """The balance of an account after one more entry."""
-    name, body = entry.account, entry.body
-    if entry.kind == "open" or known is None:
-        return Account(name, body.get("rule", ""), body.get("budget", 0), 0, 1)
-    budget = body.get("budget", 0) if entry.kind == "budget" else known.budget
-    return Account(name, known.rule, budget, entry.total, known.entries + 1)
+    if known is None or entry.kind == "open":
+        body = entry.body
+        return Account(entry.account, body.get("rule", ""), body.get("budget", 0), 0, 1)
+    name, rule, budget, _, entries = known
+    if entry.kind == "budget":
+        budget = entry.body.get("budget", 0)
+    return Account._make((name, rule, budget, entry.total, entries + 1))
 
 
 # -- reading --------------------------------------------------------------------------------------
@@ -243,6 +259,13 @@ def entries_named(
 ) -> Iterator[Entry]:
     """Entries of one kind of these accounts, in order; only those with these keys, if given."""
     return map(entry_of, _named(connection, "*", names, kind, keys, " ORDER BY seq"))
+
+
+def texts_named(
+    connection: Connection, names: Iterable[str], kind: str
+) -> Iterator[tuple[int, str, str]]:
+    """Number, account and body of the entries of one kind, the body as it is stored."""
+    return iter(_named(connection, "seq, account, body", names, kind, None, " ORDER BY seq"))
 
 
 def keys_named(
@@ -279,16 +302,26 @@ def rows(connection: Connection, account: str | None = None) -> Iterator[Sequenc
         some = connection.execute(text, (some[-1][0], *of)).fetchall()
 
 
-def marks_named(
-    connection: Connection, names: Iterable[str] | None = None, but: Collection[str] = ()
-) -> dict[str, Any]:
-    """The marks of these accounts, or of all accounts except some."""
+def marks_named(connection: Connection, names: Iterable[str] | None = None) -> dict[str, Any]:
+    """The marks of these accounts, or of all."""
     text, values = "SELECT account, marks FROM pufferkit_marks", []
     if names is not None:
         where, value = connection.among("account", list(names))
         text, values = f"{text} WHERE {where}", [value]
-    rows = connection.execute(text, values)
-    return {name: json.loads(marks) for name, marks in rows if name not in but}
+    return {name: json.loads(marks) for name, marks in connection.execute(text, values)}
+
+
+def mark_texts(connection: Connection, after: int = 0) -> Iterator[tuple[str, str]]:
+    """The marks of all accounts with entries after this one, as they are stored."""
+    text = "SELECT account, marks FROM pufferkit_marks"
+    newer = " WHERE account IN (SELECT account FROM pufferkit_entries WHERE seq > ?)"
+    return iter(connection.execute(text + newer * (after > 0), [after] * (after > 0)))
+
+
+def digest_at(connection: Connection, seq: int) -> str | None:
+    """The digest of an entry; ``None`` if there is none with this number."""
+    found = connection.execute("SELECT digest FROM pufferkit_entries WHERE seq = ?", (seq,))
+    return next((str(digest) for (digest,) in found.fetchall()), None)
 
 
 def state_of(connection: Connection, account: str) -> dict[str, Any] | None:
@@ -323,9 +356,13 @@ def states_of(connection: Connection) -> dict[str, tuple[int, Any]]:
 
 def entry_of(row: Sequence[Any]) -> Entry:
     """An entry from a row."""
-    seq, account, kind, key, epsilon, total, text, made_at, made_by, previous, own = row
+    return Entry._make((*row[:6], body_of(row[0], row[6]), *row[7:]))
+
+
+def body_of(seq: int, text: str) -> dict[str, Any]:
+    """The body of an entry from its text."""
     try:
-        body = json.loads(text)
+        body: dict[str, Any] = json.loads(text)
     except (TypeError, ValueError):
         raise LedgerError(f"ledger: entry {seq} was changed: it cannot be read") from None
-    return Entry(account, kind, key, epsilon, total, body, seq, made_at, made_by, previous, own)
+    return body

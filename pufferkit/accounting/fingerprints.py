@@ -170,7 +170,7 @@ def _stream(key: bytes, what: bytes, size: int) -> bytes:
 def marks_of(key: bytes, account: str, data: Data) -> dict[str, Any]:
     """The marks as stored: digests at places and a sample of shingles, all masked by pads."""
     digests = data.prefixes(key, data.places)
-    sample = [int(word).to_bytes(8, "big") for word in data.shingles(key)[:_SAMPLE]]
+    sample = [word.to_bytes(8, "big") for word in data.shingles(key)[:_SAMPLE].tolist()]
     pad = _pad(key, account, data.length, _DIGEST * (len(digests) + len(sample)))
     hidden = _hidden([*digests.values(), *sample], pad)
     return {"entries": data.length, "at": list(digests), "digests": hidden}
@@ -209,23 +209,52 @@ def _either(content: bytes, pad: bytes) -> bytes:
     return bits.to_bytes(len(content), "big")
 
 
-def same_data(key: bytes, new: Mapping[str, Data], known: Sequence[Marks]) -> str | None:
+class KnownData:
+    """The marks of many accounts, by the digests that reveal a second name for their data."""
+
+    def __init__(self, marks: Iterable[Marks] = ()) -> None:
+        self.accounts = 0
+        self.at: dict[tuple[int, bytes], str] = {}
+        self.ends: Counter[tuple[int, bytes]] = Counter()
+        self.places: set[int] = set()
+        self._stretches: dict[int, str] = {}
+        self._words: Words | None = None
+        for one in marks:
+            self.add(one)
+
+    def add(self, marks: Marks) -> None:
+        """One more account."""
+        self.accounts += 1
+        self.ends[marks.length, marks.at[marks.length]] += 1
+        self.places.update(marks.at)
+        self.at |= dict.fromkeys(marks.at.items(), marks.account)
+        if marks.shingles:
+            self._stretches |= dict.fromkeys(marks.shingles, marks.account)
+            self._words = None
+
+    def with_stretch_of(self, shingles: Words) -> str | None:
+        """An account with one of these stretches, which are in order."""
+        if not self._stretches or not len(shingles):
+            return None
+        if self._words is None:
+            self._words = np.sort(np.fromiter(self._stretches, np.uint64, len(self._stretches)))
+        at = np.minimum(np.searchsorted(shingles, self._words), len(shingles) - 1)
+        shared = self._words[shingles[at] == self._words]
+        return self._stretches[int(shared[0])] if len(shared) else None
+
+
+def same_data(key: bytes, new: Mapping[str, Data], known: KnownData) -> str | None:
     """Why new accounts seem to be second names for known data; ``None`` if they do not.
 
     The known accounts are not among the fellows of the new ones.
     """
-    at: dict[tuple[int, bytes], str] = {}
-    stretches: dict[int, str] = {}
-    ends: Counter[tuple[int, bytes]] = Counter()
-    for marks in known:
-        ends[marks.length, marks.at[marks.length]] += 1
-        at |= dict.fromkeys(marks.at.items(), marks.account)
-        stretches |= dict.fromkeys(marks.shingles, marks.account)
-    places = {place for place, _ in at}
+    if not known.accounts:
+        return None
+    at = known.at
     own: Counter[tuple[int, bytes]] = Counter()
-    evidence, named, chance = 0.0, None, math.log(max(len(known), 1))
+    evidence, named, chance = 0.0, None, math.log(known.accounts)
     for name, data in new.items():
-        digests = data.prefixes(key, {*places, data.length})
+        digests = data.prefixes(key, {*known.places, data.length})
         own[data.length, digests[data.length]] += 1
         equal = [p for p in digests if (p, digests[p]) in at]
         nats = sum(data.information(p) for p in equal) if not data.exact else 0.0
@@ -237,13 +266,11 @@ def same_data(key: bytes, new: Mapping[str, Data], known: Sequence[Marks]) -> st
             evidence += nats - chance
         if equal and named is None:
             named = _second(name, at[equal[-1], digests[equal[-1]]])
-        if stretches:
-            words = np.fromiter(stretches, dtype=np.uint64, count=len(stretches))
-            shared = np.intersect1d(words, data.shingles(key))
-            if len(shared):
-                return _second(name, stretches[int(shared[0])])
+        other = known.with_stretch_of(data.shingles(key))
+        if other is not None:
+            return _second(name, other)
     # The same table again, subject by subject, or more equal counts than chance explains.
-    whole = bool(own) and own <= ends and len(known) <= len(new)
+    whole = bool(own) and own <= known.ends and known.accounts <= len(new)
     return named if whole or evidence >= _ENOUGH else None
 
 

@@ -219,12 +219,14 @@ class Ledger(Shown):
         return self._write(act)
 
     def check_terms(
-        self, accounts: Mapping[str, tuple[Terms, Data | None]], *, data_meant: bool = False
+        self, accounts: Mapping[str, tuple[Terms | None, Data | None]], *, data_meant: bool = False
     ) -> None:
         """Raise now the error that a charge on these terms and about these data would raise."""
 
         def act(connection: Connection) -> None:
-            on_terms(connection, {name: terms for name, (terms, _) in accounts.items()})
+            terms = {name: terms for name, (terms, _) in accounts.items() if terms is not None}
+            if terms:
+                on_terms(connection, terms)
             data = {name: data for name, (_, data) in accounts.items() if data is not None}
             self._recognition.check(connection, data, data_meant)
 
@@ -351,12 +353,15 @@ class Ledger(Shown):
             known = accounts_named(connection, names)
             if terms:
                 on_terms(connection, terms, known)
-            charged = keys_named(connection, names, "charge", keys)
-            valued = keys_named(connection, names, "value", keys)
+            there = [name for name in names if name in known]
+            charged = keys_named(connection, there, "charge", keys)
+            valued = keys_named(connection, there, "value", keys)
             marks = self._recognition.marks(connection, data, data_meant)
             made = drafts_of(charges, known, charged, valued, marks)
             if made is not None:
+                before = connection.head
                 append(connection, made[0], self.by, known, made[1])
+                self._recognition.wrote(before, connection.head, names)
             return made is not None
 
         return self._write(act)

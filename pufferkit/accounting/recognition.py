@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import secrets
-from collections.abc import Mapping
+import threading
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from pufferkit.accounting.entries import DATA_MARKS, marks_named
+from pufferkit.accounting.entries import DATA_MARKS, digest_at, mark_texts, marks_named
 from pufferkit.accounting.fingerprints import (
     KEY_SIZE,
     Data,
+    KnownData,
     Marks,
     key_name,
     make_key,
@@ -29,7 +32,8 @@ class Recognition:
 
     def __init__(self, path: Path | None) -> None:
         self.path = path
-        self._read: dict[str, tuple[Any, Marks]] = {}
+        self._others: _Others | None = None
+        self._reading = threading.Lock()
 
     def note_key(self, connection: Connection) -> None:
         """Create the key of a ledger that has none yet, and record its name in the ledger."""
@@ -65,32 +69,29 @@ class Recognition:
         stored = marks_named(connection, data)
         if not meant:
             for name, marks in stored.items():
-                self._unchanged(key, name, marks, data[name])
+                _unchanged(key, name, marks, data[name])
             new = {name: d for name, d in data.items() if name not in stored}
             if new:
                 fellows = next(iter(new.values())).fellows  # of one table, or of one series
-                others = marks_named(connection, but=fellows)
-                known = [self._known(key, n, marks) for n, marks in others.items()]
-                refusal = same_data(key, new, known)
+                with self._reading:
+                    others, self._others = self._others, None  # an error leaves nothing half read
+                    if others is None or not others.caught_up(connection, key, fellows):
+                        others = _Others(connection, key, fellows)
+                    self._others = others
+                    refusal = same_data(key, new, others.known)
                 if refusal is not None:
                     raise ValueError(refusal)
         return stored, key
 
-    def _unchanged(self, key: bytes, name: str, stored: Any, data: Data) -> None:
-        place = self._known(key, name, stored).changed(key, data)
-        if place is not None:
-            raise ValueError(
-                f"account: entries 1 to {place} of {name!r} differ from those it was charged for: "
-                "rows were inserted, changed or removed. The data of an account may only grow at "
-                "the end; if the change is intended, confirm it with data_meant=True (--data-meant)"
-            )
+    def wrote(self, before: tuple[int, str], after: tuple[int, str], names: Iterable[str]) -> None:
+        """Note that the entries between two heads are of these accounts.
 
-    def _known(self, key: bytes, name: str, stored: Any) -> Marks:
-        """The marks of an account, read once."""
-        before = self._read.get(name)
-        if before is None or before[0] != stored:
-            before = self._read[name] = (stored, Marks(key, name, stored))
-        return before[1]
+        Those of fellows need not be read. Should the transaction fail, the digest of its last entry
+        is not in the chain, and all is read again.
+        """
+        with self._reading:
+            if self._others is not None:
+                self._others.skip(before, after, names)
 
     def _key(self, connection: Connection, meant: bool) -> bytes | None:
         """The key of this ledger; ``None`` if data are not recognised or no key is recorded yet."""
@@ -111,3 +112,54 @@ class Recognition:
                 "without recognising data"
             )
         return key
+
+
+class _Others:
+    """The data of all accounts but the fellows of a table, as of one entry of the chain.
+
+    Pads hide the marks, so no index of the database finds equal ones: they are read once, and then
+    those of accounts with newer entries. The digest of an entry stands for all entries before it.
+    """
+
+    def __init__(self, connection: Connection, key: bytes, fellows: Collection[str]) -> None:
+        self._key, self._fellows, self._head = key, fellows, connection.head
+        self._texts: dict[str, str] = {}
+        self.known = KnownData()
+        self._add(mark_texts(connection))
+
+    def caught_up(self, connection: Connection, key: bytes, fellows: Collection[str]) -> bool:
+        """Read what is new; ``False`` if that is not enough, and all has to be read again."""
+        if key != self._key or fellows is not self._fellows:
+            return False
+        if connection.head == self._head:
+            return True
+        seq, digest = self._head
+        self._head = connection.head
+        return digest_at(connection, seq) == digest and self._add(mark_texts(connection, seq))
+
+    def skip(self, before: tuple[int, str], head: tuple[int, str], names: Iterable[str]) -> None:
+        """Pass over the entries between two heads, of these accounts, if all are fellows."""
+        if before == self._head and all(name in self._fellows for name in names):
+            self._head = head
+
+    def _add(self, texts: Iterable[tuple[str, str]]) -> bool:
+        """Add accounts; ``False`` if the marks of one of them were others before."""
+        same = True
+        for name, text in texts:
+            if name in self._fellows:
+                continue
+            before = self._texts.setdefault(name, text)
+            same = same and before == text
+            if before is text:
+                self.known.add(Marks(self._key, name, json.loads(text)))
+        return same
+
+
+def _unchanged(key: bytes, name: str, stored: Any, data: Data) -> None:
+    place = Marks(key, name, stored).changed(key, data)
+    if place is not None:
+        raise ValueError(
+            f"account: entries 1 to {place} of {name!r} differ from those it was charged for: "
+            "rows were inserted, changed or removed. The data of an account may only grow at "
+            "the end; if the change is intended, confirm it with data_meant=True (--data-meant)"
+        )

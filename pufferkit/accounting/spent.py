@@ -18,13 +18,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pufferkit import checks
 from pufferkit.accounting.amounts import spent_micro
-from pufferkit.beliefs.base import Beliefs
+from pufferkit.beliefs.base import Beliefs, as_beliefs
 from pufferkit.checks import Floats
-from pufferkit.errors import NoTheorem
+from pufferkit.errors import NotApplicable, NoTheorem
 from pufferkit.influence.answers import record_loss
-from pufferkit.influence.curve.metric import Metric, PairRun
-from pufferkit.influence.curve.profile import InfluenceCurve
+from pufferkit.influence.curve.member_curves import PairRun
+from pufferkit.influence.curve.profile import InfluenceCurve, Metric
 from pufferkit.rounding import EPS, round_up
 
 if TYPE_CHECKING:
@@ -35,6 +36,9 @@ _MOST_USED = 200
 
 _MOST_KEPT = 5_000
 """Most runs of a profile; beyond this, neighbours are merged at the larger of their spendings."""
+
+_MOST_ENTRIES = 5_000
+"""For longer segments `entry_rows` gives only the largest loss."""
 
 _EXACT = 12
 """Segments with up to this many runs are evaluated run by run."""
@@ -219,11 +223,6 @@ def kind_of(added: Any) -> Any:
     return tuple(tuple(row) if isinstance(row, list) else row for row in added)
 
 
-def no_bound(mechanisms: Iterable[str]) -> NoTheorem:
-    """The error for a history without a profile."""
-    return NoTheorem(f"{', '.join(sorted(set(mechanisms)))} gives no per-entry bound")
-
-
 def _listed(gaps: Any) -> Any:
     return None if gaps is None else list(gaps)
 
@@ -329,3 +328,57 @@ def _constant(theta: Beliefs, length: int, cost: bytes) -> float:
 def curve_of(theta: Beliefs, length: int) -> InfluenceCurve:
     """The influence curve of segments of this length, cached."""
     return InfluenceCurve(theta, length)
+
+
+def profile_of(history: Sequence[Spending], theta: Beliefs) -> Spent:
+    """The profile of a history; ``NoTheorem`` if a release has no per-entry bound."""
+    unknown = sorted({s.mechanism for s in history if s.entry_epsilon is None})
+    if unknown:
+        raise NoTheorem(f"{', '.join(unknown)} gives no per-entry bound")
+    spent = Composed.of(spending.ordered(theta.states) for spending in history).spent
+    assert spent is not None
+    return spent
+
+
+def entry_rows(
+    history: Sequence[Spending], beliefs: Any, lengths: int | Sequence[int]
+) -> list[dict[str, Any]]:
+    """Runs of entries, with the spending of all releases together on each entry.
+
+    ``event_epsilon`` is the event-level epsilon of the entry: the sum over the releases that used
+    it, for the two values that they distinguish best. ``epsilon`` is the Pufferfish loss of the
+    entry under that profile, by the influence curve: what all releases reveal about it, also
+    through its neighbours. The largest over all entries is what `entry_profile` charges. In
+    segments of more than `_MOST_ENTRIES` entries every run has the largest loss of the segment.
+
+    Raises
+    ------
+    NoTheorem
+        For releases without a per-entry bound.
+    """
+    theta, sizes = as_beliefs(beliefs), checks.segment_lengths(lengths)
+    profile = profile_of(history, theta)
+    if theta.entries is not None:
+        raise NotApplicable(f"profiles over time are for chains, not for a {theta.description}")
+    rows: list[dict[str, Any]] = []
+    start = 0
+    for size in sizes:
+        runs = profile.pair_runs(theta.states, start + 1, start + size)
+        spent = np.repeat([float(run.cost.max()) for run in runs], [run.count for run in runs])
+        curve = curve_of(theta, size)
+        if size <= _MOST_ENTRIES and spent.any():
+            losses = np.max(list(curve.entry_losses(runs).values()), axis=0)
+        else:
+            losses = np.full(size, curve.epsilon(runs))
+        changes = np.flatnonzero((np.diff(spent) != 0) | (np.diff(losses) != 0)) + 1
+        for first, after in zip([0, *changes], [*changes, size], strict=True):
+            rows.append(
+                {
+                    "first": start + int(first) + 1,
+                    "last": start + int(after),
+                    "event_epsilon": float(spent[first]),
+                    "epsilon": float(losses[first]),
+                }
+            )
+        start += size
+    return rows

@@ -259,4 +259,4 @@ def _logs(tables: Iterable[Floats]) -> list[Floats]:
 def _run(kernel: Any, work: NDArray[Any], *arguments: Any) -> int:
     """The kernel, compiled unless the series is short."""
     length, size = work.shape
-    return int((kernel.py_func if length * size * size < _SHORT else kernel)(*arguments))
+    return int((kernel.plain if length * size * size < _SHORT else kernel.compiled)(*arguments))

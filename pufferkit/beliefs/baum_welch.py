@@ -164,7 +164,7 @@ def expectation(
     scales = np.zeros(len(data.codes))
     rows = np.ascontiguousarray(np.broadcast_to(initial, (len(data.ends), size)), dtype=np.float64)
     step = kernels.forward_backward
-    run: Any = step.py_func if len(data.codes) * size * size * rounds < _SHORT else step
+    run: Any = step.plain if len(data.codes) * size * size * rounds < _SHORT else step.compiled
     possible = run(
         np.array(rows),
         np.array(transition),

@@ -7,7 +7,9 @@ charges to an account are added entry by entry (the rule ``entry_profile`` of `c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import gc
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,6 +51,25 @@ class Receipt:
     """The stored value of each release, in order."""
 
 
+_Due = tuple[list[PendingRelease], int, str]
+"""The releases that an account has still to pay for, the total after them, and its rule."""
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Without searches for cycles of objects.
+
+    A batch makes many objects, without cycles, and each search would walk through all of them.
+    """
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
 class Accounts:
     """The accounts of one run.
 
@@ -81,27 +102,27 @@ class Accounts:
         self._privacies: dict[int, tuple[Calibration, int]] = {}
         self._bodies: dict[Any, tuple[dict[str, Any], dict[Any, Extended]]] = {}
 
-    def check(self, pending: Sequence[PendingRelease]) -> list[Charge] | None:
+    @_uncollected()
+    def check(self, pending: Sequence[PendingRelease]) -> int | None:
         """Raise unless every account can pay; nothing is written or spent.
 
-        Returns the charges for `pay`, if none of them was made before.
+        Returns the joint cost if all of them were charged before, for `repeated`.
         """
-        names = list(dict.fromkeys(release.account for release in pending))
+        names = [checked_name("account", n) for n in dict.fromkeys(r.account for r in pending)]
         self.ledger.check_terms(dict.fromkeys(names, (self.terms, None)))
         known, entries = self._standing(names)
-        charges = self._charges(pending, known, entries)
+        due = self._due(pending, known, entries)
         if self.data:
-            terms = {name: (self.terms, self.data.get(name)) for name in names}
-            self.ledger.check_terms(terms, data_meant=self._meant)
-        short = [c for c in charges if c.total > known[c.account].budget]
+            data = {name: (None, self.data.get(name)) for name in names}
+            self.ledger.check_terms(data, data_meant=self._meant)
+        short = [name for name, (_, total, _) in due.items() if total > known[name].budget]
         if short:
-            first = known[short[0].account]
+            first = known[short[0]]
             fits = "ask for less, or repeat an earlier run's label to get its values at no cost"
-            refusal = over_budget(short[0].total - first.total, first.remaining, fits)
-            others = len({charge.account for charge in short}) - 1
-            more = f" (and {others:,} more like it)" if others else ""
+            refusal = over_budget(due[short[0]][1] - first.total, first.remaining, fits)
+            more = f" (and {len(short) - 1:,} more like it)" if len(short) > 1 else ""
             raise OverBudget(f"{first.account}{more}: {refusal}")
-        return charges if len(charges) == len(pending) else None
+        return None if due else self._joint_micro(pending, entries)
 
     def telling(self, pending: Sequence[PendingRelease]) -> list[PendingRelease]:
         """The releases that can be refused: those of accounts that exist, and one of a new one.
@@ -114,54 +135,60 @@ class Accounts:
         chosen = {*known, *new[:1]}
         return [release for release in pending if release.account in chosen]
 
-    def pay(
-        self, pending: Sequence[PendingRelease], draw: Draw, new: Sequence[Charge] | None = None
-    ) -> Receipt:
+    @_uncollected()
+    def repeated(
+        self, pending: Sequence[PendingRelease], joint_micro: int | None
+    ) -> Receipt | None:
+        """The values of releases that cost this much before; ``None`` if one is not stored."""
+        if joint_micro is None:
+            return None
+        places, stored = self._stored(pending)
+        if not all(place in stored for place in places):
+            return None
+        return Receipt(joint_micro, [stored[place] for place in places])
+
+    @_uncollected()
+    def pay(self, pending: Sequence[PendingRelease], draw: Draw) -> Receipt:
         """Charges and values of all of them in one transaction, each once.
 
         The stored value counts, whoever wrote it: existing values are returned unchanged, and a
-        draw is dropped if another process stored its value first. ``new`` are the charges if none
-        was made before; they are recomputed if an account has newer entries.
+        draw is dropped if another process stored its value first.
         """
         names = list(dict.fromkeys(release.account for release in pending))
-        keys = self.run.keys(release.window for release in pending)
-        places = [(release.account, keys[release.window]) for release in pending]
-        known: dict[str, Account] = {}
-        values: dict[tuple[str, str], Mapping[str, Any]] = {}
-        charged: dict[tuple[str, str], Entry] = {}
+        run = self.run.identity
         while True:
-            if new is None:
-                stored = self.ledger.find_many(names, list(keys.values()))
-                values = {place: entry.body for place, entry in stored.items()}
-                known, entries = self._standing(names)
-                new = self._charges(pending, known, entries)
-                run = self.run.identity
-                charged = {(e.account, e.key): e for e in entries if e.body["run"] == run}
-            charges = {(c.account, c.key): c for c in new}
+            places, values = self._stored(pending)
+            known, entries = self._standing(names)
+            due = self._due(pending, known, entries)
+            charged = {(e.account, e.key): e for e in entries if e.body["run"] == run}
             missing = np.array([n for n, at in enumerate(places) if at not in values], dtype=int)
             if len(missing):
                 # A run that was killed may have been charged for more noise, with subjects of
                 # more lengths.
                 least = [charged[p].body["scale"] if p in charged else 0.0 for p in places]
                 noisy, scales = draw(missing, np.array(least)[missing])
-                batch = []
-                for n, value, scale in zip(
-                    missing.tolist(), noisy.tolist(), scales.tolist(), strict=True
-                ):
-                    charge = charges.get(places[n]) or self._again(charged[places[n]], known)
-                    batch.append(charge.with_value({"value": value, "scale": scale}))
+                new = {
+                    places[n]: {"value": value, "scale": scale}
+                    for n, value, scale in zip(
+                        missing.tolist(), noisy.tolist(), scales.tolist(), strict=True
+                    )
+                }
+                batch = self._charges(due, known, new)
+                batch += [_again(charged[at], known, new[at]) for at in new if at in charged]
                 if not self.ledger.charge_many(batch, data_meant=self._meant):
-                    new = None
                     continue
-                values |= {(c.account, c.key): c.value for c in batch if c.value is not None}
-            bodies = {place: entry.body for place, entry in charged.items()}
-            bodies |= {place: charge.body for place, charge in charges.items()}
-            return Receipt(self._joint_micro(pending, bodies), [values[p] for p in places])
+                values |= new
+            return Receipt(self._joint_micro(pending, entries), [values[p] for p in places])
 
-    def _again(self, entry: Entry, known: Mapping[str, Account]) -> Charge:
-        """A charge that was made before, to store its value with."""
-        after = known[entry.account].entries
-        return Charge(entry.account, entry.key, entry.epsilon, entry.total, entry.body, after)
+    def _stored(
+        self, pending: Sequence[PendingRelease]
+    ) -> tuple[list[tuple[str, str]], dict[tuple[str, str], Mapping[str, Any]]]:
+        """Account and key of each release, and those of their values that are stored."""
+        keys = self.run.keys(release.window for release in pending)
+        places = [(release.account, keys[release.window]) for release in pending]
+        names = dict.fromkeys(release.account for release in pending)
+        stored = self.ledger.find_many(names, list(keys.values()))
+        return places, {place: entry.body for place, entry in stored.items()}
 
     def pay_jointly(
         self,
@@ -179,6 +206,7 @@ class Accounts:
         used = digest([[release.account, release.window, *release.used] for release in pending])
         return self._pay_record(record, used, body, draw, pending)
 
+    @_uncollected()
     def charge(self, pending: Sequence[PendingRelease]) -> tuple[int, float]:
         """Charge some releases of a run whose value is stored in one place, each once.
 
@@ -189,7 +217,7 @@ class Accounts:
         names = list(dict.fromkeys(release.account for release in pending))
         while True:
             known, entries = self._standing(names)
-            charges = self._charges(pending, known, entries)
+            charges = self._charges(self._due(pending, known, entries), known)
             if not charges:
                 return max(account.total for account in known.values()), self._charged(entries)
             self.ledger.charge_many(charges, data_meant=self._meant)
@@ -220,6 +248,7 @@ class Accounts:
     def _record_key(self) -> str:
         return digest({"run": self.run.identity, "record": True})
 
+    @_uncollected()
     def _pay_record(
         self,
         record: str,
@@ -238,7 +267,7 @@ class Accounts:
         while True:
             self._same_entries(record, key, used)
             known, entries = self._standing([*names, record])
-            charges = self._charges(pending, known, entries)
+            charges = self._charges(self._due(pending, known, entries), known)
             account = known[record]
             total = max([account.total, least, *(charge.total for charge in charges)])
             drawn = self.ledger.find(record, key) is not None
@@ -272,9 +301,28 @@ class Accounts:
             )
 
     def _charges(
-        self, pending: Sequence[PendingRelease], known: dict[str, Account], entries: Sequence[Entry]
+        self,
+        due: Mapping[str, _Due],
+        known: Mapping[str, Account],
+        values: Mapping[tuple[str, str], Mapping[str, Any]] | None = None,
     ) -> list[Charge]:
-        """The charges still to be made, with the joint total of each account."""
+        """The charges still to be made, with their values, and the joint total of each account."""
+        keys = self.run.keys(release.window for new, _, _ in due.values() for release in new)
+        amount, terms, charges = self._amount, self.terms, list[Charge]()
+        for name, (new, total, rule) in due.items():
+            after, data = known[name].entries, self.data.get(name)
+            for release in new:
+                key, body = keys[release.window], self._body(release, rule)
+                value = None if values is None else values[name, key]
+                charges.append(
+                    Charge(name, key, amount, total, body, after, terms, value, data=data)
+                )
+        return charges
+
+    def _due(
+        self, pending: Sequence[PendingRelease], known: dict[str, Account], entries: Sequence[Entry]
+    ) -> dict[str, _Due]:
+        """What is due of each account that has still to pay."""
         history: dict[str, list[Entry]] = {}
         for entry in entries:
             history.setdefault(entry.account, []).append(entry)
@@ -282,8 +330,7 @@ class Accounts:
         for release in pending:
             by_account.setdefault(release.account, []).append(release)
         keys = self.run.keys(release.window for release in pending)
-        amount = self._amount
-        charges = []
+        due: dict[str, _Due] = {}
         for name, wanted in by_account.items():
             earlier, new = history.get(name, []), wanted
             if earlier:
@@ -296,13 +343,9 @@ class Accounts:
                 new = [release for release in wanted if keys[release.window] not in paid]
             if not new:
                 continue
-            total, rule = self._joint(earlier, new)
-            total = max(total, known[name].total)
-            after, data = known[name].entries, self.data.get(name)
-            for release in new:
-                key, body = keys[release.window], self._body(release, rule)
-                charges.append(Charge(name, key, amount, total, body, after, self.terms, data=data))
-        return charges
+            total, rule = self._joint(earlier, new) if earlier else (self._amount, "one release")
+            due[name] = (new, max(total, known[name].total), rule)
+        return due
 
     def _check_same(self, release: PendingRelease, before: Entry) -> None:
         """Raise if a label was used for another set of entries."""
@@ -334,22 +377,27 @@ class Accounts:
         spans += [(release.first, release.last, b) for release in new]
         return self._loss(spans, new[0])
 
-    def _joint_micro(
-        self,
-        pending: Sequence[PendingRelease],
-        charged: Mapping[tuple[str, str], Mapping[str, Any]],
-    ) -> int:
-        """The largest cost of these rows of one run to one subject, in millionths of epsilon."""
+    def _joint_micro(self, pending: Sequence[PendingRelease], earlier: Sequence[Entry]) -> int:
+        """The largest cost of these rows of one run to one subject, in millionths of epsilon.
+
+        Of those that were charged earlier, the event-level epsilon may have been a larger one.
+        """
+        run, charged = self.run.identity, dict[tuple[str, str], int]()
+        for entry in earlier:
+            if entry.body["run"] == run:
+                charged[entry.account, entry.key] = entry.body["entry_privacy_pico"]
+        most = self._amount
+        if not charged:
+            return most
         keys = self.run.keys(release.window for release in pending)
         rows: dict[str, list[tuple[int, int, int]]] = {}
         raised: dict[str, PendingRelease] = {}
         for release in pending:
             now = self._pico(release.calibration)
-            pico = charged[release.account, keys[release.window]]["entry_privacy_pico"]
+            pico = charged.get((release.account, keys[release.window]), now)
             rows.setdefault(release.account, []).append((release.first, release.last, pico))
             if pico > now:
                 raised[release.account] = release
-        most = self._amount
         for name, release in raised.items():
             if self.run.mechanism == "group_dp":  # it holds under every belief
                 most = max(most, _whole(rows[name], release.lengths))
@@ -393,7 +441,7 @@ class Accounts:
         notes = self.run.beliefs.caveats
         return {"notes": list(notes)} if notes else {}
 
-    def _body(self, release: PendingRelease, rule: str) -> dict[str, Any]:
+    def _body(self, release: PendingRelease, rule: str) -> Extended:
         """The body for the ledger; the same object for subjects of equal lengths and beginnings."""
         same = (release.lengths, release.first, release.last, release.entries, release.step, rule)
         if same not in self._bodies:
@@ -418,6 +466,12 @@ class Accounts:
         if release.begins not in bodies:
             bodies[release.begins] = Extended(shared, {"begins": release.begins})
         return bodies[release.begins]
+
+
+def _again(entry: Entry, known: Mapping[str, Account], value: Mapping[str, Any]) -> Charge:
+    """A charge that was made before, to store its value with."""
+    name, key, after = entry.account, entry.key, known[entry.account].entries
+    return Charge(name, key, entry.epsilon, entry.total, entry.body, after, value=value)
 
 
 def _unchanged(name: str, earlier: Sequence[Entry], release: PendingRelease) -> None:

@@ -9,10 +9,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pufferkit.accounting.amounts import in_epsilon, spent_micro
-from pufferkit.accounting.charges import Charge
 from pufferkit.accounting.fingerprints import Data
 from pufferkit.accounting.ledger import Ledger
 from pufferkit.checks import Floats
@@ -23,10 +21,9 @@ from pufferkit.fleet.accounts import Accounts
 from pufferkit.fleet.answering import asked_of, noisy_sums, releases_of, summed_up
 from pufferkit.fleet.groups import Groups
 from pufferkit.fleet.releases import Releases
-from pufferkit.fleet.subject_recognition import recognised
+from pufferkit.fleet.subject_recognition import TableData
 from pufferkit.fleet.subject_run import (
     EVERYBODY,
-    FleetRows,
     FleetRun,
     PendingRelease,
     account_names,
@@ -139,18 +136,27 @@ def release_each(
     values = np.empty((len(asked.owner), 1 if run.chooses else len(labels)))
     scales = np.empty(len(asked.owner))
     together = [run.epsilon]
-    data = recognised(table, account_names(table, prefix)) if ledger is not None else {}
+    wanted = np.array([calibrations[n].scale for n in used.tolist()])[asked.owner]
+    data = TableData(table, account_names(table, prefix)) if ledger is not None else {}
     with _accounts(run, ledger, budget, data, data_meant) as accounts:
-        chunks, dues = chunks_of(asked.owner), []
+        chunks, repeated = chunks_of(asked.owner), list[int | None]()
         for rows in chunks if accounts is not None else ():
             pending = pending_releases(table, asked, rows, used, calibrations, prefix)
-            dues.append((pending, accounts.check(pending)))
+            repeated.append(accounts.check(pending))
+            accounts.forget()
         for number, rows in enumerate(chunks):
-            lengths = used[asked.owner[rows]]
-            due = dues[number] if dues else None
-            drawn = _drawn(run, asked, rows, lengths, calibrations, accounts, due)
-            values[rows], scales[rows], cost = drawn
-            together.append(cost)
+            if accounts is None:
+                scales[rows] = wanted[rows]
+                values[rows] = run.draw(asked.counts[rows], wanted[rows])
+            else:
+                pending = pending_releases(table, asked, rows, used, calibrations, prefix)
+                draw = partial(_draw, run, asked.counts[rows], wanted[rows])
+                paid = accounts.repeated(pending, repeated[number]) or accounts.pay(pending, draw)
+                values[rows] = [stored["value"] for stored in paid.values]
+                scales[rows] = [stored["scale"] for stored in paid.values]
+                dearer = paid.joint_micro > spent_micro(run.epsilon)
+                together.append(in_epsilon(paid.joint_micro) if dearer else 0.0)
+                accounts.forget()
             if progress is not None:
                 progress(int(rows[-1]) + 1, len(asked.owner))
     subjects = tuple(table.subjects[number] for number in asked.owner)
@@ -248,7 +254,7 @@ def release_all(
     calibration = run.calibration(longest)
     used, calibrations = np.full(len(local.subjects), longest), {longest: calibration}
     rows = np.arange(len(asked.owner))
-    data = recognised(local, account_names(local, prefix)) if ledger is not None else {}
+    data = TableData(local, account_names(local, prefix)) if ledger is not None else {}
     with _accounts(run, ledger, budget, data, data_meant) as accounts:
         if accounts is None:
             values, scales = noisy_sums(sums, run, calibration.scale)
@@ -295,32 +301,12 @@ def _recorded(
     return np.array(stored.body["value"]), np.array(stored.body["scale"])
 
 
-def _drawn(
-    run: FleetRun,
-    asked: FleetRows,
-    rows: NDArray[np.int64],
-    lengths: Counts,
-    calibrations: dict[int, Calibration],
-    accounts: Accounts | None,
-    due: tuple[Sequence[PendingRelease], Sequence[Charge] | None] | None,
-) -> tuple[Floats, Floats, float]:
-    """Noisy counts of some rows, their scales, and their joint cost.
-
-    Stored ones are returned unchanged, new ones are charged.
-    """
-    wanted = np.array([calibrations[int(n)].scale for n in lengths])
-
-    def draw(which: Counts, least: Floats) -> tuple[Floats, Floats]:
-        counts, scales = asked.counts[rows[which]], np.maximum(wanted[which], least)
-        return run.draw(counts, scales), scales
-
-    if accounts is None or due is None:
-        return *draw(np.arange(len(rows)), wanted), 0.0
-    paid = accounts.pay(due[0], draw, due[1])
-    values = np.array([stored["value"] for stored in paid.values])
-    scales = np.array([stored["scale"] for stored in paid.values])
-    dearer = paid.joint_micro > spent_micro(accounts.run.epsilon)
-    return values, scales, in_epsilon(paid.joint_micro) if dearer else 0.0
+def _draw(
+    run: FleetRun, counts: Counts, wanted: Floats, which: Counts, least: Floats
+) -> tuple[Floats, Floats]:
+    """Noisy counts of some rows, and their scales."""
+    scales = np.maximum(wanted[which], least)
+    return run.draw(counts[which], scales), scales
 
 
 @contextmanager

@@ -10,94 +10,122 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit.accounting.fingerprints import SeriesData
 from pufferkit.data.series import Series
-from pufferkit.data.table import Counts, Table
+from pufferkit.data.table import Table
 
 _BACK = (1, 2, 3, 5, 9, 17)
 """The ends of pieces that are recorded, counted from the last."""
+
+_NO_WORDS: NDArray[np.uint64] = np.empty(0, dtype=np.uint64)
 
 _FEW = 1_000
 """For up to this many subjects stretches of entries are recorded too, if a table keeps them."""
 
 
 class SubjectData:
-    """The counts of one subject, as `fingerprints.Data`."""
+    """The counts of one subject, in some pieces of a table, as `fingerprints.Data`."""
 
     exact = False
+    __slots__ = ("_number", "_of", "_start", "_stop")
 
-    def __init__(
-        self,
-        ends: Counts,
-        words: NDArray[np.uint64],
-        information: NDArray[np.float64],
-        begins: str,
-        fellows: Collection[str],
-        entries: Series | None = None,
-    ) -> None:
-        self.fellows, self._entries = fellows, entries
-        self._at = {int(end): number for number, end in enumerate(ends)}
-        self._words, self._information, self._begins = words, information, begins.encode()
-        self.length = int(ends[-1])
-        self.places = tuple(int(ends[-n]) for n in reversed(_BACK) if n <= len(ends))
+    def __init__(self, of: TableData, number: int, start: int, stop: int) -> None:
+        self._of, self._number, self._start, self._stop = of, number, start, stop
+
+    @property
+    def fellows(self) -> Collection[str]:
+        return self._of.fellows
+
+    @property
+    def length(self) -> int:
+        return int(self._of.ends[self._stop - 1])
+
+    @property
+    def places(self) -> tuple[int, ...]:
+        ends = self._ends
+        return tuple(ends[-n] for n in reversed(_BACK) if n <= len(ends))
 
     def prefixes(self, key: bytes, places: Iterable[int]) -> dict[int, bytes]:
         wanted = places if isinstance(places, (set, dict)) else set(places)
+        words, begins = self._of.words, self._of.begins(self._number)
         return {
             place: hashlib.blake2b(
-                b"%d %b %b" % (place, self._words[number].tobytes(), self._begins),
+                b"%d %b %b" % (place, words[number].tobytes(), begins),
                 key=key,
                 digest_size=8,
                 person=b"subject",
             ).digest()
-            for place, number in self._at.items()
+            for number, place in enumerate(self._ends, self._start)
             if place in wanted
         }
 
     def information(self, place: int) -> float:
-        return float(self._information[self._at[place]])
+        return float(self._of.information[self._start + self._ends.index(place)])
 
     def shingles(self, key: bytes) -> NDArray[np.uint64]:
-        if self._entries is None:
-            return np.empty(0, dtype=np.uint64)
-        return SeriesData(self._entries).shingles(key)
+        entries = self._of.entries(self._number)
+        if entries is None:
+            return _NO_WORDS
+        return SeriesData(entries).shingles(key)
+
+    @property
+    def _ends(self) -> list[int]:
+        ends: list[int] = self._of.ends[self._start : self._stop].tolist()
+        return ends
 
 
-def recognised(table: Table, names: list[str]) -> dict[str, SubjectData]:
-    """The data of each account; ``names`` are the accounts of the subjects, in order."""
-    # A sum of counts, each times a hash of its label: states that never occur do not matter.
-    labels = [hashlib.sha256(str(state).encode()).digest()[:16] for state in table.states]
-    weights = np.frombuffer(b"".join(labels), dtype="<u8").astype(np.uint64).reshape(-1, 2)
-    first = np.searchsorted(table.owner, np.arange(len(names) + 1))
-    sums = np.cumsum(table.pieces, axis=0).astype(np.uint64)
-    words = np.column_stack([(sums * weights[:, n]).sum(axis=1) for n in (0, 1)])
-    ends = np.cumsum(table.sizes)
-    present = (table.pieces > 0).sum(axis=1)
-    information = 0.5 * (present - 1) * np.log(np.maximum(table.sizes, 1))
-    notes, fellows = {}, frozenset(names)
-    entries = table.codes is not None and len(names) <= _FEW
-    in_slots = table.windows is not None and table.windows.repeats is not None
-    for number, name in enumerate(names):
-        start, stop = int(first[number]), int(first[number + 1])
+class TableData(Mapping[str, SubjectData]):
+    """The data of each account of a table, put together when they are asked for.
+
+    ``names`` are the accounts of the subjects, in order. For each piece there is the number of
+    entries of its subject up to its end, a digest of the counts of these entries, and information.
+    """
+
+    def __init__(self, table: Table, names: Sequence[str]) -> None:
+        # A sum of counts, each times a hash of its label: states that never occur do not matter.
+        labels = [hashlib.sha256(str(state).encode()).digest()[:16] for state in table.states]
+        weights = np.frombuffer(b"".join(labels), dtype="<u8").astype(np.uint64).reshape(-1, 2)
+        first = np.searchsorted(table.owner, np.arange(len(names) + 1))
+        sums = np.cumsum(table.pieces, axis=0).astype(np.uint64)
+        words = np.column_stack([(sums * weights[:, n]).sum(axis=1) for n in (0, 1)])
+        ends = np.cumsum(table.sizes)
+        begun = first[table.owner]
+        self.ends = ends - np.append(0, ends)[begun]
+        self.words = words - np.append(np.zeros((1, 2), dtype=np.uint64), words, axis=0)[begun]
+        present = (table.pieces > 0).sum(axis=1)
+        self.information = 0.5 * (present - 1) * np.log(np.maximum(table.sizes, 1))
+        self._first, self._table = first, table
+        self._numbers = {name: number for number, name in enumerate(names)}
+        self.fellows = self._numbers.keys()
         # Of recurring slots, only the sum over all is a stretch of the series.
-        part = slice(stop - 1 if in_slots else start, stop)
-        before = words[start - 1] if start else np.zeros(2, dtype=np.uint64)
-        offset = int(ends[start - 1]) if start else 0
-        begins = "" if table.begins is None else _time(table.begins[number])
-        notes[name] = SubjectData(
-            ends[part] - offset,
-            words[part] - before,
-            information[part],
-            begins,
-            fellows,
-            table.series(table.subjects[number]) if entries else None,
-        )
-    return notes
+        self._in_slots = table.windows is not None and table.windows.repeats is not None
+
+    def __getitem__(self, name: str) -> SubjectData:
+        number = self._numbers[name]
+        start, stop = int(self._first[number]), int(self._first[number + 1])
+        return SubjectData(self, number, stop - 1 if self._in_slots else start, stop)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._numbers)
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def begins(self, number: int) -> bytes:
+        """The time of a subject's first entry, as text."""
+        begins = self._table.begins
+        return b"" if begins is None else _time(begins[number]).encode()
+
+    def entries(self, number: int) -> Series | None:
+        """The series of a subject; ``None`` if there are many subjects, or only counts."""
+        table = self._table
+        few = table.codes is not None and len(self) <= _FEW
+        return table.series(table.subjects[number]) if few else None
 
 
 def _time(begins: float) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -317,8 +317,7 @@ class FleetRows:
         )
 
 
-@dataclass(frozen=True)
-class PendingRelease:
+class PendingRelease(NamedTuple):
     """One release to pay for: entries ``first`` to ``last`` of a subject, counted from 1.
 
     Places include unobserved entries, by the clock. ``begins`` is the time of entry 1 and ``step``
@@ -368,7 +367,7 @@ def pending_releases(
     """The release that each row charges to each account."""
     owners = asked.owner[rows].tolist()
     lengths = {owner: table.lengths_of(owner) for owner in dict.fromkeys(owners)}
-    columns = (asked.window, asked.first, asked.last, asked.entries)
+    columns = (used[asked.owner], asked.window, asked.first, asked.last, asked.entries)
     return [
         PendingRelease(
             f"{prefix}{table.subjects[owner]}",
@@ -376,13 +375,13 @@ def pending_releases(
             window,
             first,
             last,
-            calibrations[int(used[owner])],
+            calibrations[length],
             None if table.begins is None else table.begins[owner],
             entries,
             table.step,
             table.independent_after,
         )
-        for owner, window, first, last, entries in zip(
+        for owner, length, window, first, last, entries in zip(
             owners, *(column[rows].tolist() for column in columns), strict=True
         )
     ]

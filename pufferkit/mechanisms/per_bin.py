@@ -26,6 +26,9 @@ _ROUNDS = 6
 _NUDGE = 0.03
 _LONGEST = 1.5
 _GAIN = 2e-3
+_STARTS = (0.99, 0.95, 0.85, 0.75)
+_SHARPNESS = tuple(10.0**n for n in range(1, 9))
+_NEWTON = 40
 
 
 def relative_scales(
@@ -77,24 +80,33 @@ def relative_scales(
 
 
 def _best_under(u: Floats, losses: Floats, slopes: Floats, epsilon: float) -> Floats:
-    """The u with the least total of 1 / u, close to this one, if losses were linear."""
-    from scipy.optimize import minimize  # noqa: PLC0415  (takes a while to load)
+    """The u with the least total of 1 / u, close to this one, if losses were linear.
 
+    Newton's method on the total with a logarithmic barrier. In units of u, so that all
+    coordinates are about 1.
+    """
     outside = ~np.eye(len(losses), dtype=bool)
-    lines, room = slopes[:, outside].T, (epsilon - losses)[outside]
-    # In units of u, so that all coordinates are about 1.
-    optimum = minimize(
-        lambda r: (1 / (u * r)).sum() * u.min(),
-        np.ones(len(u)),
-        jac=lambda r: -1 / (u * r * r) * u.min(),
-        bounds=[(1 / _LONGEST, _LONGEST)] * len(u),
-        constraints={
-            "type": "ineq",
-            "fun": lambda r: (room - lines @ (u * (r - 1))) / epsilon,
-            "jac": lambda _: -lines * u / epsilon,
-        },
-        method="SLSQP",
-        options={"maxiter": 60, "ftol": 1e-7},
+    lines, room = slopes[:, outside].T * u / epsilon, (epsilon - losses)[outside] / epsilon
+    own = np.eye(len(u))
+    walls = np.vstack([lines, own, -own])
+    ends = np.concatenate(
+        [room + lines.sum(axis=1), np.full(len(u), _LONGEST), np.full(len(u), -1 / _LONGEST)]
     )
-    nearest: Floats = u * np.clip(optimum.x, 1 / _LONGEST, _LONGEST)
-    return nearest if np.isfinite(nearest).all() else u
+    starts = (np.full(len(u), share) for share in _STARTS)
+    ratios = next((ratios for ratios in starts if (walls @ ratios < ends).all()), None)
+    if ratios is None:
+        return u
+    weights = u.min() / u
+    for sharpness in _SHARPNESS:
+        for _ in range(_NEWTON):
+            gaps = ends - walls @ ratios
+            gradient = -sharpness * weights / ratios**2 + (1 / gaps) @ walls
+            hessian = np.diag(2 * sharpness * weights / ratios**3) + (walls.T / gaps**2) @ walls
+            move = np.linalg.solve(hessian, -gradient)
+            gain = max(-float(gradient @ move), 0.0)
+            nearest = float((walls @ move / gaps).max())  # 1 / nearest leads to the first wall
+            ratios = ratios + move * min(1 / (1 + gain**0.5), 0.9 / max(nearest, 0.9))
+            if gain < _GAIN:
+                break
+    best: Floats = u * ratios
+    return best if np.isfinite(best).all() else u

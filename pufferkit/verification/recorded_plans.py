@@ -130,15 +130,34 @@ def _flows(
             order.append(far)
     if len(order) < rows + columns:
         raise TypeError("the basis of a plan is not a tree")
-    surplus = [*_masses(p, potential[:rows]), *(-m for m in _masses(q, potential[rows:]))]
+    own = [*_masses(p, potential[:rows]), *(-m for m in _masses(q, potential[rows:]))]
+    surplus = _surpluses(own, towards, behind, order)
     arcs: list[list[tuple[int, float]]] = [[] for _ in range(rows)]
-    for node in order[:0:-1]:
+    for node in order[1:]:
         if node < rows:
             arcs[node].append((towards[node] - rows, max(surplus[node], 0.0)))
         else:
             arcs[towards[node]].append((node - rows, max(-surplus[node], 0.0)))
-        surplus[towards[node]] += surplus[node]
     return arcs
+
+
+def _surpluses(
+    own: list[float], towards: list[int], behind: list[list[int]], order: list[int]
+) -> list[float]:
+    """The net mass behind every node, itself included."""
+    surplus, weight = own.copy(), [abs(mass) for mass in own]
+    for node in order[:0:-1]:
+        surplus[towards[node]] += surplus[node]
+        weight[towards[node]] += weight[node]
+    # Behind more than half of all mass the net is that of the rest, which is more accurate.
+    node, rest = 0, 0.0
+    while behind[node]:
+        heavy = max(behind[node], key=weight.__getitem__)
+        if weight[heavy] <= 1:
+            break
+        rest += own[node] + sum(surplus[far] for far in behind[node] if far != heavy)
+        surplus[heavy], node = -rest, heavy
+    return surplus
 
 
 def _masses(weights: list[float], potentials: list[float]) -> list[float]:

@@ -9,7 +9,14 @@ import pytest
 
 import pufferkit as pk
 from pufferkit import Ledger, LedgerError, MarkovChain, Series, Session, count
-from pufferkit.accounting.fingerprints import Marks, SeriesData, _pad, marks_of, same_data
+from pufferkit.accounting.fingerprints import (
+    KnownData,
+    Marks,
+    SeriesData,
+    _pad,
+    marks_of,
+    same_data,
+)
 from pufferkit.accounting.ledger_places import empty
 from tests.accounting.test_ledger import url  # noqa: F401
 
@@ -72,7 +79,7 @@ def test_unrelated_series_share_nothing():
     known = [Marks(KEY, f"{n}", marks_of(KEY, f"{n}", data[n])) for n in range(30)]
     assert all(len(marks.shingles) == 16 for marks in known)
     for new in data[30:]:
-        assert same_data(KEY, {"new": new}, known) is None
+        assert same_data(KEY, {"new": new}, KnownData(known)) is None
 
 
 def test_changed_rows_under_the_same_name_are_refused(book):
@@ -257,3 +264,68 @@ def test_short_series_that_happen_to_be_equal_are_no_evidence(tmp_path):
 def test_marks_of_ledgers_that_exist_stay_readable():
     """How marks are hidden is part of the format: other pads would make them unknown."""
     assert _pad(b"k" * 32, "anna", 300, 8).hex() == "be79b21075db8004"
+
+
+@pytest.fixture
+def small_chunks(monkeypatch):
+    monkeypatch.setattr("pufferkit.fleet.subject_run.CHUNK", 2)
+
+
+def _between_chunks(monkeypatch, act):
+    """Do something before the third chunk is charged."""
+    real, calls = Ledger.charge_many, []
+
+    def charge_many(self, *args, **options):
+        calls.append(None)
+        if len(calls) == 3:
+            act()
+        return real(self, *args, **options)
+
+    monkeypatch.setattr(Ledger, "charge_many", charge_many)
+
+
+@pytest.mark.parametrize("known", [0, 2])
+def test_what_another_process_writes_between_two_chunks_is_noticed(
+    tmp_path, monkeypatch, small_chunks, known
+):
+    """Marks that were read are kept, and those of newer entries are read beside them."""
+    frame = people([400, 350, 300, 420, 380, 410])
+    late = frame.filter(pl.col("who") == "p4").with_columns(who=pl.lit("x"))
+    others = people([200 + n for n in range(known)], seed=70)
+    others = others.with_columns(who=pl.lit("other") + pl.col("who"))
+    with Ledger(tmp_path / "l.db") as ledger, Ledger(tmp_path / "l.db") as second:
+        if known:
+            run(others, ledger)
+        _between_chunks(monkeypatch, lambda: run(late, second, data_meant=True))
+        with pytest.raises(ValueError, match=r"'p4' are.*those of 'x'"):
+            run(frame, ledger)
+        paid = {account.account for account in ledger.accounts()}
+        assert {"p0", "p3", "x"} <= paid
+        assert not {"p4", "p5"} & paid
+
+
+def test_marks_that_another_process_changed_are_read_again(tmp_path, monkeypatch, small_chunks):
+    frame = people([400, 350, 300, 420, 380, 410])
+    first = people([200], seed=70).with_columns(who=pl.lit("x"))
+    late = frame.filter(pl.col("who") == "p4").with_columns(who=pl.lit("x"))
+    with Ledger(tmp_path / "l.db") as ledger, Ledger(tmp_path / "l.db") as second:
+        run(first, ledger)
+        _between_chunks(monkeypatch, lambda: run(late, second, label="2", data_meant=True))
+        with pytest.raises(ValueError, match=r"'p4' are.*those of 'x'"):
+            run(frame, ledger)
+
+
+def test_a_ledger_put_back_to_an_older_copy_is_read_anew(tmp_path):
+    path, frame = tmp_path / "l.db", people([400, 350])
+    with Ledger(path) as ledger:
+        run(people([300], seed=90).with_columns(who=pl.lit("y")), ledger)
+    old = path.read_bytes()
+    book = Ledger(path)
+    run(frame, book, prefix="new/")
+    book.close()
+    path.write_bytes(old)
+    with Ledger(path) as ledger:
+        run(frame, ledger, prefix="other/")
+    with pytest.raises(ValueError, match=r"'third/p0' are.*those of 'other/p0'"):
+        run(frame, book, prefix="third/")
+    book.close()

@@ -210,8 +210,6 @@ def test_boxes_are_cut_across_their_longer_side():
     assert search._split(1, 9, 4, 5, 9, 4) == [(7, 9, 4, 5), (1, 6, 4, 5)]
     assert search._split(4, 5, 1, 9, 4, 9) == [(4, 5, 7, 9), (4, 5, 1, 6)]
     assert search._split(1, 2, 2, 4, 1, 3) == [(1, 2, 4, 4), (1, 2, 2, 3)]
-    assert search._doublings(1) == [1]
-    assert search._doublings(9) == [1, 2, 4, 8]
 
 
 @pytest.mark.parametrize("same", [True, False])

@@ -236,3 +236,18 @@ def test_an_audit_fails_halved_noise():
     assert exact_loss(made) <= 1
     assert exact_loss(made) > 0.999
     assert exact_loss(replace(made, scale=made.scale / 2)) > 1.3
+
+
+def test_a_known_first_entry_does_not_widen_the_windows():
+    matrix, query = [[0.9, 0.1], [0.4, 0.6]], pk.count(1, 10**12)
+    known = pk.exact_sum(pk.MarkovChain([1.0, 0.0], matrix), query, 1)
+    assert max(known.evidence.blocks) < 100
+    assert known.scale == pytest.approx(
+        pk.exact_sum(pk.MarkovChain.steady(matrix), query, 1).scale, rel=1e-3
+    )
+
+
+def test_an_epsilon_below_the_rounding_error_is_refused():
+    matrix = np.random.default_rng(0).dirichlet(np.ones(8), size=8)
+    with pytest.raises(pk.NotApplicable, match="rounding"):
+        pk.exact_sum(pk.MarkovChain.steady(matrix), pk.count(1, 10**12), 1e-13)

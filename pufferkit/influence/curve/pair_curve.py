@@ -33,6 +33,7 @@ from pufferkit.influence.curve.pairs import (
     StepsInRow,
     certificate,
     closure,
+    converges,
     followed,
     off_diagonal,
 )
@@ -74,7 +75,8 @@ def swept(
     """What a side adds to every entry, counted from its end; ``None`` without a bound.
 
     Entries are computed one by one while that is cheap or the variation has not converged;
-    the rest of a run is bounded at once by a certificate.
+    the rest of a run is bounded at once by a certificate. Of a long series of one cost all
+    entries but the first are: those in its middle are at the limit, and none loses more.
 
     Parameters
     ----------
@@ -113,6 +115,7 @@ def swept(
                     start = variation if near is None else np.maximum(variation, near)
                     limit, looked = certificate(steps, cost, most, slack, start), True
                 cheap = left * size**2 <= EXPLICIT_WORK
+                cheap = cheap and not (len(runs) == 1 and converges(steps, limit, left // 4))
                 if limit is not None and _may_take_limit(variation, limit, cheap):
                     stretches.append(Stretch(here, end, steps(limit), limit))
                     variation, done = limit, end

@@ -48,7 +48,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit.checks import Floats
-from pufferkit.influence.curve import transport_programme
+from pufferkit.influence.curve.pair_plans import MOST_PIVOTS, Arcs, CompiledPlans, PlansAtOnce
 from pufferkit.rounding import EPS
 
 SLACK = 1e-6
@@ -61,26 +61,12 @@ _MOST_ROUNDS = 60
 _SWEEPS = 4
 _MOST_SWEEPS = 256
 _DENSE = 24
-_MOST_PIVOTS = 20_000
-_PLAIN = 16
-PATIENCE = 100 * 4**3
-"""Interpreting steps of so many numbers takes as long as loading the compiled ones."""
-_interpreted = [0]
+_CLOSE = 1e-5
+_SMALL = 12**3
+PATIENCE = 400_000
+"""Steps of so many numbers, in numpy, take as long as loading the compiled loops."""
+_so_far = [0]
 """Numbers so far, in this process."""
-
-
-@dataclass(frozen=True)
-class Arcs:
-    """The plans of all pairs of rows: mass ``plan`` goes from state ``source`` to ``target``.
-
-    ``flow`` is the derivative of the pair's step in the variation between source and target.
-    """
-
-    pair: NDArray[np.int64]
-    source: NDArray[np.int64]
-    target: NDArray[np.int64]
-    plan: Floats
-    flow: Floats
 
 
 class Steps(Protocol):
@@ -123,34 +109,32 @@ class PairSteps:
         self.error, self._half = error, self.rows // 2 if half else 0
         self.arcs: list[Arcs] = []
         self._best: NDArray[np.intp] = np.zeros((self.rows, self.rows), dtype=np.intp)
-        shape = (self.rows, self.rows)
-        self._warm = [np.zeros((*shape, self.states)) for _ in self.kernels]
-        self.trees = [np.zeros((*shape, 2 * self.states, 2), dtype=np.int64) for _ in self.kernels]
-        self._known = [np.zeros(shape, dtype=np.bool_) for _ in self.kernels]
         self._last: tuple[Floats, Floats] | None = None
-        small = self.rows * self.states * len(self.kernels) <= _PLAIN and not often
-        plain = small and _interpreted[0] < PATIENCE
-        self._programme = transport_programme if plain else transport_programme.compiled()
+        self._work = self.rows**2 * self.states * len(self.kernels)
+        small = self._work <= _SMALL and not often and _so_far[0] < PATIENCE
+        self._solve_by(PlansAtOnce if small else CompiledPlans)
+
+    def _solve_by(self, way: type[PlansAtOnce] | type[CompiledPlans]) -> None:
+        self._compiled = way is CompiledPlans
+        self._plans = [way(kernel, self._half) for kernel in self.kernels]
+
+    @property
+    def trees(self) -> list[NDArray[np.int64]]:
+        """The trees of the last plans of all pairs, kernel by kernel."""
+        return [plans.trees for plans in self._plans]
 
     def __call__(self, limit: Floats) -> Floats:
         """The matrix of steps at the variation ``limit``, rounded up; 0 on the diagonal."""
         if self._last is not None and np.array_equal(self._last[0], limit):
             return self._last[1].copy()
-        if self._programme is transport_programme:
-            _interpreted[0] += self.rows**2 * self.states * len(self.kernels)
-            if _interpreted[0] >= PATIENCE:  # sweeps can be many, however few the states
-                self._programme = transport_programme.compiled()
-        room = 2 * self.rows * self.rows * self.states
+        if not self._compiled:
+            _so_far[0] += self._work
+            if _so_far[0] >= PATIENCE:  # sweeps can be many, however few the states
+                self._solve_by(CompiledPlans)
         values, self.arcs = [], []
-        for kernel, warm, trees, known in zip(
-            self.kernels, self._warm, self.trees, self._known, strict=True
-        ):
-            places = [np.empty(room, dtype=np.int64) for _ in range(3)]
-            masses = [np.empty(room) for _ in range(2)]
-            steps, written, _ = self._programme.all_steps(
-                kernel, limit, warm, trees, known, _MOST_PIVOTS, self._half, *places, *masses
-            )
-            self.arcs.append(Arcs(*(array[:written] for array in (*places, *masses))))
+        for plans in self._plans:
+            steps, arcs = plans(limit)
+            self.arcs.append(arcs)
             values.append(steps)
         stacked = np.array(values)
         self._best = stacked.argmax(axis=0)
@@ -161,9 +145,7 @@ class PairSteps:
     @property
     def may_follow(self) -> bool:
         """Whether `followed` applies: one kernel, and the compiled loops are in use."""
-        return (
-            len(self.kernels) == 1 and not self._half and self._programme is not transport_programme
-        )
+        return len(self.kernels) == 1 and not self._half and self._compiled
 
     def derivative(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats]:
         """D steps(x, x') / d limit(y, z) at the last limit, as rows, columns and values."""
@@ -245,6 +227,23 @@ def certificate(
     return None
 
 
+def converges(steps: Steps, limit: Floats | None, entries: int) -> bool:
+    """Whether so many entries bring any smaller variation close to the limit, if there is one.
+
+    By the derivative at the limit, so it is a guess; what is bounded by the limit holds anyway.
+    """
+    if limit is None or len(limit) > _DENSE or entries < 1:
+        return False
+    size = len(limit)
+    steps(limit)
+    rows, columns, values = steps.derivative()
+    power = np.zeros((size * size, size * size))
+    np.add.at(power, (rows, columns), values)
+    for _ in range(entries.bit_length() - 1):
+        power = power @ power
+    return bool((power @ limit.ravel()).max() <= _CLOSE * float(limit.max()))
+
+
 class StepsInRow(Sequence[PairSteps]):
     """Steps of consecutive entries, each with its own kernel, made when first used.
 
@@ -299,17 +298,19 @@ def followed(
     where the variation is above ``most``, and after the first entry where it is within ``limit``;
     with no more than ``cheap`` entries left, only where it is within ``near`` of that.
     """
+    from pufferkit.influence.curve import transport_programme  # noqa: PLC0415  (loads numba)
+
     shape = count, *cost.shape
     met, own = np.empty(shape), np.empty(shape)
     trees = np.empty((*shape, 2 * kernels.shape[2], 2), dtype=np.int16)
     after = np.array(variation, dtype=np.float64)
-    done = transport_programme.compiled().followed(
+    done = transport_programme.followed(
         np.array(kernels, dtype=np.float64),  # never read-only: that would compile anew
         error,
         np.array(cost, dtype=np.float64),
         after,
         float(most),
-        _MOST_PIVOTS,
+        MOST_PIVOTS,
         np.full(cost.shape, -inf) if limit is None else np.array(limit),
         near,
         cheap,

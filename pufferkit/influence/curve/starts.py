@@ -65,7 +65,7 @@ def sides_of(member: Member, length: int) -> tuple[Side, Side]:
     if isinstance(source, StationaryInfluence):
         support = source.support(1)
         right = _forward(source, _square(support))
-        left = _remembered(
+        left = cache(
             lambda m: (
                 None
                 if source.chain.has_underflow
@@ -100,7 +100,7 @@ def mixing_sides(mixing: Mixing, states: int, length: int) -> tuple[Side, Side]:
             else np.where(np.eye(states) > 0, 0.0, inf)
         )
 
-    left, right = _remembered(diameter), _remembered(ratio)
+    left, right = cache(diameter), cache(ratio)
     blocks = _blocks(length, 2, length <= SHORT, lambda m: bound.bound(m) < _FORGOTTEN)
     return Side([(1, left)], blocks), Side([(1, right)], blocks)
 
@@ -136,7 +136,7 @@ def _any_start(source: AnyStartInfluence, length: int, short: bool) -> tuple[Sid
 
     def left_from(node: int) -> StepOf:
         rows = source.support(node)
-        return _remembered(
+        return cache(
             lambda m: (
                 _over_starts(source, rows, source.support(node - m), m)
                 if m < node
@@ -159,10 +159,10 @@ def _given_start(source: GivenStartInfluence, length: int, short: bool) -> tuple
     right = _forward(source, np.asarray(pairs, dtype=bool))
 
     def exact(node: int) -> StepOf:
-        return _remembered(lambda m: _given_left(source, node, m))
+        return cache(lambda m: _given_left(source, node, m))
 
     limit = length + 1 if source.burn_in >= length else source.burn_in + 1
-    final = _remembered(lambda m: _given_left(source, limit + m, m)) if limit <= length else None
+    final = cache(lambda m: _given_left(source, limit + m, m)) if limit <= length else None
     blocks = _blocks(length, size, short, _rows_alike(source, pairs))
     if short:
         backwards = [
@@ -207,7 +207,7 @@ def _reweighted(
             spread = source.spread_at(node - m) if m < node else inf
             return ReweightedStep(final(m), spread) if spread < inf else None  # type: ignore[arg-type]
 
-        stretches.append((node, _remembered(steps)))
+        stretches.append((node, cache(steps)))
         here = source.spread_at(max(1, node - reach))
         # The next stretch starts where the spread has shrunk noticeably.
         node += 1
@@ -231,7 +231,7 @@ def _given_left(source: GivenStartInfluence, node: int, m: int) -> Step | None:
 
 def _forward(source: ChainInfluence, allowed: Bools) -> StepOf:
     powers = source.powers
-    return _remembered(lambda m: KernelStep(powers[m], allowed, powers.rounding(m)))
+    return cache(lambda m: KernelStep(powers[m], allowed, powers.rounding(m)))
 
 
 def _backward(
@@ -272,10 +272,6 @@ def _blocks(length: int, size: int, short: bool, forgotten: Callable[[int], bool
 def _rows_alike(source: ChainInfluence, pairs: Bools) -> Callable[[int], bool]:
     """Whether the rows of P^m are almost equal, so that the start is forgotten."""
     return lambda m: bool(source.right(m)[pairs].max() < _FORGOTTEN)
-
-
-def _remembered(make: StepOf) -> StepOf:
-    return cache(make)
 
 
 def _square(support: Bools) -> Bools:

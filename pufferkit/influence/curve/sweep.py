@@ -155,17 +155,15 @@ class Sweep:
         self.side = side
         self.runs = [run for run in runs if run.count > 0]
         self.ends = np.cumsum([run.count for run in self.runs]).tolist()
+        self.length: int = self.ends[-1]
+        # Whether all nodes spend the same and have the same kernels.
+        self.is_uniform = len(self.runs) == 1 and len(side.stretches) == 1
         self._sums = np.cumsum([run.count * run.b for run in self.runs]).tolist()
         self.firsts: list[int] = []
         self.values: list[float] = []
         self._plateaus: dict[int, Plateau] = {}
         self._levels: dict[tuple[int, int], float] = {}
         self._sweep()
-
-    @property
-    def length(self) -> int:
-        """Number of entries."""
-        return int(self.ends[-1])
 
     def b_at(self, node: int) -> float:
         """Event-level epsilon of a node."""
@@ -178,11 +176,6 @@ class Sweep:
     def plateau_at(self, node: int) -> Plateau | None:
         """The bound that a node shares with others, if there is one."""
         return self._plateaus.get(bisect_right(self.firsts, node) - 1)
-
-    @property
-    def is_uniform(self) -> bool:
-        """Whether all nodes spend the same and have the same kernels."""
-        return len(self.runs) == 1 and len(self.side.stretches) == 1
 
     def spent(self, node: int, block: int) -> float:
         """Sum of b over the ``block`` nodes that end at ``node``."""

@@ -23,8 +23,7 @@ of the previous call, so that near a fixed point most programmes need no pivot a
 
 The flow is also the derivative of the step: d step / d B(y, z) = f_yz.
 
-Small problems run these functions uncompiled, so that a first plan need not wait for a compiler;
-`compiled` runs this file once more with numba's decorator in place of the one below.
+Small work is done without a compiler, by `pufferkit.influence.curve.pair_plans`.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -32,14 +31,9 @@ Small problems run these functions uncompiled, so that a first plan need not wai
 
 from __future__ import annotations
 
-import importlib.util
-from collections.abc import Callable
-from functools import cache
-from types import ModuleType
-from typing import Any
-
 import numpy as np
 
+from pufferkit.compiling import compiled_loop
 from pufferkit.rounding import EPS
 
 _TIGHT = 1e-12
@@ -47,28 +41,7 @@ _NEGATIVE = -1e-13
 _LEAST = 1e-300
 
 
-def _as_it_stands(function: Callable[..., Any]) -> Callable[..., Any]:
-    return function
-
-
-jit = globals().get("jit", _as_it_stands)
-
-
-@cache
-def compiled() -> ModuleType:
-    """The functions of this module, compiled; without a cache this takes seconds."""
-    from pufferkit.compiling import compiled_loop  # noqa: PLC0415
-
-    spec = importlib.util.find_spec(__name__)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    module.jit = compiled_loop  # type: ignore[attr-defined]
-    spec.loader.exec_module(module)
-    return module
-
-
-@jit
+@compiled_loop
 def _first_potentials(p, q, cost, beta):
     """Potentials of the best single column: alpha_y = B(y, z0)."""
     rows, columns = cost.shape
@@ -94,7 +67,7 @@ def _first_potentials(p, q, cost, beta):
             beta[:] = trial
 
 
-@jit
+@compiled_loop
 def _feasible(cost, alpha, beta):
     """Make any beta feasible and tight: every row and every column gets a tight arc."""
     rows, columns = cost.shape
@@ -110,7 +83,7 @@ def _feasible(cost, alpha, beta):
         beta[z] = most
 
 
-@jit
+@compiled_loop
 def _masses(weights, potentials, masses):
     """Tilted masses, scaled to sum to one."""
     top = potentials.max()
@@ -122,7 +95,7 @@ def _masses(weights, potentials, masses):
         masses[n] /= total
 
 
-@jit
+@compiled_loop
 def _join(label, one, other):
     """Give two parts of a forest one label; False if they already share it."""
     keep, gone = label[one], label[other]
@@ -134,7 +107,7 @@ def _join(label, one, other):
     return True
 
 
-@jit
+@compiled_loop
 def _spanning_tree(p, q, cost, alpha, beta, arc_y, arc_z, kept):
     """A spanning tree of tight arcs, the first ``kept`` given arcs preferred.
 
@@ -190,7 +163,7 @@ def _spanning_tree(p, q, cost, alpha, beta, arc_y, arc_z, kept):
         arcs += 1
 
 
-@jit
+@compiled_loop
 def _hang(rows, columns, arc_y, arc_z, parent, through, order):
     """Root the tree at node 0: parent of every node, the arc to it, an order of visits."""
     size = rows + columns
@@ -221,7 +194,7 @@ def _hang(rows, columns, arc_y, arc_z, parent, through, order):
             link = following[link]
 
 
-@jit
+@compiled_loop
 def optimal_flow(p, q, cost, alpha, beta, arc_y, arc_z, kept, flow, pivots):
     """Dual simplex on spanning trees, from any beta; the flow on every arc of the last tree.
 
@@ -285,7 +258,7 @@ def optimal_flow(p, q, cost, alpha, beta, arc_y, arc_z, kept, flow, pivots):
     return done
 
 
-@jit
+@compiled_loop
 def plan_value(p, q, cost, alpha, arc_y, arc_z, flow, plan):
     """The plan behind a flow, with row sums p, and the logarithm of its largest load.
 
@@ -316,7 +289,7 @@ def plan_value(p, q, cost, alpha, arc_y, arc_z, flow, plan):
     return max(value + slack * (1.0 + abs(value)), 0.0)
 
 
-@jit
+@compiled_loop
 def all_steps(kernel, limit, warm, trees, known, pivots, half, pairs, ys, zs, plans, flows):
     """Steps of every ordered pair of rows of a kernel at the variation ``limit``.
 
@@ -409,7 +382,7 @@ def all_steps(kernel, limit, warm, trees, known, pivots, half, pairs, ys, zs, pl
     return steps, written, made
 
 
-@jit
+@compiled_loop
 def closed(variation):
     """The triangle closure, in place: shortest paths, rounded up."""
     size = len(variation)
@@ -420,7 +393,7 @@ def closed(variation):
                 variation[x, y] = min(variation[x, y], way)
 
 
-@jit
+@compiled_loop
 def followed(kernels, error, cost, variation, most, pivots, limit, near, cheap, trees, steps, met):
     """Entry after entry: the steps at the present variation, then what this entry adds to it.
 

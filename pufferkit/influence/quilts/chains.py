@@ -24,7 +24,6 @@ Three kinds of start differ in the prior only, and in how it moves with i:
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from math import inf
 from typing import Literal
 
@@ -35,6 +34,7 @@ from pufferkit.checks import Bools, Floats
 from pufferkit.influence.quilts.powers import TINY, Kernel, Powers, log_ratio, row_log_ratios
 from pufferkit.influence.quilts.search import (
     NOTHING,
+    Binding,
     Pair,
     Quilt,
     Solve,
@@ -51,14 +51,6 @@ CONVERGED = 1e-12
 
 _FAR = 1 << 20
 """Up to this many steps powers are used without a search; rounding does not matter yet."""
-
-
-@dataclass(frozen=True)
-class Binding:
-    """The node that determines the noise of one member, and its best quilt."""
-
-    node: int
-    quilt: Quilt
 
 
 class ChainInfluence(ABC):
@@ -224,8 +216,7 @@ class StationaryInfluence(ChainInfluence):
         self, length: int, epsilon: float, enough: float = 0.0, hint: Quilt | None = None
     ) -> Binding:
         solve = self.solve(length, epsilon)
-        binding = hardest_node(solve, 1, length, enough, hint, same_everywhere=True)
-        return Binding(*binding)
+        return hardest_node(solve, 1, length, enough, hint, same_everywhere=True)
 
 
 class AnyStartInfluence(ChainInfluence):
@@ -265,7 +256,7 @@ class AnyStartInfluence(ChainInfluence):
         solve, worst = self.solve(length, epsilon), Binding(0, NOTHING)
         for first, last in zip(reversed(starts), reversed(ends), strict=True):
             floor = max(enough, worst.quilt.score)
-            here = Binding(*hardest_node(solve, first, last, floor, hint, same_everywhere=False))
+            here = hardest_node(solve, first, last, floor, hint, same_everywhere=False)
             worst = max(worst, here, key=lambda binding: binding.quilt.score)
             hint = worst.quilt
         return worst

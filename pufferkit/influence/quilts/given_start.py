@@ -19,9 +19,9 @@ from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.beliefs.state_classes import boolean_product
 from pufferkit.checks import Bools, Floats
 from pufferkit.errors import NotApplicable
-from pufferkit.influence.quilts.chains import CONVERGED, Binding, ChainInfluence, InfluenceReading
+from pufferkit.influence.quilts.chains import CONVERGED, ChainInfluence, InfluenceReading
 from pufferkit.influence.quilts.powers import TINY
-from pufferkit.influence.quilts.search import NOTHING, Quilt, hardest_node
+from pufferkit.influence.quilts.search import NOTHING, Binding, Quilt, hardest_node
 
 MOST_GIGABYTES = 8.0
 """Searches over nodes that need more memory are refused before they start."""
@@ -196,7 +196,7 @@ class GivenStartInfluence(ChainInfluence):
         if not (quilt.ends_left and quilt.ends_right) or 2 * before >= length:
             return None
         binding = hardest_node(solve, before + 1, length, enough, quilt, same_everywhere=True)
-        return before, Binding(*binding)
+        return before, binding
 
     def _among(
         self, nodes: int, length: int, epsilon: float, enough: float, hint: Quilt | None

@@ -29,14 +29,13 @@ from pufferkit.influence.progress import Progress
 from pufferkit.influence.quilts.chains import (
     CONVERGED,
     AnyStartInfluence,
-    Binding,
     ChainInfluence,
     InfluenceReading,
     StationaryInfluence,
 )
 from pufferkit.influence.quilts.given_start import GivenStartInfluence
 from pufferkit.influence.quilts.powers import TINY, Powers
-from pufferkit.influence.quilts.search import NOTHING, Quilt
+from pufferkit.influence.quilts.search import NOTHING, Binding, Quilt
 from pufferkit.threads import on_one_thread
 
 

@@ -96,7 +96,7 @@ def hardest_node(
     theta, epsilon = as_network_class(networks), checks.privacy(epsilon)
     graph = theta.networks[0].graph
     worst, score = _NodeQuilt(0, 0, 0.0, -inf, None), -inf
-    work = _Work(most_work)
+    work = _WorkLimit(most_work)
     # The first cuts of all nodes are sure to be looked at.
     work.add(_PER_CUT / 4 * _FIRST * len(graph.nodes), begin=False)
     searches = [_NodeSearch(theta, graph, node, epsilon, work) for node in range(len(graph.nodes))]
@@ -182,7 +182,7 @@ def influence_in(table: JointTable) -> float:
     return worst + 4 * table.error + 4 * EPS * float(np.abs(logs[rows]).max()) + 1e-13
 
 
-class _Work:
+class _WorkLimit:
     """How long a search has taken, about, by what it looked at."""
 
     def __init__(self, most: float = inf) -> None:
@@ -213,10 +213,10 @@ class _NodeSearch:
         graph: Graph,
         node: int,
         epsilon: float,
-        work: _Work | None = None,
+        work: _WorkLimit | None = None,
     ) -> None:
         self.theta, self.graph, self.node, self.epsilon = theta, graph, node, epsilon
-        self._work = work or _Work()
+        self._work = work or _WorkLimit()
         self.refused: str | None = None
         self.positive = all(network.is_positive for network in theta.networks)
         self._single: dict[int, float] = {}

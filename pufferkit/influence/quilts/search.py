@@ -42,7 +42,7 @@ import heapq
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf, isqrt
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,6 +85,13 @@ class Quilt:
 
 NOTHING = Quilt(-inf, 0.0, 0, 0, False, False)
 """Scores below every quilt: the start of a maximum over nodes."""
+
+
+class Binding(NamedTuple):
+    """The node that determines the noise of a segment, and its best quilt."""
+
+    node: int
+    quilt: Quilt
 
 
 class NodeInfluence(Protocol):
@@ -195,7 +202,7 @@ class _Search:
         else:
             # A first quilt by doubling, so that the time does not depend on the length of the
             # series.
-            for n in _doublings(max(left, right)):
+            for n in (1 << j for j in range(max(left, right).bit_length())):
                 better, _ = self.attempt(min(n, left), min(n, right))
                 if self.best.influence > 0 and not better:
                     break
@@ -293,10 +300,6 @@ class _Search:
         return value + self.node.right_part(b, pair) if b < self.right else value
 
 
-def _doublings(most: int) -> list[int]:
-    return [1 << j for j in range(most.bit_length())]
-
-
 def _least(
     part: Callable[[int], float],
     count: Callable[[int], float],
@@ -361,7 +364,7 @@ def hardest_node(
     hint: Quilt | None = None,
     *,
     same_everywhere: bool,
-) -> tuple[int, Quilt]:
+) -> Binding:
     """The node of [low, high] whose best quilt scores most, where influence never grows with i.
 
     If the best quilt of node i has no left endpoint, it serves every earlier node at no higher
@@ -382,4 +385,4 @@ def hardest_node(
             high = i - 1
         else:
             low = i + 1
-    return node, worst
+    return Binding(node, worst)

@@ -18,7 +18,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import permutations
-from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -127,12 +126,12 @@ def _at_node(
     for x in possible:
         given = around.mantissas[x], around.exponents[x]
         placed = 1.0 / distribution[x], values[x], size
-        lower, upper = (cast(Any, placed_sums)(*given, up, *placed) for up in (False, True))
+        lower, upper = (placed_sums.metered(*given, up, *placed) for up in (False, True))
         tails.append((*lower, *upper))
     for n, one in enumerate(tails):
         for other in tails[n + 1 :]:
             for first, second in ((one, other), (other, one)):
-                d, unsure = cast(Any, least_shift)(*first, *second, best.value, error)
+                d, unsure = least_shift.metered(*first, *second, best.value, error)
                 if d > best.value:
                     best = EntryDistance(int(d), node, bool(unsure))
     return best
@@ -151,7 +150,7 @@ def _all_within(
     if chances.min() < _RARE:
         return False  # products with a state this rare may underflow
     return all(
-        cast(Any, within)(
+        within.metered(
             around.mantissas[x],
             around.exponents[x],
             around.mantissas[y],

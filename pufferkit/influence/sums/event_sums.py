@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, product
-from typing import Any, cast
 
 import numpy as np
 
@@ -153,7 +152,7 @@ def farthest(rows: Blocks, node: int, error: float, best: EntryDistance) -> Entr
     value, where, unsure = best.value, best.node, best.unsure
     for one, other in combinations(tails, 2):
         for first, second in ((one, other), (other, one)):
-            d, open_ = cast(Any, least_shift)(*first, *second, value, error)
+            d, open_ = least_shift.metered(*first, *second, value, error)
             if d > value:
                 value, where, unsure = int(d), node, bool(open_)
     return EntryDistance(value, where, unsure, lost)

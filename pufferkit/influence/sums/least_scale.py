@@ -33,11 +33,11 @@ from functools import cached_property
 from math import inf
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from pufferkit.beliefs.chain_class import Member
 from pufferkit.checks import Bools, Floats
-from pufferkit.compiling import compiled_loop
 from pufferkit.errors import NotApplicable, TakesLong
 from pufferkit.influence.quilts.chains import (
     AnyStartInfluence,
@@ -52,6 +52,9 @@ TRUSTED = 1e-280
 _MOST_CELLS = 2 * 10**7
 _MOST_VALUES = 4_000
 _FIRST_REACH = 8
+_BLOCK = 32
+_AT_ONCE = 128
+_CELLS = 10**5
 _TRIALS = 800.0
 _GOOD = 4e-4
 _PRECISION = 1e-6
@@ -101,7 +104,7 @@ class SumWindow:
         return loss, self.entries[place]
 
     def _of_one(self, rate: float) -> float:
-        return float(_largest_ratio(self._seen, self.chances[0][self.possible[0]], rate, TRUSTED))
+        return _largest_ratio(self._seen, self.chances[0][self.possible[0]], rate, TRUSTED)
 
     @cached_property
     def _seen(self) -> Floats:
@@ -137,68 +140,63 @@ class SumWindow:
         ]
 
 
-@compiled_loop
-def _likelihoods(part, rate, here):  # type: ignore[no-untyped-def]
-    """The likelihood at w: what lies below, times rate for each unit, and the same above.
+def _likelihoods(parts: Floats, rate: float) -> Floats:
+    """The likelihoods at w: the mass at each v times rate^|w - v|, summed; along the last axis.
 
-    Two recursions, with sums of positive terms only.
+    Block by block: a small matrix inside, and what comes in from the blocks on either side. Sums of
+    positive terms only.
     """
-    carried = 0.0
-    for w in range(len(part) - 1, -1, -1):
-        here[w] = carried
-        carried = (carried + part[w]) * rate
-    carried = 0.0
-    for w in range(len(part)):
-        carried = carried * rate + part[w]
-        here[w] += carried
+    size = parts.shape[-1]
+    width = size if size <= _AT_ONCE else _BLOCK
+    count = -(-size // width)
+    blocks = parts
+    if count * width > size:
+        blocks = np.zeros((*parts.shape[:-1], count * width))
+        blocks[..., :size] = parts
+    blocks = blocks.reshape(*parts.shape[:-1], count, width)
+    powers, places = rate ** np.arange(width + 1.0), np.arange(width)
+    here: Floats = blocks @ powers[np.abs(places[:, None] - places)]
+    if count == 1:
+        return here[..., 0, :]
+    carried = np.zeros(parts.shape[:-1])
+    for block in range(count):
+        here[..., block, :] += carried[..., None] * powers[1:]
+        carried = carried * powers[-1] + blocks[..., block, :] @ powers[-2::-1]
+    carried = np.zeros(parts.shape[:-1])
+    for block in range(count - 1, -1, -1):
+        here[..., block, :] += carried[..., None] * powers[:0:-1]
+        carried = carried * powers[-1] + blocks[..., block, :] @ powers[:-1]
+    return here.reshape(*parts.shape[:-1], -1)[..., :size]
 
 
-@compiled_loop
-def _largest_ratio(parts, chances, rate, trusted):  # type: ignore[no-untyped-def]
+def _largest_ratio(parts: Floats, chances: Floats, rate: float, trusted: float) -> float:
     """The largest ratio, over ends and outputs, of likelihoods under two values of one entry."""
     values, ends, size = parts.shape
-    most, least, here = np.empty(size), np.empty(size), np.empty(size)
-    worst = 1.0
+    worst, several = 1.0, max(1, _CELLS // (values * size))
     if values == 1:
         return worst
-    for end in range(ends):
-        for x in range(values):
-            _likelihoods(parts[x, end], rate, here)
-            for w in range(size):
-                if here[w] < trusted:
-                    return np.inf
-                likelihood = here[w] / chances[x]
-                if x == 0 or likelihood > most[w]:
-                    most[w] = likelihood
-                if x == 0 or likelihood < least[w]:
-                    least[w] = likelihood
-        for w in range(size):
-            worst = max(worst, most[w] / least[w])
+    for first in range(0, ends, several):
+        here = _likelihoods(parts[:, first : first + several], rate)
+        if here.min() < trusted:
+            return inf
+        here /= chances[:, None, None]
+        worst = max(worst, float((here.max(axis=0) / here.min(axis=0)).max()))
     return worst
 
 
-@compiled_loop
-def _ratio_tables(parts, allowed, lefts, rate, trusted):  # type: ignore[no-untyped-def]
+def _ratio_tables(parts: Floats, allowed: Bools, lefts: int, rate: float, trusted: float) -> Floats:
     """For each left end and pair of values the largest ratio of likelihoods, before chances."""
-    values, ends, size = parts.shape
+    values, ends, _ = parts.shape
     rights = ends // lefts
     tables = np.zeros((lefts, values, values))
-    here = np.empty((values, size))
-    for end in range(ends):
-        u, y = end // rights, end % rights
+    for u in range(lefts):
+        here = _likelihoods(parts[:, u * rights : (u + 1) * rights], rate)
+        known = (here >= trusted).all(axis=2) & allowed[:, u]
+        here = np.where(known[:, :, None], here, 1.0)
         for x in range(values):
-            _likelihoods(parts[x, end], rate, here[x])
-        for x in range(values):
-            for other in range(values):
-                if x == other or not allowed[x, u, y]:
-                    continue
-                ratio = 0.0
-                for w in range(size):
-                    if not allowed[other, u, y] or min(here[x, w], here[other, w]) < trusted:
-                        ratio = np.inf
-                        break
-                    ratio = max(ratio, here[x, w] / here[other, w])
-                tables[u, x, other] = max(tables[u, x, other], ratio)
+            ratios = np.where(known[x] & known, (here[x] / here).max(axis=2), inf)
+            tables[u, x] = np.where(allowed[x, u], ratios, 0.0).max(axis=1)
+            tables[u, x, x] = 0.0
     return tables
 
 
@@ -352,23 +350,19 @@ def _shifted(sums: Floats, values: NDArray[np.int64], largest: int) -> Floats:
     return moved
 
 
-@compiled_loop
-def _joined(left, right, values):  # type: ignore[no-untyped-def]
+def _joined(left: Floats, right: Floats, values: NDArray[np.int64]) -> Floats:
     """Convolution of both sides for every value of the entry and every pair of ends."""
     size, lefts, width = left.shape
-    rights, depth = right.shape[1], right.shape[2]
-    parts = np.zeros((size, lefts * rights, width + depth - 1 + values.max()))
-    for x in range(size):
-        for u in range(lefts):
-            for y in range(rights):
-                own = parts[x, u * rights + y]
-                for a in range(width):
-                    mass = left[x, u, a]
-                    if mass > 0:
-                        start = values[x] + a
-                        for b in range(depth):
-                            own[start + b] += mass * right[x, y, b]
-    return parts
+    rights, depth = right.shape[1:]
+    total = width + depth - 1
+    parts = np.zeros((size, lefts, rights, total + int(values.max())))
+    padded = np.zeros(total + width - 1)
+    shifted = sliding_window_view(padded, width).T
+    for x, own in enumerate(left[:, :, ::-1]):
+        for y in range(rights):
+            padded[width - 1 : total] = right[x, y]
+            parts[x, :, y, values[x] : values[x] + total] = own @ shifted
+    return parts.reshape(size, lefts * rights, -1)
 
 
 @dataclass(frozen=True)
@@ -419,12 +413,20 @@ def least_scale(
         if inner is None:
             kept = windows, 0.0
             break
+        if inner.error >= epsilon:
+            if kept is None:
+                raise NotApplicable(
+                    f"epsilon {epsilon:g} is below the rounding error of the sums; use "
+                    "influence_curve, or a larger one"
+                )
+            break
         start = kept[1] if kept is not None else 0.0
         scale = _scale_for(inner, epsilon, start)
         end = _scale_for(windows.window(1), epsilon, at_end)
         if scale is not None and end is not None:
-            stable = min(scale - start * (1 - _GOOD), end - at_end * (1 - _GOOD)) > 0
-            if stable and kept is not None:
+            # The end matters if it needs more than the inner entries.
+            ended = end <= scale or end > at_end * (1 - _GOOD)
+            if ended and scale > start * (1 - _GOOD) and kept is not None:
                 least = _over_all(windows, epsilon, scale)
                 if isinstance(least, LeastScale):
                     return least
@@ -455,6 +457,8 @@ def _over_all(windows: SumWindows, epsilon: float, scale: float) -> LeastScale |
 
 def _scale_for(window: SumWindow, epsilon: float, near: float) -> float | None:
     """The least scale that passes for one window, searched from ``near``; ``None`` if none does."""
+    if window.loss(inf) > epsilon:
+        return None  # the ends alone reveal more, whatever the noise
     # Changing everything in the window moves the sum by its range, so this always suffices if the
     # ends reveal little enough.
     most = 1e3 * window.parts.shape[2] / epsilon

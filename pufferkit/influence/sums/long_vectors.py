@@ -59,7 +59,7 @@ class Blocks:
             if weight > 0:
                 made.mantissas[n, place] = weight
                 made.exponents[n, place // BLOCK] = 0
-                _normalise(made.mantissas[n], made.exponents[n], place // BLOCK)
+                _normalise.metered(made.mantissas[n], made.exponents[n], place // BLOCK)
         return made
 
     @property
@@ -70,7 +70,7 @@ class Blocks:
     def mixed(self, weights: Floats) -> Blocks:
         """Vector m of the result is the sum over n of ``weights[m, n]`` times vector n."""
         out = Blocks.zeros(len(weights), self.length)
-        lost = _mix(self.mantissas, self.exponents, weights, out.mantissas, out.exponents)
+        lost = _mix.metered(self.mantissas, self.exponents, weights, out.mantissas, out.exponents)
         return replace(out, lost=self.lost or bool(lost))
 
 
@@ -82,7 +82,7 @@ def convolved(first: Blocks, second: Blocks, pairs: NDArray[np.int64], length: i
     lost = first.lost or second.lost
     for m, chosen in enumerate(pairs):
         lost |= bool(
-            _convolve(
+            _convolve.metered(
                 first.mantissas,
                 first.exponents,
                 second.mantissas,
@@ -207,7 +207,7 @@ def _gathered(vector, exponents, block, exponent, low, high, both):  # type: ign
         size = exponents[place] + exponent if 0 <= place < len(exponents) else 0
         known = 0 <= place < len(exponents) and exponents[place] > NOTHING
         if known and low <= size < high:
-            scale = math.ldexp(1.0, max(size, -1060))
+            scale = math.ldexp(1.0, int(max(size, -1060)))
             for j in range(BLOCK):
                 both[side * BLOCK + j] = vector[place * BLOCK + j] * scale
             some = True
@@ -247,7 +247,9 @@ def _reached(first, first_exp, second, pairs, j):  # type: ignore[no-untyped-def
 def running_sums(distribution: Floats, exponents: Ints, backwards: bool) -> tuple[Floats, Ints]:
     """Sums with an exponent each: up to and including j, or strictly above j."""
     size = len(distribution)
-    sums: tuple[Floats, Ints] = placed_sums(distribution, exponents, backwards, 1.0, 0, size)
+    sums: tuple[Floats, Ints] = placed_sums.metered(
+        distribution, exponents, backwards, 1.0, 0, size
+    )
     return sums
 
 
@@ -277,9 +279,9 @@ def placed_sums(distribution, exponents, backwards, weight, shift, size):  # typ
                     apart = exponents[block] - exponent
                     if apart > 0:
                         # Never above the largest: the sum is counted in the unit of this block.
-                        total *= math.ldexp(1.0, max(-apart, -1060))
+                        total *= math.ldexp(1.0, int(max(-apart, -1060)))
                         exponent, apart = exponents[block], 0
-                    scale = math.ldexp(1.0, max(apart, -1060)) * weight
+                    scale = math.ldexp(1.0, int(max(apart, -1060))) * weight
                 total += distribution[place] * scale
                 if not 1.0 <= total < 2.0:
                     fraction, twos = math.frexp(total)
@@ -371,7 +373,7 @@ def within(first, first_exp, second, second_exp, ratio, shift, error):  # type: 
                 b *= _POWERS[apart + _FAR]
             else:
                 (a, twos), (b, more) = math.frexp(a), math.frexp(b)
-                b = math.ldexp(b, min(max(more + apart - twos, -_FAR), _FAR))
+                b = math.ldexp(b, int(min(max(more + apart - twos, -_FAR), _FAR)))
         if not beyond:
             beyond = a * (1.0 + error) > b * (1.0 - error)
         if beyond and b * (1.0 + error) > a * (1.0 - error):

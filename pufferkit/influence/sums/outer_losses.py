@@ -27,6 +27,7 @@ _ROUNDS = 3
 _MOST_STEPS = 20_000
 _SEARCHED = 1_000
 _CONVERGED = 1e-13
+_OFTEN = 200  # steps between looks at the speed of convergence
 _ROUGHLY = 1e-9
 
 
@@ -105,7 +106,11 @@ def _losses(
 def _power_iteration(
     step: Callable[[Floats], Floats], values: Floats, steps: int, precision: float, most: int
 ) -> Floats | None:
-    """A number of steps, each up to a factor, or fewer after convergence."""
+    """A number of steps, each up to a factor, or fewer after convergence.
+
+    ``None`` if ``most`` steps are too few, as soon as that shows.
+    """
+    before = np.inf
     for n in range(steps):
         if n == most:
             return None
@@ -114,7 +119,13 @@ def _power_iteration(
         if not largest.all():
             return None  # underflow: no conclusion
         following /= largest
-        if np.abs(following - values).max() < precision:
+        change = float(np.abs(following - values).max())
+        if change < precision:
             return following
+        if steps > most and n % _OFTEN == _OFTEN - 1:
+            shrunk = change / before
+            if n >= _OFTEN and change * shrunk ** ((most - n) / _OFTEN) > precision:
+                return None
+            before = change
         values = following
     return values

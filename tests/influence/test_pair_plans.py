@@ -1,0 +1,65 @@
+"""Plans of all pairs at once, in numpy, are those of the compiled loop, or better."""
+
+import numpy as np
+import pytest
+
+from pufferkit.influence.curve.pair_plans import CompiledPlans, PlansAtOnce
+from pufferkit.influence.curve.pairs import PairSteps, closure, converges, off_diagonal
+from pufferkit.influence.curve.plan_bases import bases_in, packed
+from pufferkit.verification.recorded_plans import Allowance, Bases, steps_of_bases
+
+
+def kernel_of(rng, spread, zeros):
+    rows, states = rng.integers(2, 6), rng.integers(1, 6)
+    kernel = rng.dirichlet(np.full(states, spread), size=rows)
+    kernel[rng.random(kernel.shape) < zeros] = 0
+    kernel[kernel.sum(axis=1) == 0, 0] = 1
+    if rng.random() < 0.3:
+        kernel[0] = kernel[-1]
+    return kernel / kernel.sum(axis=1, keepdims=True)
+
+
+def variation_of(rng, size, most):
+    return closure(most * rng.random((size, size)) * off_diagonal(size))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_both_ways_find_the_same_steps(seed):
+    rng = np.random.default_rng(seed)
+    kernel = kernel_of(rng, spread=1.0, zeros=0.3 * (seed % 2))
+    half = len(kernel) // 2 if seed % 5 == 0 else 0
+    ways = PlansAtOnce(kernel, half), CompiledPlans(kernel, half)
+    for most in (1e-6, 0.1, 0.11, 3.0, 0.1):
+        limit = variation_of(rng, kernel.shape[1], most)
+        (ours, arcs), (theirs, others) = (way(limit) for way in ways)
+        assert ours == pytest.approx(theirs, rel=1e-9, abs=1e-13)
+        for each in (arcs, others):  # what leaves a state is its probability
+            cells = each.pair * kernel.shape[1] + each.source
+            sent = np.bincount(cells, each.plan, minlength=len(kernel) ** 2 * kernel.shape[1])
+            sent = sent.reshape(len(kernel), len(kernel), -1)
+            asked = np.argwhere(sent.any(axis=2))
+            for x, other in asked:
+                assert sent[x, other] == pytest.approx(kernel[x], rel=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_rare_states_at_once_are_bounded_no_worse_and_verified(seed):
+    """With probabilities of 1e-20 flows are lost in rounding, unless taken from the light side."""
+    rng = np.random.default_rng(seed)
+    kernel = kernel_of(rng, spread=0.05, zeros=0.0)
+    at_once, compiled = PlansAtOnce(kernel, 0), CompiledPlans(kernel, 0)
+    limit = variation_of(rng, kernel.shape[1], 20.0)
+    (ours, _), (theirs, _) = at_once(limit), compiled(limit)
+    assert np.all(ours <= theirs * (1 + 1e-9) + 1e-12)
+    bases = Bases(packed([bases_in([kernel], [at_once.trees])]))
+    again = steps_of_bases(kernel, limit, bases.following(kernel), Allowance(1e10))
+    assert again == pytest.approx(ours, rel=1e-9, abs=1e-11)
+
+
+def test_a_limit_that_is_reached_within_the_entries():
+    steps = PairSteps([np.array([[0.9, 0.1], [0.4, 0.6]])])
+    limit = np.array([[0.0, 1.0], [1.0, 0.0]])
+    assert converges(steps, limit, 200)
+    assert not converges(steps, limit, 3)
+    assert not converges(steps, None, 200)
+    assert not converges(PairSteps([np.eye(2)]), limit, 200)

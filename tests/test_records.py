@@ -1,0 +1,32 @@
+"""Records in canonical form."""
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pufferkit.accounting.entries import Extended, _Spelled
+from pufferkit.records import canonical
+
+PLAIN = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=True) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=12,
+)
+
+
+@given(PLAIN)
+def test_canonical_is_what_json_writes_with_sorted_keys(data):
+    plain = json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    assert canonical(data) == plain
+
+
+@given(*[st.dictionaries(st.text(), PLAIN)] * 3)
+def test_an_extended_body_is_written_like_the_whole(shared, added, more):
+    body = Extended(Extended(shared, added), more)
+    whole = shared | added | more
+    assert dict(body) == dict(body.items())
+    assert len(body) == len(whole)
+    assert body.keys() == whole.keys()
+    assert all(name in body for name in whole)
+    assert _Spelled().body(body) == canonical(whole) == _Spelled().body(whole)

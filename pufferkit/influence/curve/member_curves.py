@@ -12,6 +12,7 @@ import numpy as np
 
 from pufferkit.beliefs.chain_class import Member
 from pufferkit.checks import Floats
+from pufferkit.errors import NotApplicable
 from pufferkit.influence.curve.kernel_curve import KernelCurve
 from pufferkit.influence.curve.pair_curve import PairCurve, PairLoss
 from pufferkit.influence.curve.pair_sides import LARGE
@@ -29,6 +30,9 @@ from pufferkit.influence.curve.sweep import (
 )
 from pufferkit.influence.progress import Progress
 from pufferkit.rounding import last_passing, round_up
+
+MOST_BYTES = 8 * 10**9
+"""Most memory that the curve of one chain may take."""
 
 _PRECISION = 1e-8
 _ROUGH = 0.02
@@ -269,6 +273,19 @@ class KernelMember:
         return better[0], _as_entry_loss(better[1])
 
 
+def curve_bytes(states: int) -> int:
+    """About how many bytes the scalar curve of a chain of dense rows takes: powers and tables."""
+    return 1_200 * states**2
+
+
+def _check_memory(states: int) -> None:
+    if curve_bytes(states) > MOST_BYTES:
+        raise NotApplicable(
+            f"the influence curve of {states:,} states needs about {curve_bytes(states) / 1e9:.3g} "
+            f"GB of memory, more than {MOST_BYTES / 1e9:.3g}; merge states, or use markov_quilt"
+        )
+
+
 class CornerCurves(Sequence[MemberCurve]):
     """The curves of the chains of a class, each made when first used."""
 
@@ -283,6 +300,7 @@ class CornerCurves(Sequence[MemberCurve]):
         place = range(len(self.corners))[place]
         if place not in self._made:
             member = self.corners[place]
+            _check_memory(len(member.chain))
             often = len(self.corners) > _MANY and len(member.chain) > 2
             pairs = PairCurve(member, self.length, often=often)
             sides = sides_of(member, self.length)

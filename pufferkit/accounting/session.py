@@ -32,7 +32,6 @@ from pufferkit.accounting.spending import Spending, asked, check_query, joined, 
 from pufferkit.accounting.spent import Composed, entry_rows
 from pufferkit.accounting.windows import check_start
 from pufferkit.beliefs.base import Beliefs, as_beliefs
-from pufferkit.beliefs.provenance import check_not_fitted_on
 from pufferkit.data.queries import Query
 from pufferkit.data.series import Series
 from pufferkit.errors import NoTheorem
@@ -110,7 +109,7 @@ class Session(Shown):
                 f"got {len(self.data)}"
             )
         # The whole series is marked, so that no window is too short to be recognised.
-        check_not_fitted_on(self.beliefs.sources, self.data)
+        self.beliefs.check_not_fitted_on(self.data)
         self.ledger = ledger if isinstance(ledger, Ledger) else Ledger(ledger)
         self.name = name
         about = {"lengths": _lengths(self.data), "beliefs": digest(self.beliefs.to_dict())}

@@ -24,8 +24,8 @@ from pufferkit.beliefs.base import Beliefs, as_beliefs
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable, NoTheorem
 from pufferkit.influence.answers import record_loss
-from pufferkit.influence.curve.metric import Metric, PairRun
-from pufferkit.influence.curve.profile import InfluenceCurve
+from pufferkit.influence.curve.member_curves import PairRun
+from pufferkit.influence.curve.profile import InfluenceCurve, Metric
 from pufferkit.rounding import EPS, round_up
 
 if TYPE_CHECKING:

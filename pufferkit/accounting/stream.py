@@ -54,7 +54,7 @@ from pufferkit.beliefs.base import Beliefs, as_beliefs
 from pufferkit.data.queries import Query
 from pufferkit.data.series import Series
 from pufferkit.errors import LedgerError, NoTheorem
-from pufferkit.influence.curve.metric import Metric, as_metric
+from pufferkit.influence.curve.profile import Metric, as_metric
 from pufferkit.mechanisms.calibration import Calibration, check_states
 from pufferkit.mechanisms.influence_curve import (
     Solved,

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pufferkit import checks
 from pufferkit.beliefs.markov_chain import MarkovChain
-from pufferkit.beliefs.provenance import PRIVATE_NOTE, Provenance
+from pufferkit.beliefs.provenance import ITSELF, PRIVATE_NOTE, Provenance
+from pufferkit.data.series import Series
 from pufferkit.errors import NotApplicable
 from pufferkit.records import JsonRecord
 from pufferkit.shown import Matrix, Shown
@@ -150,6 +151,11 @@ class Beliefs(Shown, JsonRecord, ABC):
     def sources(self) -> tuple[Provenance, ...]:
         """The data the class was fitted on, if known."""
         return ()
+
+    def check_not_fitted_on(self, series: Series) -> None:
+        """Refuse a series that the class was fitted on."""
+        if any(source.covers(series) for source in self.sources):
+            raise ValueError(ITSELF)
 
     @property
     def is_private(self) -> bool:

@@ -36,7 +36,7 @@ ALTERNATIVES = (
     "nevertheless, and marks every result as based on private data"
 )
 
-_ITSELF = (
+ITSELF = (
     "beliefs: were fitted to the very series being released, or share an identifying passage with "
     f"it, so the model reveals it without noise; {ALTERNATIVES}"
 )
@@ -157,7 +157,7 @@ def _rarely_left(counts: NDArray[Any], states: Sequence[Hashable]) -> tuple[tupl
 def check_not_fitted_on(sources: Sequence[Provenance], series: Series) -> None:
     """Refuse a series that the beliefs were fitted on."""
     if any(source.covers(series) for source in sources):
-        raise ValueError(_ITSELF)
+        raise ValueError(ITSELF)
 
 
 def check_not_counted_from(
@@ -165,4 +165,4 @@ def check_not_counted_from(
 ) -> None:
     """Refuse a table whose transitions are those that the beliefs were fitted on."""
     if any(source.covers_counts(counts, states) for source in sources):
-        raise ValueError(_ITSELF)
+        raise ValueError(ITSELF)

@@ -17,9 +17,8 @@ from pufferkit.beliefs.network_class import NetworkClass
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable, printable
 from pufferkit.influence.curve.graphs import GraphCurve
-from pufferkit.influence.curve.metric import Metric, as_metric
 from pufferkit.influence.curve.pairs import off_diagonal
-from pufferkit.influence.curve.profile import InfluenceCurve
+from pufferkit.influence.curve.profile import InfluenceCurve, Metric, as_metric
 from pufferkit.influence.curve.trees import TreeCurve
 from pufferkit.mechanisms.calibration import HISTOGRAMS, Calibration
 from pufferkit.mechanisms.evidence import Guarantee

@@ -17,8 +17,7 @@ from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.checks import Floats
 from pufferkit.data.queries import Query
 from pufferkit.data.series import SegmentPattern
-from pufferkit.influence.curve.metric import Metric
-from pufferkit.influence.curve.profile import InfluenceCurve
+from pufferkit.influence.curve.profile import InfluenceCurve, Metric
 from pufferkit.influence.curve.sweep import EntryLoss, Run
 from pufferkit.influence.quilts.gaps import Named, hardest_observed
 from pufferkit.influence.quilts.hardest import QuiltBound

@@ -17,8 +17,7 @@ from pufferkit.beliefs.secrets import Secrets
 from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable, TakesLong, printable
 from pufferkit.influence.answers import record_loss
-from pufferkit.influence.curve.metric import as_metric
-from pufferkit.influence.curve.profile import InfluenceCurve
+from pufferkit.influence.curve.profile import InfluenceCurve, as_metric
 from pufferkit.influence.progress import NamedProgress
 from pufferkit.influence.sums.outer_losses import outer_loss
 from pufferkit.mechanisms.baselines import entry_dp, gk16, group_dp

@@ -191,7 +191,8 @@ class Clique:
     def _orders(self, targets: tuple[int, ...], out: tuple[int, ...]) -> list[tuple[int, ...]]:
         if len(out) == 1:
             return [out]
-        strength = self._strengths[list(targets)].sum(axis=0)
+        # Rounded, so that the last digit does not decide between nodes that are alike.
+        strength = self._strengths[list(targets)].sum(axis=0).round(9)
         rising = tuple(sorted(out, key=lambda j: (strength[j], j)))
         return [rising, rising[::-1]]
 

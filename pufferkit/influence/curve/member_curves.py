@@ -12,8 +12,8 @@ import numpy as np
 
 from pufferkit.beliefs.chain_class import Member
 from pufferkit.checks import Floats
+from pufferkit.errors import NotApplicable
 from pufferkit.influence.curve.kernel_curve import KernelCurve
-from pufferkit.influence.curve.metric import Metric, PairRun
 from pufferkit.influence.curve.pair_curve import PairCurve, PairLoss
 from pufferkit.influence.curve.pair_sides import LARGE
 from pufferkit.influence.curve.pairs import off_diagonal
@@ -31,11 +31,27 @@ from pufferkit.influence.curve.sweep import (
 from pufferkit.influence.progress import Progress
 from pufferkit.rounding import last_passing, round_up
 
+MOST_BYTES = 8 * 10**9
+"""Most memory that the curve of one chain may take."""
+
 _PRECISION = 1e-8
 _ROUGH = 0.02
 _GROWTH = 1.1
 _MOST_OPTIONS = 3
 _MANY = 4
+
+
+@dataclass(frozen=True, eq=False)
+class PairRun:
+    """``count`` consecutive entries, and the cost of replacing a state by another there."""
+
+    count: int
+    cost: Floats
+
+    @property
+    def scalar(self) -> Run:
+        """The same with one number, the largest cost of a pair."""
+        return Run(self.count, float(self.cost.max()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,7 +152,7 @@ class MemberCurve:
 
     def solve(
         self,
-        metric: Metric,
+        distance: Floats,
         epsilon: float,
         most: float,
         length: int,
@@ -148,10 +164,10 @@ class MemberCurve:
         scalar curve loses more than epsilon at that b, no larger b passes it, as its loss grows
         with b: one evaluation shows that the pairwise bound is the better one.
         """
-        dear = len(metric.distance) >= LARGE or len(self.left.stretches) > SHORT
+        dear = len(distance) >= LARGE or len(self.left.stretches) > SHORT
         if self.pairs is not None and dear:
             start = self._quick_start(epsilon, most, length)
-            better = self.pairs.solve(metric.distance, epsilon, start, most, progress)
+            better = self.pairs.solve(distance, epsilon, start, most, progress)
             if better is not None:
                 above = self.scalar([Run(length, better[0] * (1 + 2 * _PRECISION))])
                 if better[0] >= most or above.value > epsilon:
@@ -159,7 +175,7 @@ class MemberCurve:
         b, loss = self._solve_scalar(epsilon, most, length)
         if self.pairs is None or b >= most:
             return b, loss
-        better = self.pairs.solve(metric.distance, epsilon, b, most, progress)
+        better = self.pairs.solve(distance, epsilon, b, most, progress)
         if better is None or better[0] <= b:
             return b, loss
         return better[0], _as_entry_loss(better[1])
@@ -243,7 +259,7 @@ class KernelMember:
 
     def solve(
         self,
-        metric: Metric,
+        distance: Floats,
         epsilon: float,
         most: float,
         length: int,
@@ -251,10 +267,23 @@ class KernelMember:
     ) -> tuple[float, EntryLoss]:
         """The largest b reached up to ``most`` with a loss of at most epsilon, and that loss."""
         b = min(most, epsilon / length * (1 - 1e-12))
-        better = self.curve.solve(metric.distance, epsilon, most, progress)
+        better = self.curve.solve(distance, epsilon, most, progress)
         if better is None or better[0] <= b:
-            return b, self.loss([PairRun(length, b * metric.distance)])
+            return b, self.loss([PairRun(length, b * distance)])
         return better[0], _as_entry_loss(better[1])
+
+
+def curve_bytes(states: int) -> int:
+    """About how many bytes the scalar curve of a chain of dense rows takes: powers and tables."""
+    return 1_200 * states**2
+
+
+def _check_memory(states: int) -> None:
+    if curve_bytes(states) > MOST_BYTES:
+        raise NotApplicable(
+            f"the influence curve of {states:,} states needs about {curve_bytes(states) / 1e9:.3g} "
+            f"GB of memory, more than {MOST_BYTES / 1e9:.3g}; merge states, or use markov_quilt"
+        )
 
 
 class CornerCurves(Sequence[MemberCurve]):
@@ -271,6 +300,7 @@ class CornerCurves(Sequence[MemberCurve]):
         place = range(len(self.corners))[place]
         if place not in self._made:
             member = self.corners[place]
+            _check_memory(len(member.chain))
             often = len(self.corners) > _MANY and len(member.chain) > 2
             pairs = PairCurve(member, self.length, often=often)
             sides = sides_of(member, self.length)

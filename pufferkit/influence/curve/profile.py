@@ -11,6 +11,7 @@ Two bounds hold for every chain of a class, and the better one is taken:
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from math import inf
 from typing import Any
@@ -20,10 +21,16 @@ import numpy as np
 from pufferkit import checks
 from pufferkit.beliefs.chain_class import ChainClass, as_chain_class
 from pufferkit.checks import Floats
+from pufferkit.data.queries import CLOSE
 from pufferkit.influence.curve import regions  # noqa: F401  (registers its sides)
 from pufferkit.influence.curve.kernel_curve import KernelCurve
-from pufferkit.influence.curve.member_curves import CornerCurves, KernelMember, MemberCurve
-from pufferkit.influence.curve.metric import Metric, PairRun, as_metric
+from pufferkit.influence.curve.member_curves import (
+    CornerCurves,
+    KernelMember,
+    MemberCurve,
+    PairRun,
+)
+from pufferkit.influence.curve.pairs import off_diagonal
 from pufferkit.influence.curve.screening import FEW, Screen
 from pufferkit.influence.curve.starts import class_sides, sides_of
 from pufferkit.influence.curve.sweep import (
@@ -31,9 +38,56 @@ from pufferkit.influence.curve.sweep import (
     Run,
 )
 from pufferkit.influence.progress import Progress
+from pufferkit.rounding import EPS
 from pufferkit.threads import on_one_thread
 
 Profile = float | Sequence[float] | Sequence[Run] | Sequence[PairRun]
+
+
+@dataclass(frozen=True, eq=False)
+class Metric:
+    """Distances between states for a release, relative to the two that are furthest apart.
+
+    An entry of event-level epsilon b moves the log-likelihood by at most ``b distance(x, x')`` when
+    x is replaced by x'.
+    """
+
+    distance: Floats
+
+    @classmethod
+    def discrete(cls, size: int) -> Metric:
+        """All states at distance 1: valid for anything with event-level epsilon b."""
+        return cls(off_diagonal(size))
+
+    @classmethod
+    def of(cls, contributions: Sequence[float | tuple[float, ...]]) -> Metric:
+        """The metric of a noisy sum, from the contributions of the states: numbers or rows of them.
+
+        It is the L1 distance, scaled so that the largest is 1. States that contribute
+        almost the same keep a small distance, for the rounding of answers.
+        """
+        values = np.array(contributions).reshape(len(contributions), -1)
+        distance = np.abs(values[:, None, :] - values[None, :, :]).sum(axis=2)
+        room = values.shape[1] * EPS
+        apart = np.clip(distance * (1 + 16 * EPS + room) + 4 * room, CLOSE, 1.0)
+        return cls(np.where(distance > 0, apart, 0.0))
+
+
+def as_metric(metric: Metric | Floats | None, size: int) -> Metric:
+    """A metric over ``size`` states, scaled to a largest distance of 1; discrete by default."""
+    if metric is None or size == 1:  # one state: nothing to hide
+        return Metric.discrete(size)
+    distance = metric.distance if isinstance(metric, Metric) else checks.numbers("metric", metric)
+    if distance.shape != (size, size):
+        raise ValueError(
+            f"metric: must have a row and a column for each of {size} states, got shape "
+            f"{distance.shape}"
+        )
+    if distance.min() < 0 or distance.diagonal().any() or distance.max() <= 0:
+        raise ValueError(
+            "metric: must have zeros on the diagonal, no negative and some positive entry"
+        )
+    return Metric(distance / distance.max())
 
 
 class InfluenceCurve:
@@ -224,7 +278,7 @@ class InfluenceCurve:
                 ):
                     continue
                 b, binding = member.solve(
-                    self.metric, epsilon, min(b, epsilon), self.length, progress
+                    self.metric.distance, epsilon, min(b, epsilon), self.length, progress
                 )
                 name = member.name
                 if self._screen is not None:

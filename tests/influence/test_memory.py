@@ -1,0 +1,63 @@
+"""Memory is estimated before work begins, within a factor of two of what is used."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+
+import pufferkit as pk
+from pufferkit.influence.curve import member_curves
+from pufferkit.influence.curve.member_curves import curve_bytes
+from pufferkit.influence.sums import network_messages
+from pufferkit.influence.sums.sum_work import sum_bytes
+
+
+def dense(size):
+    return pk.MarkovChain.steady(np.random.default_rng(0).dirichlet(np.ones(size), size=size))
+
+
+def lattice(side):
+    parents = {
+        (r, c): ((r - 1, c),) * (r > 0) + ((r, c - 1),) * (c > 0)
+        for r in range(side)
+        for c in range(side)
+    }
+    rows = {0: {(): [0.4, 0.6]}, 1: {(0,): [0.7, 0.3], (1,): [0.2, 0.8]}}
+    rows[2] = {
+        (a, b): [0.8 - 0.3 * a - 0.3 * b, 0.2 + 0.3 * (a + b)] for a in (0, 1) for b in (0, 1)
+    }
+    return pk.BayesianNetwork(parents, {node: rows[len(own)] for node, own in parents.items()})
+
+
+def peak(work):
+    """Most bytes in use at once, beyond what a first run keeps."""
+    work()
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        work()
+        return tracemalloc.get_traced_memory()[1] - before
+    finally:
+        tracemalloc.stop()
+
+
+def test_memory_of_distributions_of_a_sum():
+    used = peak(lambda: pk.wasserstein(dense(5), pk.count(1, 500), 1))
+    assert 0.5 < sum_bytes(500, 5, 1) / used < 2
+
+
+def test_memory_of_messages():
+    network = lattice(8)
+    used = peak(lambda: pk.wasserstein(network, pk.count(1, 64), 1))
+    assert 0.5 < 8 * network_messages._cheaper(network, {1: 1}).entries / used < 2
+
+
+def test_memory_of_the_curve_of_dense_rows():
+    used = peak(lambda: pk.influence_curve(dense(70), pk.count(1, 10**6), 1))
+    assert 0.5 < curve_bytes(70) / used < 2
+
+
+def test_a_curve_that_does_not_fit_is_refused_with_the_number(monkeypatch):
+    monkeypatch.setattr(member_curves, "MOST_BYTES", 10**6)
+    with pytest.raises(pk.NotApplicable, match=r"needs about 0\.003 GB of memory"):
+        pk.influence_curve(dense(50), pk.count(1, 100), 1)

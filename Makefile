@@ -3,12 +3,13 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help notebooks mutants demo test test-all coverage attack fuzz lint docs bench dist hooks clean
+.PHONY: help notebooks mutants demo test test-all test-spark35 coverage attack fuzz lint docs bench dist hooks clean
 
 help:
 	@echo "make demo      release a generated week of activity; pictures in out/"
 	@echo "make test      run the tests, a few minutes"
 	@echo "make test-all  the same, then the slow ones: long searches, audits, the papers' tables"
+	@echo "make test-spark35  the tests of Spark with pyspark 3.5, in an environment of its own"
 	@echo "make coverage  which lines and branches the quick tests reach; pages in out/coverage/"
 	@echo "make attack    search for ten minutes for losses above what accounts charge"
 	@echo "make fuzz      20,000 spoiled calls of the command line; half an hour"
@@ -32,6 +33,11 @@ test: $(VENV)/.dev
 
 test-all: test
 	$(PYTEST) -m slow
+
+# What pyspark 3.5 warns of on its own (distutils, sockets left open) is not an error of ours.
+test-spark35: $(VENV)-spark35/.dev
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(VENV)-spark35/bin/python -m pytest -q -m slow -W default \
+	    tests/frames/test_spark.py tests/frames/test_spark_restart.py
 
 coverage: $(VENV)/.dev
 	$(PYTEST) -m "not slow" --cov --cov-report=term --cov-report=html
@@ -72,7 +78,7 @@ mutants: $(VENV)/.mutants
 	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 nice -n 10 $(BIN)/python -m tests.mutants $(MODULES) $(if $(ALL),--all)
 
 clean:
-	rm -rf $(VENV) out site dist .mutants .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis .grimp_cache
+	rm -rf $(VENV) $(VENV)-spark35 out site dist .mutants .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis .grimp_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:
@@ -88,6 +94,11 @@ $(VENV)/.demo: pyproject.toml | $(BIN)/python
 $(VENV)/.dev: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]"
 	@touch $@ $(VENV)/.demo
+
+$(VENV)-spark35/.dev: pyproject.toml
+	$(PYTHON) -m venv $(VENV)-spark35
+	$(VENV)-spark35/bin/python -m pip install --quiet --disable-pip-version-check -e ".[dev,spark]" "pyspark==3.5.*"
+	@touch $@
 
 $(VENV)/.mutants: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev,mutants]"

@@ -12,9 +12,10 @@ largest number in the table; ``error`` bounds the accumulated relative error of 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, prod
+from typing import Protocol
 
 import numpy as np
 
@@ -30,6 +31,25 @@ MOST_ENTRIES = 1 << 21
 
 LogFactor = tuple[tuple[int, ...], Floats]
 """Nodes, and the logarithm of a table with an axis for each of them."""
+
+
+class GraphModel(Protocol):
+    """A distribution of named nodes as a product of factors."""
+
+    @property
+    def nodes(self) -> tuple[Hashable, ...]:
+        """Names."""
+        ...
+
+    @property
+    def values(self) -> Mapping[Hashable, tuple[Hashable, ...]]:
+        """The values of each node."""
+        ...
+
+    @property
+    def log_factors(self) -> Sequence[LogFactor]:
+        """Indices of nodes, and logarithms of tables."""
+        ...
 
 
 class TooWide(NotApplicable):

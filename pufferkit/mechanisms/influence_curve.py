@@ -15,13 +15,14 @@ from pufferkit import checks
 from pufferkit.beliefs.base import Beliefs, as_beliefs
 from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.beliefs.field_class import FieldClass
+from pufferkit.beliefs.junction_tree import GraphModel
 from pufferkit.beliefs.network_class import NetworkClass
 from pufferkit.beliefs.secrets import Secrets
 from pufferkit.checks import Floats
 from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.answers import quilt_bound
-from pufferkit.influence.curve.graphs import GraphCurve, GraphModel
+from pufferkit.influence.curve.graphs import GraphCurve
 from pufferkit.influence.curve.profile import InfluenceCurve, Metric, as_metric
 from pufferkit.influence.curve.trees import TreeCurve
 from pufferkit.influence.progress import Progress

@@ -18,11 +18,12 @@ import zlib
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from itertools import combinations, product
 from math import prod
-from typing import Any, Protocol
+from typing import Any
 
 import networkx as nx
 import numpy as np
 
+from pufferkit.beliefs.junction_tree import GraphModel
 from pufferkit.checks import Floats
 from pufferkit.verification.pair_tables import Allowance, BadBeliefs, NotChecked
 
@@ -35,27 +36,8 @@ _MOST_AROUND = 1 << 14
 _MOST_ROUNDS = 20_000
 
 
-class Model(Protocol):
-    """A product of factors over named nodes."""
-
-    @property
-    def nodes(self) -> tuple[Hashable, ...]:
-        """Names."""
-        ...
-
-    @property
-    def values(self) -> Mapping[Hashable, tuple[Hashable, ...]]:
-        """The values of each node."""
-        ...
-
-    @property
-    def log_factors(self) -> Sequence[LogTable]:
-        """Indices of nodes, and logarithms of tables."""
-        ...
-
-
 def loss_on_graphs(
-    models: Sequence[Model],
+    models: Sequence[GraphModel],
     states: Sequence[Hashable],
     cost: Floats,
     records: Any,
@@ -79,7 +61,7 @@ def loss_on_graphs(
     return largest
 
 
-def largest_part(model: Model) -> int:
+def largest_part(model: GraphModel) -> int:
     """Number of nodes of the largest connected component."""
     graph = nx.Graph()
     graph.add_nodes_from(range(len(model.nodes)))
@@ -88,7 +70,7 @@ def largest_part(model: Model) -> int:
     return max(len(part) for part in nx.connected_components(graph))
 
 
-def spread_on_graph(model: Model, work: Allowance) -> float:
+def spread_on_graph(model: GraphModel, work: Allowance) -> float:
     """Ghosh and Kleinberg (2016): twice the largest row sum of (I - Gamma)^-1, or infinite.
 
     Gamma_ij is half the largest log-ratio of the distribution of node i given its neighbours when
@@ -156,7 +138,7 @@ def _norm_below_one(
 class _CliqueGraph:
     """One model with its recorded junction tree, checked."""
 
-    def __init__(self, model: Model, record: Mapping[str, Any], work: Allowance) -> None:
+    def __init__(self, model: GraphModel, record: Mapping[str, Any], work: Allowance) -> None:
         self.work = work
         self.sizes = [len(model.values[node]) for node in model.nodes]
         self.factors = [(tuple(scope), table) for scope, table in model.log_factors]

@@ -13,6 +13,7 @@ from pufferkit.beliefs.base import Beliefs
 from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.beliefs.event_class import EventClass
 from pufferkit.beliefs.field_class import FieldClass
+from pufferkit.beliefs.junction_tree import GraphModel
 from pufferkit.beliefs.kernel_class import KernelClass
 from pufferkit.beliefs.network_class import NetworkClass
 from pufferkit.beliefs.region_class import RegionClass
@@ -32,7 +33,7 @@ from pufferkit.verification.gap_bounds import (
     patterns,
     score_over_gaps,
 )
-from pufferkit.verification.graph_bounds import Model, largest_part, loss_on_graphs, spread_on_graph
+from pufferkit.verification.graph_bounds import largest_part, loss_on_graphs, spread_on_graph
 from pufferkit.verification.kernel_steps import loss_of_kernels
 from pufferkit.verification.network_bounds import loss_on_trees, score_of_quilts
 from pufferkit.verification.pair_steps import loss_of_pairs
@@ -382,7 +383,7 @@ def _on_fields(
 
 def _on_graphs(
     theta: Beliefs,
-    models: Sequence[Model],
+    models: Sequence[GraphModel],
     record: Release,
     lipschitz: float,
     checks: list[str],
@@ -399,7 +400,11 @@ def _on_graphs(
 
 
 def _by_neighbours(
-    models: Sequence[Model], record: Release, lipschitz: float, checks: list[str], work: Allowance
+    models: Sequence[GraphModel],
+    record: Release,
+    lipschitz: float,
+    checks: list[str],
+    work: Allowance,
 ) -> float:
     checks.append("gk16: distributions of a node given its neighbours, row sums of (I - Gamma)^-1")
     return lipschitz * max(spread_on_graph(model, work) for model in models) / record.epsilon

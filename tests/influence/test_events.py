@@ -66,19 +66,26 @@ def secrets_and_labels(rng, size, window):
             yield Secrets.patterns(window, lambda v: table[v]), lambda v: int(table[v])
 
 
+def bound_and_attack(chain, length, metric, b, secrets, rng):
+    """The promised loss of secrets, and the largest that an attack on all labels reaches."""
+    hidden, labels_of = secrets
+    theta = ChainClass.of(chain).with_secrets(hidden)
+    series, chance = listed(chain.initial, [chain.transition] * (length - 1))
+    functions = extreme_functions(metric, b)
+    reached = max(
+        attacked_loss(series, chance, labels, functions, rng, starts=1)
+        for labels in labels_of(series)
+    )
+    return InfluenceCurve(theta, length, metric).epsilon(b), reached
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_values_of_windows(seed):
     rng = np.random.default_rng(seed)
     size, window = int(rng.integers(2, 4)), int(rng.integers(1, 5))
     chain, metric, b = random_chain(rng, size), metric_of(rng, size), float(rng.uniform(0.1, 2))
-    theta = ChainClass.of(chain).with_secrets(Secrets.runs(window))
-    bound = InfluenceCurve(theta, LENGTH, metric).epsilon(b)
-    series, chance = listed(chain.initial, [chain.transition] * (LENGTH - 1))
-    functions = extreme_functions(metric, b)
-    reached = max(
-        attacked_loss(series, chance, labels, functions, rng, starts=1)
-        for labels in values_of_windows(series, window)
-    )
+    secrets = Secrets.runs(window), lambda series: values_of_windows(series, window)
+    bound, reached = bound_and_attack(chain, LENGTH, metric, b, secrets, rng)
     assert reached <= bound * (1 + 1e-9)
     assert reached >= 0.9 * bound or size > 2
 
@@ -90,14 +97,8 @@ def test_values_of_sets_of_entries(seed):
     size, count = int(rng.integers(2, 4)), int(rng.integers(1, 4))
     chain, metric = random_chain(rng, size, zeros=False), metric_of(rng, size)
     b, length = float(rng.uniform(0.1, 2)), 7 if size == 2 else LENGTH
-    theta = ChainClass.of(chain).with_secrets(Secrets.sets(count))
-    bound = InfluenceCurve(theta, length, metric).epsilon(b)
-    series, chance = listed(chain.initial, [chain.transition] * (length - 1))
-    functions = extreme_functions(metric, b)
-    reached = max(
-        attacked_loss(series, chance, labels, functions, rng, starts=1)
-        for labels in values_of_sets(series, count)
-    )
+    secrets = Secrets.sets(count), lambda series: values_of_sets(series, count)
+    bound, reached = bound_and_attack(chain, length, metric, b, secrets, rng)
     assert 0.3 * bound <= reached <= bound * (1 + 1e-9)
 
 

@@ -83,7 +83,7 @@ AREAS = {
         ["influence/curve/*.py"],
         [
             "influence/test_influence_curve.py",
-            "influence/test_influence_curve_more.py",
+            "influence/test_influence_curve_bounds.py",
             "influence/test_pairs.py",
             "influence/test_region.py",
             "influence/test_steps.py",

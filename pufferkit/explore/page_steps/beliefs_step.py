@@ -97,24 +97,27 @@ def _offered(workspace: Workspace, build: Any) -> None:
     def labels() -> Any:
         return _names(names.value)
 
-    page_parts.heading("Binary chains")
-    page_parts.soft(
-        "Every chain on two states that stays with a probability in this range; any start."
+    def of_numbers(name: str, words: str, mark: str, fields: Any, made: Any) -> None:
+        page_parts.heading(name)
+        page_parts.soft(words)
+        with ui.element("div").classes("pk-row"):
+            numbers = [partial(_value, _number(*field)) for field in fields]
+            page_parts.button("Add", made(*numbers), mark=mark)
+
+    of_numbers(
+        "Binary chains",
+        "Every chain on two states that stays with a probability in this range; any start.",
+        "binary",
+        (("Stays at least", 0.3, "low"), ("Stays at most", 0.9, "high")),
+        lambda low, high: partial(build, tasks.bounded, low, high, labels),
     )
-    with ui.element("div").classes("pk-row"):
-        low = _number("Stays at least", 0.3, "low")
-        high = _number("Stays at most", 0.9, "high")
-        ends = partial(_value, low), partial(_value, high)
-        page_parts.button("Add", partial(build, tasks.bounded, *ends, labels), mark="binary")
-    page_parts.heading("Chains that mix")
-    page_parts.soft(
-        "Every chain with at least this probability of each state and at least this eigengap."
+    of_numbers(
+        "Chains that mix",
+        "Every chain with at least this probability of each state and at least this eigengap.",
+        "mixing",
+        (("Rarest state", 0.05, "pi-min"), ("Eigengap", 0.3, "gap")),
+        lambda rare, gap: partial(build, tasks.mixing, labels, rare, gap),
     )
-    with ui.element("div").classes("pk-row"):
-        rare = _number("Rarest state", 0.05, "pi-min")
-        gap = _number("Eigengap", 0.3, "gap")
-        bounds = partial(_value, rare), partial(_value, gap)
-        page_parts.button("Add", partial(build, tasks.mixing, labels, *bounds), mark="mixing")
     page_parts.heading("A model file")
     with ui.element("div").classes("pk-row"):
         path = ui.input("Path of a JSON model").props("outlined dense").mark("model-path")

@@ -13,12 +13,13 @@ import base64
 import json
 import zlib
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from pufferkit import checks
 from pufferkit.beliefs.junction_tree import (
+    GraphModel,
     JunctionTree,
     LogFactor,
     narrow_nodes,
@@ -33,25 +34,6 @@ from pufferkit.influence.curve.pairs import off_diagonal
 from pufferkit.influence.curve.resampling import Rates
 from pufferkit.influence.progress import Progress
 from pufferkit.rounding import EPS, largest_within
-
-
-class GraphModel(Protocol):
-    """A distribution of named nodes as a product of factors."""
-
-    @property
-    def nodes(self) -> tuple[Hashable, ...]:
-        """Names."""
-        ...
-
-    @property
-    def values(self) -> Mapping[Hashable, tuple[Hashable, ...]]:
-        """The values of each node."""
-        ...
-
-    @property
-    def log_factors(self) -> Sequence[LogFactor]:
-        """Indices of nodes, and logarithms of tables."""
-        ...
 
 
 class GraphLoss(NamedTuple):

@@ -20,6 +20,7 @@ import math
 import os
 import resource
 import sqlite3
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
@@ -39,6 +40,8 @@ import pufferkit as pk  # noqa: E402
 
 RESULTS = Path(__file__).parent / "results"
 SLOWER, LEAST, WIDE = 1.5, 0.05, 21
+MODEL = Path(__file__).parents[1] / "examples" / "activity_model.json"
+BYTECODE = tempfile.TemporaryDirectory()
 SLEEP = [[0.9, 0.1], [0.4, 0.6]]
 ABSORBING = pk.MarkovChain([0.5, 0.3, 0.2], [[0.9, 0.05, 0.05], [0.1, 0.8, 0.1], [0, 0, 1]])
 
@@ -55,6 +58,25 @@ class Job:
     made: Callable[[int], Work]
     limit: float | None = None
     peers: tuple[Peer, ...] = ()
+
+
+def fresh(*arguments: str) -> Work:
+    """A new interpreter with bytecode, as after installation, and no code compiled by numba."""
+    kept = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
+
+    def work() -> None:
+        with tempfile.TemporaryDirectory() as empty:
+            places = {"PYTHONPYCACHEPREFIX": BYTECODE.name, "NUMBA_CACHE_DIR": empty}
+            subprocess.run(
+                [sys.executable, *arguments], check=True, env=kept | places, capture_output=True
+            )
+
+    return work
+
+
+def fresh_plan(length: int, *query: str) -> Work:
+    asked = ["--epsilon", "1", "--length", str(length), *query]
+    return fresh("-m", "pufferkit", "plan", "--model", str(MODEL), *asked)
 
 
 def dense(states: int, seed: int = 0) -> pk.MarkovChain:
@@ -287,7 +309,17 @@ def hmmlearn_paths(steps: int) -> Work:
     return lambda: theirs.predict(outputs)
 
 
+LIBRARIES = ("numpy, scipy, polars", lambda _: fresh("-c", "import numpy, scipy, polars"))
+
 JOBS = [
+    Job("first plan ever, length", (100, 500, 2016), fresh_plan, 1, (LIBRARIES,)),
+    Job(
+        "first plan ever, count, length",
+        (100, 500, 2016),
+        lambda n: fresh_plan(n, "--query", "count", "--state-value", "walking"),
+        1,
+        (LIBRARIES,),
+    ),
     Job("quilt, 51 states, length", (10**5, 10**6, 10**7), lambda n: quilt(dense(51), n)),
     Job(
         "quilt, 51 sticky states, length",

@@ -20,8 +20,8 @@ from typing import Any
 LITTLE = 4_000
 """Loops over arrays of so many numbers in all may run as plain Python."""
 
-PATIENCE = 0.6
-"""Seconds of plain Python after which a process compiles: loading takes about as long."""
+PATIENCE = 2.0
+"""Seconds of plain Python after which a process compiles; loading takes one, compiling ten."""
 
 _spent = [0.0]
 """Seconds of plain Python so far, in this process."""

@@ -43,7 +43,7 @@ def test_loops_call_loops_of_their_own_kind(monkeypatch):
     monkeypatch.setattr(compiling, "_spent", [0.0])
     assert added_twice.plain(1, 2) == added_twice(1, 2) == added_twice.metered(1, 2) == 5
     assert not hasattr(added_twice.plain, "signatures")
-    assert added.compiled.signatures
+    assert hasattr(added_twice.compiled, "signatures")
 
 
 def test_plain_python_ends_where_the_patience_does(monkeypatch):

@@ -115,7 +115,7 @@ def swept(
                     start = variation if near is None else np.maximum(variation, near)
                     limit, looked = certificate(steps, cost, most, slack, start), True
                 cheap = left * size**2 <= EXPLICIT_WORK
-                cheap = cheap and not (len(runs) == 1 and converges(steps, limit, left // 4))
+                cheap = cheap and not (len(runs) == 1 and converges(steps, limit, left // 2))
                 if limit is not None and _may_take_limit(variation, limit, cheap):
                     stretches.append(Stretch(here, end, steps(limit), limit))
                     variation, done = limit, end

@@ -63,8 +63,8 @@ _MOST_SWEEPS = 256
 _DENSE = 24
 _CLOSE = 1e-5
 _SMALL = 12**3
-PATIENCE = 400_000
-"""Steps of so many numbers, in numpy, take as long as loading the compiled loops."""
+PATIENCE = 1_000_000
+"""Steps of so many numbers, in numpy, before the compiled loops are loaded: a few seconds."""
 _so_far = [0]
 """Numbers so far, in this process."""
 

@@ -324,15 +324,48 @@ def test_draws_of_several_scales_are_those_of_each():
     assert np.abs(np.corrcoef(np.sign(together).T)[np.triu_indices(3, 1)]).max() < 0.015
 
 
-def test_draws_are_alike_with_those_of_opendp():
+def alike(ours, theirs, scale):
+    """Whether two samples have one distribution, by cells with at least 40 draws in all."""
+    width = max(1, round(scale / 8))
+    cells = [np.floor_divide(own + width // 2, width) for own in (ours, theirs)]
+    reach = int(max(np.abs(own).max() for own in cells))
+    counts = np.array([np.bincount(own + reach, minlength=2 * reach + 1) for own in cells])
+    kept = counts.sum(axis=0) >= 40
+    counts = np.column_stack([counts[:, kept], counts[:, ~kept].sum(axis=1)])
+    counts = counts[:, counts.sum(axis=0) > 0]
+    # OpenDP's draws are not seeded: all these tests together fail by chance once in 10^10 runs.
+    enough = 1e-10 / (2 * len(OF_BOTH))
+    return counts.shape[1] == 1 or stats.chi2_contingency(counts).pvalue > enough
+
+
+OF_BOTH = [0.02, 0.3, 1.0, 2.6, 1 / 3, 20 / 7, 250.3, 2.0**20, 1e9 + 0.1]
+"""Scales that both samplers draw: tiny, 1, large, and most of them no dyadic fraction in short."""
+
+
+def of_both(scale, size, seed):
+    zeros = np.zeros((1, size), dtype=np.int64)
+    theirs = noise.discrete_laplace_rows(zeros, np.full((1, 1), scale), "opendp").ravel()
+    return DiscreteLaplace.of(Fraction(scale)).on(zeros.ravel(), source=seeded(seed)), theirs
+
+
+@pytest.mark.parametrize("scale", OF_BOTH)
+def test_draws_are_alike_with_those_of_opendp(scale):
     """Two samples, one of each sampler, by the same cells; OpenDP's cannot be seeded."""
-    zeros, scale = np.zeros((1, 30_000), dtype=np.int64), np.full((1, 1), 2.6)
-    theirs = noise.discrete_laplace_rows(zeros, scale, "opendp").ravel()
-    ours = DiscreteLaplace.of(Fraction(2.6)).on(zeros.ravel(), source=seeded(4))
-    cells = np.arange(-40, 41)
-    counts = np.array([[(own == n).sum() for n in cells] for own in (ours, theirs)])
-    counts = counts[:, counts.sum(axis=0) > 40]
-    assert stats.chi2_contingency(counts).pvalue > 1e-10
+    ours, theirs = of_both(scale, 10_000, 4)
+    assert alike(ours, theirs, scale)
+    if scale >= 1:
+        wider = DiscreteLaplace.of(Fraction(1.4 * scale)).on(0 * ours, source=seeded(6))
+        assert not alike(wider, theirs, scale)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scale", OF_BOTH)
+def test_many_draws_are_alike_with_those_of_opendp(scale):
+    ours, theirs = of_both(scale, 300_000, 5)
+    assert alike(ours, theirs, scale)
+    if scale >= 0.3:
+        wider = DiscreteLaplace.of(Fraction(1.1 * scale)).on(0 * ours, source=seeded(7))
+        assert not alike(wider, theirs, scale)
 
 
 def test_no_random_byte_is_asked_for_twice_or_kept(monkeypatch):

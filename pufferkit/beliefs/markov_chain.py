@@ -12,6 +12,7 @@ all digits.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -331,15 +332,15 @@ class MarkovChain(Shown, checks.Frozen, JsonRecord):
         """One path of the chain, as indices into ``states``. For simulation, never for noise."""
         length = checks.whole("length", length, 1)
         draws = np.random.default_rng(seed).random(length)
-        tables = np.cumsum(np.vstack([self.initial, self.transition]), axis=1)
-        last = np.array([np.flatnonzero(row)[-1] for row in [self.initial, *self.transition]])
-        path = np.empty(length, dtype=np.intp)
-        row = 0
-        for t, u in enumerate(draws):
-            x = min(int(tables[row].searchsorted(u, side="right")), last[row])
-            path[t] = x
+        # Lists: for single numbers they are ten times as fast as arrays.
+        tables = np.cumsum(np.vstack([self.initial, self.transition]), axis=1).tolist()
+        last = [int(np.flatnonzero(row)[-1]) for row in (self.initial, *self.transition)]
+        path, row = [], 0
+        for u in draws.tolist():
+            x = min(bisect_right(tables[row], u), last[row])
+            path.append(x)
             row = x + 1
-        return path
+        return np.array(path, dtype=np.intp)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, ready for JSON."""

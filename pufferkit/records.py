@@ -17,13 +17,16 @@ _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=
 
 
 def _encoding() -> Callable[[Any], Sequence[str]] | None:
-    """The compiled function of the encoder, which `encode` makes anew for every call."""
-    make = getattr(json.encoder, "c_make_encoder", None)
-    if make is None:
-        return None
-    text = json.encoder.encode_basestring
+    """The compiled function of the encoder, which `encode` makes anew for every call.
+
+    It is no documented part of Python: ``None`` where it is missing or made in another way.
+    """
     made: Callable[[Any, int], Sequence[str]]
-    made = make(None, _ENCODER.default, text, None, ":", ",", True, False, True)
+    try:
+        make, text = vars(json.encoder)["c_make_encoder"], json.encoder.encode_basestring
+        made = make(None, _ENCODER.default, text, None, ":", ",", True, False, True)
+    except (KeyError, TypeError):
+        return None
     return lambda data: made(data, 0)
 
 

@@ -100,6 +100,8 @@ class Ledger(Shown):
     0.0
     >>> book.account("alice").entries, [one.account for one in book.accounts()]
     (4, ['alice'])
+    >>> list(book.balances(["alice", "bob"]))
+    ['alice']
     >>> [entry.kind for entry in book.entries("alice")][:2]
     ['open', 'charge']
     >>> book.verify()

@@ -167,7 +167,7 @@ def test_posteriors_by_definition():
             likelihood = math.exp(loss)
             by_bayes = prior * likelihood / (prior * likelihood + (1 - prior))
             assert pk.posterior(prior, loss) == pytest.approx(by_bayes)
-    assert "at most 1 in 4.3 after" in in_odds(1.0)[0]
+    assert "becomes at most 1 in 4.3" in in_odds(1.0)[0]
     with pytest.raises(ValueError, match="prior"):
         pk.posterior(1, 1)
 
@@ -177,7 +177,7 @@ def test_pairs_say_what_the_curve_knows_better():
     assert table.posterior(0.1) == pytest.approx(pk.posterior(0.1, table.losses.max()))
     assert table.posterior(0.1, "mid") < table.posterior(0.1)
     assert len(table.table_rows()) == 6
-    assert "may now think at most" in str(table)
+    assert "becomes at most" in str(table)
     with pytest.raises(ValueError, match="state"):
         table.posterior(0.1, "none")
 

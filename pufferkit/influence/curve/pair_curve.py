@@ -70,13 +70,19 @@ class Stretch:
 
 
 def swept(
-    side: PairSide, runs: CostRuns, most: float, near: Floats | None = None
+    side: PairSide,
+    runs: CostRuns,
+    most: float,
+    near: Floats | None = None,
+    *,
+    alike: bool = True,
 ) -> list[Stretch] | None:
     """What a side adds to every entry, counted from its end; ``None`` without a bound.
 
     Entries are computed one by one while that is cheap or the variation has not converged;
-    the rest of a run is bounded at once by a certificate. Of a long series of one cost all
-    entries but the first are: those in its middle are at the limit, and none loses more.
+    the rest of a run is bounded at once by a certificate. Of a long series of one cost whose
+    entries are alike, all but the first are: those in its middle are at the limit, and none
+    loses more.
 
     Parameters
     ----------
@@ -88,6 +94,8 @@ def swept(
         Bounds above this are of no use.
     near
         A guess of the limit of the variation of a long run, where the search begins.
+    alike
+        Whether no entry has a kernel of its own, on this side and on the other.
     """
     size = len(runs[0][1])
     raised = (1 + 2 * EPS) * off_diagonal(size)
@@ -115,7 +123,8 @@ def swept(
                     start = variation if near is None else np.maximum(variation, near)
                     limit, looked = certificate(steps, cost, most, slack, start), True
                 cheap = left * size**2 <= EXPLICIT_WORK
-                cheap = cheap and not (len(runs) == 1 and converges(steps, limit, left // 2))
+                soon = alike and len(runs) == 1 and converges(steps, limit, left // 2)
+                cheap = cheap and not soon
                 if limit is not None and _may_take_limit(variation, limit, cheap):
                     stretches.append(Stretch(here, end, steps(limit), limit))
                     variation, done = limit, end
@@ -292,7 +301,9 @@ class PairCurve:
             return swept(side, runs, most)
         key = which, runs[0][1].tobytes()
         if key not in self._known:
-            stretches = swept(side, runs, most, self._near(which, runs[0][1], most))
+            near = self._near(which, runs[0][1], most)
+            alike = not any(len(self._side(each).first) for each in (0, 1))
+            stretches = swept(side, runs, most, near, alike=alike)
             if stretches is None:
                 return None
             if len(self._known) >= _MOST_KNOWN:

@@ -389,12 +389,7 @@ JOBS = [
         "quilt, small grid, nodes",
         (4, 9, 16),
         lambda n: network_quilt(grid(math.isqrt(n))),
-        peers=(
-            (
-                "plain search",
-                lambda n: plain_quilt(grid(math.isqrt(n))),
-            )
-        ),
+        peers=(("plain search", lambda n: plain_quilt(grid(math.isqrt(n)))),),
     ),
     Job(
         "noise, draws",

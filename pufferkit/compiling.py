@@ -44,6 +44,8 @@ class Loop:
 
     def metered(self, *arguments: Any) -> Any:
         """Run it as plain Python while there is little work, in this call and in the process."""
+        if "compiled" in self.__dict__:
+            return self.compiled(*arguments)
         numbers = sum(getattr(argument, "size", 1) for argument in arguments)
         if numbers > LITTLE or _spent[0] > PATIENCE:
             return self.compiled(*arguments)

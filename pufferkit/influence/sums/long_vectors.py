@@ -155,13 +155,14 @@ def _convolve(  # type: ignore[no-untyped-def]  # noqa: PLR0912
     for block in range(len(out_exp)):
         start = block * BLOCK
         # Blocks p and q reach into this one if q = block - p - 1 or q = block - p.
-        top = NOTHING
+        top, bottom = NOTHING, -NOTHING
         for j in range(len(pairs)):
             a, b = pairs[j, 0], pairs[j, 1]
             for p in range(max(0, block - blocks_b), min(blocks_a, block + 1)):
                 for q in (block - p - 1, block - p):
                     if 0 <= q < blocks_b and first_exp[a, p] > NOTHING < second_exp[b, q]:
-                        top = max(top, first_exp[a, p] + second_exp[b, q])
+                        size = first_exp[a, p] + second_exp[b, q]
+                        top, bottom = max(top, size), min(bottom, size)
         out_exp[block] = top
         if top == NOTHING:
             out[start : start + BLOCK] = 0.0
@@ -188,7 +189,7 @@ def _convolve(  # type: ignore[no-untyped-def]  # noqa: PLR0912
                 least = min(least, sums[j])
             high = low
             low = top + math.frexp(least)[1] - 1 - below if least > 0.0 else -(2**29)
-            if low >= high:
+            if low >= high or bottom >= high:
                 break
         out[start : start + BLOCK] = sums
         for j in range(start, start + BLOCK):

@@ -320,8 +320,8 @@ def mark_texts(connection: Connection, after: int = 0) -> Iterator[tuple[str, st
 
 def digest_at(connection: Connection, seq: int) -> str | None:
     """The digest of an entry; ``None`` if there is none with this number."""
-    found = connection.execute("SELECT digest FROM pufferkit_entries WHERE seq = ?", (seq,))
-    return next((str(digest) for (digest,) in found.fetchall()), None)
+    digests = connection.execute("SELECT digest FROM pufferkit_entries WHERE seq = ?", (seq,))
+    return next((str(digest) for (digest,) in digests.fetchall()), None)
 
 
 def state_of(connection: Connection, account: str) -> dict[str, Any] | None:

@@ -131,7 +131,7 @@ def neighbours(count: int, scopes: Sequence[Sequence[int]]) -> list[set[int]]:
 
 def parts(near: Sequence[set[int]]) -> list[tuple[int, ...]]:
     """The connected components of a graph, each sorted."""
-    left, found = set(range(len(near))), []
+    left, components = set(range(len(near))), []
     for node in range(len(near)):
         if node in left:
             reached, todo = {node}, [node]
@@ -140,8 +140,8 @@ def parts(near: Sequence[set[int]]) -> list[tuple[int, ...]]:
                 reached |= fresh
                 todo += fresh
             left -= reached
-            found.append(tuple(sorted(reached)))
-    return found
+            components.append(tuple(sorted(reached)))
+    return components
 
 
 def narrow_nodes(sizes: Sequence[int], scopes: Sequence[Sequence[int]]) -> list[int]:

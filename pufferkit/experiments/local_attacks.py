@@ -130,11 +130,11 @@ def _said(rows: Rows, series: dict[str, Bits]) -> Claims:
 
 def _learned(rows: Rows, series: dict[str, Bits]) -> Claims:
     """Whether the LSTM learned what there is to learn."""
-    found = {(row["series"], row["epsilon"], row["attack"]): row for row in rows}
+    by_attack = {(row["series"], row["epsilon"], row["attack"]): row for row in rows}
     short, lost = [], []
-    for (name, epsilon, attack), row in found.items():
+    for (name, epsilon, attack), row in by_attack.items():
         if attack == "lstm, ignorant":
-            exact = found[name, epsilon, "forward_backward, ignorant"]["success"]
+            exact = by_attack[name, epsilon, "forward_backward, ignorant"]["success"]
             if name == "synthetic":
                 short.append(exact - row["success"])
             share = row["commoner"]

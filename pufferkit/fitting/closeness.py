@@ -81,8 +81,8 @@ def closeness(adversary: Any, beliefs: Any, length: int | None = None) -> Closen
         `BayesianNetwork` or a `MarkovRandomField`, or several, over the same nodes. For a chain: a
         `MarkovChain`, or `ChainClass.of`, `any_start`, `binary`, `around` or `mixing`. Where the
         class leaves the start open, it is the best for a given matrix, by linear programmes
-        (`pufferkit.fitting.nearest_starts`; for long series the adversary's own start). Where it
-        leaves the matrix open, one near the adversary's is taken
+        (`pufferkit.fitting.nearest_starts`; for long series the adversary's initial distribution).
+        Where it leaves the matrix open, one near the adversary's is taken
         (`pufferkit.beliefs.nearest_matrices`): its own, if the class has it. The Delta of any
         member is a valid one. With secrets of their own (`with_secrets`), Delta is given these.
     length

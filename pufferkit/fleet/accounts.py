@@ -51,7 +51,7 @@ class Receipt:
     """The stored value of each release, in order."""
 
 
-_Due = tuple[list[PendingRelease], int, str]
+_Unpaid = tuple[list[PendingRelease], int, str]
 """The releases that an account has still to pay for, the total after them, and its rule."""
 
 
@@ -111,18 +111,18 @@ class Accounts:
         names = [checked_name("account", n) for n in dict.fromkeys(r.account for r in pending)]
         self.ledger.check_terms(dict.fromkeys(names, (self.terms, None)))
         known, entries = self._standing(names)
-        due = self._due(pending, known, entries)
+        unpaid = self._unpaid(pending, known, entries)
         if self.data:
             data = {name: (None, self.data.get(name)) for name in names}
             self.ledger.check_terms(data, data_meant=self._meant)
-        short = [name for name, (_, total, _) in due.items() if total > known[name].budget]
+        short = [name for name, (_, total, _) in unpaid.items() if total > known[name].budget]
         if short:
             first = known[short[0]]
             fits = "ask for less, or repeat an earlier run's label to get its values at no cost"
-            refusal = over_budget(due[short[0]][1] - first.total, first.remaining, fits)
+            refusal = over_budget(unpaid[short[0]][1] - first.total, first.remaining, fits)
             more = f" (and {len(short) - 1:,} more like it)" if len(short) > 1 else ""
             raise OverBudget(f"{first.account}{more}: {refusal}")
-        return None if due else self._joint_micro(pending, entries)
+        return None if unpaid else self._joint_micro(pending, entries)
 
     def telling(self, pending: Sequence[PendingRelease]) -> list[PendingRelease]:
         """The releases that can be refused: those of accounts that exist, and one of a new one.
@@ -159,7 +159,7 @@ class Accounts:
         while True:
             places, values = self._stored(pending)
             known, entries = self._standing(names)
-            due = self._due(pending, known, entries)
+            unpaid = self._unpaid(pending, known, entries)
             charged = {(e.account, e.key): e for e in entries if e.body["run"] == run}
             missing = np.array([n for n, at in enumerate(places) if at not in values], dtype=int)
             if len(missing):
@@ -173,7 +173,7 @@ class Accounts:
                         missing.tolist(), noisy.tolist(), scales.tolist(), strict=True
                     )
                 }
-                batch = self._charges(due, known, new)
+                batch = self._charges(unpaid, known, new)
                 batch += [_again(charged[at], known, new[at]) for at in new if at in charged]
                 if not self.ledger.charge_many(batch, data_meant=self._meant):
                     continue
@@ -217,7 +217,7 @@ class Accounts:
         names = list(dict.fromkeys(release.account for release in pending))
         while True:
             known, entries = self._standing(names)
-            charges = self._charges(self._due(pending, known, entries), known)
+            charges = self._charges(self._unpaid(pending, known, entries), known)
             if not charges:
                 return max(account.total for account in known.values()), self._charged(entries)
             self.ledger.charge_many(charges, data_meant=self._meant)
@@ -267,7 +267,7 @@ class Accounts:
         while True:
             self._same_entries(record, key, used)
             known, entries = self._standing([*names, record])
-            charges = self._charges(self._due(pending, known, entries), known)
+            charges = self._charges(self._unpaid(pending, known, entries), known)
             account = known[record]
             total = max([account.total, least, *(charge.total for charge in charges)])
             drawn = self.ledger.find(record, key) is not None
@@ -302,14 +302,14 @@ class Accounts:
 
     def _charges(
         self,
-        due: Mapping[str, _Due],
+        unpaid: Mapping[str, _Unpaid],
         known: Mapping[str, Account],
         values: Mapping[tuple[str, str], Mapping[str, Any]] | None = None,
     ) -> list[Charge]:
         """The charges still to be made, with their values, and the joint total of each account."""
-        keys = self.run.keys(release.window for new, _, _ in due.values() for release in new)
+        keys = self.run.keys(release.window for new, _, _ in unpaid.values() for release in new)
         amount, terms, charges = self._amount, self.terms, list[Charge]()
-        for name, (new, total, rule) in due.items():
+        for name, (new, total, rule) in unpaid.items():
             after, data = known[name].entries, self.data.get(name)
             for release in new:
                 key, body = keys[release.window], self._body(release, rule)
@@ -319,10 +319,10 @@ class Accounts:
                 )
         return charges
 
-    def _due(
+    def _unpaid(
         self, pending: Sequence[PendingRelease], known: dict[str, Account], entries: Sequence[Entry]
-    ) -> dict[str, _Due]:
-        """What is due of each account that has still to pay."""
+    ) -> dict[str, _Unpaid]:
+        """The releases that each account has still to pay for."""
         history: dict[str, list[Entry]] = {}
         for entry in entries:
             history.setdefault(entry.account, []).append(entry)
@@ -330,7 +330,7 @@ class Accounts:
         for release in pending:
             by_account.setdefault(release.account, []).append(release)
         keys = self.run.keys(release.window for release in pending)
-        due: dict[str, _Due] = {}
+        unpaid: dict[str, _Unpaid] = {}
         for name, wanted in by_account.items():
             earlier, new = history.get(name, []), wanted
             if earlier:
@@ -344,8 +344,8 @@ class Accounts:
             if not new:
                 continue
             total, rule = self._joint(earlier, new) if earlier else (self._amount, "one release")
-            due[name] = (new, max(total, known[name].total), rule)
-        return due
+            unpaid[name] = (new, max(total, known[name].total), rule)
+        return unpaid
 
     def _check_same(self, release: PendingRelease, before: Entry) -> None:
         """Raise if a label was used for another set of entries."""

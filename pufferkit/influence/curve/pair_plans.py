@@ -120,10 +120,10 @@ class PlansAtOnce:
         steps[self._x, self._other] = self._values(plan, limit)
         kept = plan > 0
         pair = (self._x * self._size + self._other)[:, None].repeat(kept.shape[1], axis=1)
-        found = (array[kept] for array in (pair, self._y, self._z, plan, flow))
+        moved = (array[kept] for array in (pair, self._y, self._z, plan, flow))
         stay = self._staying
         stayed = (stay.pair, stay.source, stay.target, stay.plan, stay.flow)
-        return steps, Arcs(*(np.concatenate(both) for both in zip(found, stayed, strict=True)))
+        return steps, Arcs(*(np.concatenate(both) for both in zip(moved, stayed, strict=True)))
 
     @cached_property
     def _places(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -4,8 +4,8 @@ Two bounds hold for every chain of a class, and the better one is taken:
 
 - the *scalar* curve (`pufferkit.influence.curve.sweep`), which may jump over blocks of entries and
   knows bounds for any start, regions and mixing classes;
-- the *pairwise* curve (`pufferkit.influence.curve.pair_curve`), for chains with a known start,
-  which follows the variation between each pair of states: similar values reveal less.
+- the *pairwise* curve (`pufferkit.influence.curve.pair_curve`), for chains with a known initial
+  distribution, which follows the variation between each pair of states: similar values reveal less.
 """
 
 from __future__ import annotations

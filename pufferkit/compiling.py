@@ -27,6 +27,12 @@ _spent = [0.0]
 """Seconds of plain Python so far, in this process."""
 
 
+def patient(seconds: float = 0.0) -> bool:
+    """Whether more may be done without a compiler, after so many seconds more of it."""
+    _spent[0] += seconds
+    return _spent[0] <= PATIENCE
+
+
 class Loop:
     """A loop over arrays; calling it runs it compiled.
 
@@ -47,13 +53,13 @@ class Loop:
         if "compiled" in self.__dict__:
             return self.compiled(*arguments)
         numbers = sum(getattr(argument, "size", 1) for argument in arguments)
-        if numbers > LITTLE or _spent[0] > PATIENCE:
+        if numbers > LITTLE or not patient():
             return self.compiled(*arguments)
         start = process_time()
         try:
             return self.plain(*arguments)
         finally:
-            _spent[0] += process_time() - start
+            patient(process_time() - start)
 
     @cached_property
     def plain(self) -> Callable[..., Any]:

@@ -107,7 +107,7 @@ def swept(
     stretches: list[Stretch] = []
     variation, done, visited = nothing, 0, 0
     for count, cost in runs:
-        end, limit, looked = done + count, None, False
+        end, limit, looked, soon = done + count, None, False, False
         while done < end:
             here = done + 1
             if here == 1:
@@ -122,9 +122,8 @@ def swept(
                 if not looked:
                     start = variation if near is None else np.maximum(variation, near)
                     limit, looked = certificate(steps, cost, most, slack, start), True
-                cheap = left * size**2 <= EXPLICIT_WORK
-                soon = alike and len(runs) == 1 and converges(steps, limit, left // 2)
-                cheap = cheap and not soon
+                    soon = alike and len(runs) == 1 and converges(steps, limit, left // 2)
+                cheap = left * size**2 <= EXPLICIT_WORK and not soon
                 if limit is not None and _may_take_limit(variation, limit, cheap):
                     stretches.append(Stretch(here, end, steps(limit), limit))
                     variation, done = limit, end

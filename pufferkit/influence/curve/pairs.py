@@ -42,12 +42,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
+from time import process_time
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit.checks import Floats
+from pufferkit.compiling import patient
 from pufferkit.influence.curve.pair_plans import MOST_PIVOTS, Arcs, CompiledPlans, PlansAtOnce
 from pufferkit.rounding import EPS
 
@@ -63,10 +65,6 @@ _MOST_SWEEPS = 256
 _DENSE = 24
 _CLOSE = 1e-5
 _SMALL = 12**3
-PATIENCE = 1_000_000
-"""Steps of so many numbers, in numpy, before the compiled loops are loaded: a few seconds."""
-_so_far = [0]
-"""Numbers so far, in this process."""
 
 
 class Steps(Protocol):
@@ -110,8 +108,8 @@ class PairSteps:
         self.arcs: list[Arcs] = []
         self._best: NDArray[np.intp] = np.zeros((self.rows, self.rows), dtype=np.intp)
         self._last: tuple[Floats, Floats] | None = None
-        self._work = self.rows**2 * self.states * len(self.kernels)
-        small = self._work <= _SMALL and not often and _so_far[0] < PATIENCE
+        work = self.rows**2 * self.states * len(self.kernels)
+        small = work <= _SMALL and not often and patient()
         self._solve_by(PlansAtOnce if small else CompiledPlans)
 
     def _solve_by(self, way: type[PlansAtOnce] | type[CompiledPlans]) -> None:
@@ -127,15 +125,15 @@ class PairSteps:
         """The matrix of steps at the variation ``limit``, rounded up; 0 on the diagonal."""
         if self._last is not None and np.array_equal(self._last[0], limit):
             return self._last[1].copy()
-        if not self._compiled:
-            _so_far[0] += self._work
-            if _so_far[0] >= PATIENCE:  # sweeps can be many, however few the states
-                self._solve_by(CompiledPlans)
-        values, self.arcs = [], []
+        if not (self._compiled or patient()):  # sweeps can be many, however few the states
+            self._solve_by(CompiledPlans)
+        begun, values, self.arcs = process_time(), [], []
         for plans in self._plans:
             steps, arcs = plans(limit)
             self.arcs.append(arcs)
             values.append(steps)
+        if not self._compiled:
+            patient(process_time() - begun)
         stacked = np.array(values)
         self._best = stacked.argmax(axis=0)
         largest: Floats = stacked.max(axis=0) + self.error * off_diagonal(self.rows)

@@ -2,7 +2,7 @@
 
 import json
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pufferkit.accounting.entries import Extended, _Spelled
@@ -21,6 +21,7 @@ def test_canonical_is_what_json_writes_with_sorted_keys(data):
     assert canonical(data) == plain
 
 
+@settings(max_examples=30)
 @given(*[st.dictionaries(st.text(), PLAIN)] * 3)
 def test_an_extended_body_is_written_like_the_whole(shared, added, more):
     body = Extended(Extended(shared, added), more)

@@ -247,6 +247,7 @@ def test_a_password_is_not_repeated(folder: Path):
         assert "secret" not in refusal(*args)
 
 
+@pytest.mark.slow
 def test_a_damaged_parquet_file_is_an_error_of_one_line(folder: Path):
     polars.DataFrame({"when": range(20), "state": ["rest", "run"] * 10}).write_parquet("d.parquet")
     whole = Path("d.parquet").read_bytes()

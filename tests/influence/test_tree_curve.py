@@ -111,6 +111,7 @@ def test_blocks_only_help(seed, b):
         assert losses[node] <= sum(bs.values()) * (1 + 1e-12)
 
 
+@pytest.mark.slow
 @given(seeds, amounts)
 @settings(max_examples=100)
 def test_never_below_what_a_release_really_loses(seed, b):

@@ -103,7 +103,7 @@ def serve(
     port
         Port on loopback; 0 takes any free one.
     opened
-        Called with the address, token included, once the server responds.
+        Called with the address, token included, once connections to it wait to be accepted.
     """
     try:
         import uvicorn  # noqa: PLC0415
@@ -149,6 +149,7 @@ def _listening(port: int) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((LOOPBACK, port))
+        listener.listen()  # now, because the address is shown before uvicorn accepts
     except OSError as error:
         listener.close()
         raise ValueError(f"port: {port} cannot be used ({error.strerror}); leave it out") from None

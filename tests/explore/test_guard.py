@@ -1,10 +1,11 @@
 """Who may open the explorer: the token, this machine's name and this page's origin."""
 
 import asyncio
+import socket
 
 import pytest
 
-from pufferkit.explore.server import Guard
+from pufferkit.explore.server import LOOPBACK, Guard, _listening
 
 TOKEN, PORT = "s3cret", 4321
 HERE = f"127.0.0.1:{PORT}"
@@ -81,3 +82,10 @@ def test_answers_forbid_other_origins_frames_and_referrers():
     assert "http://" not in policy
     assert f"ws://{HERE}" in policy
     assert told["referrer-policy"] == "no-referrer"
+
+
+def test_a_connection_waits_from_the_moment_the_port_is_known():
+    with _listening(0) as listener, socket.create_connection(listener.getsockname(), timeout=5):
+        assert listener.getsockname()[0] == LOOPBACK
+        with pytest.raises(ValueError, match="port: .* cannot be used"):
+            _listening(listener.getsockname()[1])

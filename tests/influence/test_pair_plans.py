@@ -56,6 +56,16 @@ def test_rare_states_at_once_are_bounded_no_worse_and_verified(seed):
     assert again == pytest.approx(ours, rel=1e-9, abs=1e-11)
 
 
+def test_what_is_no_plan_has_no_value():
+    plans, limit = PlansAtOnce(np.array([[0.5, 0.5], [0.0, 1.0]]), 0), np.zeros((2, 2))
+    assert plans(limit)[0].max() < 1e-14
+    whole = plans._plan(np.maximum(plans._flows(limit), 0.0))
+    assert plans._values(whole, limit).max() < 1e-14
+    assert plans._values(whole * (1 - 1e-12), limit)[0] == np.inf  # mass is missing
+    plans._z[:] = 0  # mass goes where the other row has none
+    assert plans._values(whole, limit)[0] == np.inf
+
+
 def test_a_limit_that_is_reached_within_the_entries():
     steps = PairSteps([np.array([[0.9, 0.1], [0.4, 0.6]])])
     limit = np.array([[0.0, 1.0], [1.0, 0.0]])

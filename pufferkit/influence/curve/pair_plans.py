@@ -243,12 +243,18 @@ class PlansAtOnce:
         return plan
 
     def _values(self, plan: Floats, limit: Floats) -> Floats:
-        """The logarithm of the largest load of each plan, rounded up as `plan_value` does."""
-        loads = np.zeros(self._q.shape)
-        np.add.at(loads, (self._pairs[:, None], self._z), plan * np.exp(limit[self._y, self._z]))
-        ratios = np.divide(loads, self._q, out=np.zeros_like(loads), where=self._q > 0)
-        values = np.log(ratios.max(axis=1))
-        slack = (2 * self._states + 16) * 2.3e-16
+        """The logarithm of the largest load of each plan, rounded up as `plan_value` does.
+
+        Infinite for what is no plan: mass that is missing, or that goes where q has none.
+        """
+        n, slack = self._pairs[:, None], (2 * self._states + 16) * 2.3e-16
+        loads, sums = np.zeros(self._q.shape), np.zeros(self._p.shape)
+        np.add.at(loads, (n, self._z), plan * np.exp(limit[self._y, self._z]))
+        np.add.at(sums, (n, self._y), plan)
+        beyond = np.where(loads > 0, np.inf, 0.0)
+        ratios = np.divide(loads, self._q, out=beyond, where=self._q > 0)
+        missing = (sums < self._p * (1.0 - slack)).any(axis=1)
+        values = np.where(missing, np.inf, np.log(ratios.max(axis=1)))
         rounded: Floats = np.maximum(values + slack * (1.0 + np.abs(values)), 0.0)
         return rounded
 

@@ -87,5 +87,5 @@ def test_answers_forbid_other_origins_frames_and_referrers():
 def test_a_connection_waits_from_the_moment_the_port_is_known():
     with _listening(0) as listener, socket.create_connection(listener.getsockname(), timeout=5):
         assert listener.getsockname()[0] == LOOPBACK
-        with pytest.raises(ValueError, match="port: .* cannot be used"):
+        with pytest.raises(ValueError, match=r"port: .* cannot be used"):
             _listening(listener.getsockname()[1])

@@ -90,11 +90,11 @@ class TableData(Mapping[str, SubjectData]):
         begun = first[table.owner]
         words -= np.append(np.zeros((1, 2), dtype=np.uint64), words, axis=0)[begun]
         # One number of a view is read several times faster than one of an array.
-        self._ends = memoryview(ends - np.append(0, ends)[begun])
-        self.words = memoryview(words.tobytes())
+        self._ends = (ends - np.append(0, ends)[begun]).data
+        self.words = words.tobytes()
         present = (table.pieces > 0).sum(axis=1)
         self.information = 0.5 * (present - 1) * np.log(np.maximum(table.sizes, 1))
-        self._first, self._table = memoryview(first), table
+        self._first, self._table = first.data, table
         self._numbers = {name: number for number, name in enumerate(names)}
         self.fellows = self._numbers.keys()
         self._few = table.codes is not None and len(names) <= _FEW

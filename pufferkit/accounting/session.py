@@ -114,7 +114,8 @@ class Session(Shown):
         self.name = name
         about = {"lengths": _lengths(self.data), "beliefs": digest(self.beliefs.to_dict())}
         self._terms = Terms(allowed_micro(budget), "composed", about)
-        self._recognised, self._meant = SeriesData(self.data), data_meant
+        self._meant = data_meant
+        self._recognised = SeriesData(self.data.codes, self.data.states, self.data.lengths)
         self._made: dict[str, tuple[str, Calibration]] = {}
         self.ledger.check_terms({name: (self._terms, self._recognised)}, data_meant=data_meant)
 

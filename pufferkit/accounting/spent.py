@@ -80,11 +80,11 @@ class Spent:
         if not self.runs:
             return 0.0
         apart = [distance_of(theta.states, kind) for kind in self.kinds]
+        most = self._cost(apart, reduce(_either, {row for _, _, row in self.runs}, ()))
         if theta.entries is not None:
-            return record_loss(theta, self._cost(apart, self._largest()))
-        if enough is not None:
+            return record_loss(theta, most)
+        if enough:
             # A profile with the largest spending everywhere loses no less.
-            most = self._cost(apart, self._largest())
             bound = _constant(theta, max(sizes), most.tobytes())
             if bound <= enough:
                 return bound
@@ -120,9 +120,6 @@ class Spent:
         """What ``to_dict`` described."""
         runs = tuple((int(run[0]), int(run[1]), tuple(run[2:])) for run in data["runs"])
         return cls(tuple(kind_of(kind) for kind in data["kinds"]), runs)
-
-    def _largest(self) -> Amounts:
-        return reduce(_either, {row for _, _, row in self.runs}, ())
 
     def _within(self, first: int, last: int, at: int) -> list[tuple[int, Amounts]]:
         """The runs of a segment, including the unused ones between them, with their lengths."""
@@ -198,7 +195,9 @@ class Composed:
             "micro": self.micro,
             "largest": self.largest,
             "mechanisms": list(self.mechanisms),
-            "same": None if self.same is None else [list(self.same[0]), _listed(self.same[1])],
+            "same": None
+            if self.same is None
+            else [None if own is None else list(own) for own in self.same],
             "spent": None if self.spent is None else self.spent.to_dict(),
         }
 
@@ -221,10 +220,6 @@ def kind_of(added: Any) -> Any:
     if added is None:
         return None
     return tuple(tuple(row) if isinstance(row, list) else row for row in added)
-
-
-def _listed(gaps: Any) -> Any:
-    return None if gaps is None else list(gaps)
 
 
 def _add(runs: list[AmountRun], first: int, last: int, place: int, b: float) -> None:

@@ -430,5 +430,5 @@ def _rate(b: float) -> int:
 
 def _recognisable(data: Series) -> SeriesData | None:
     """The first window, if it is long enough to be recognised: short ones coincide by chance."""
-    seen = SeriesData(data)
+    seen = SeriesData(data.codes, data.states, data.lengths)
     return seen if seen.information(seen.length) >= IDENTIFYING else None

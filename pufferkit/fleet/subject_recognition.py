@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit.accounting.fingerprints import SeriesData
-from pufferkit.data.series import Series
 from pufferkit.data.table import Table
 
 _BACK = (1, 2, 3, 5, 9, 17)
@@ -68,10 +67,11 @@ class SubjectData:
         return float(self._of.information[self._start + self._ends.index(place)])
 
     def shingles(self, key: bytes) -> NDArray[np.uint64]:
-        entries = self._of.entries(self._number)
-        if entries is None:
+        table, number = self._of.table, self._number
+        if table.codes is None or len(self._of) > _FEW:
             return _NO_WORDS
-        return SeriesData(entries).shingles(key)
+        codes, lengths = table.codes_of(number), table.lengths_of(number)
+        return SeriesData(codes, table.states, lengths).shingles(key)
 
     @property
     def _ends(self) -> list[int]:
@@ -99,7 +99,7 @@ class TableData(Mapping[str, SubjectData]):
         self.words = words - np.append(np.zeros((1, 2), dtype=np.uint64), words, axis=0)[begun]
         present = (table.pieces > 0).sum(axis=1)
         self.information = 0.5 * (present - 1) * np.log(np.maximum(table.sizes, 1))
-        self._first, self._table = first, table
+        self._first, self.table = first, table
         self._numbers = {name: number for number, name in enumerate(names)}
         self.fellows = self._numbers.keys()
         # Of recurring slots, only the sum over all is a stretch of the series.
@@ -118,16 +118,8 @@ class TableData(Mapping[str, SubjectData]):
 
     def begins(self, number: int) -> bytes:
         """The time of a subject's first entry, as text."""
-        begins = self._table.begins
-        return b"" if begins is None else _time(begins[number]).encode()
-
-    def entries(self, number: int) -> Series | None:
-        """The series of a subject; ``None`` if there are many subjects, or only counts."""
-        table = self._table
-        few = table.codes is not None and len(self) <= _FEW
-        return table.series(table.subjects[number]) if few else None
-
-
-def _time(begins: float) -> str:
-    """A time in canonical form, whether an engine returned 3 or 3.0."""
-    return str(int(begins)) if math.isfinite(begins) and begins == int(begins) else repr(begins)
+        if self.table.begins is None:
+            return b""
+        time = self.table.begins[number]  # some engines return 3.0 for 3
+        whole = math.isfinite(time) and time == int(time)
+        return (str(int(time)) if whole else repr(time)).encode()

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from pufferkit import checks
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.beliefs.provenance import ITSELF, PRIVATE_NOTE, Provenance
-from pufferkit.data.series import Series
 from pufferkit.errors import NotApplicable
 from pufferkit.records import JsonRecord
 from pufferkit.shown import Matrix, Shown
@@ -153,11 +152,6 @@ class Beliefs(Shown, JsonRecord, ABC):
     def sources(self) -> tuple[Provenance, ...]:
         """The data the class was fitted on, if known."""
         return ()
-
-    def check_not_fitted_on(self, series: Series) -> None:
-        """Refuse a series that the class was fitted on."""
-        if any(source.covers(series) for source in self.sources):
-            raise ValueError(ITSELF)
 
     def check_not_counted_from(self, counts: NDArray[Any], states: Sequence[Hashable]) -> None:
         """Refuse a table whose transitions are those that the class was fitted on."""

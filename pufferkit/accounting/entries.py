@@ -217,11 +217,6 @@ def _keep(
         connection.execute(f"DELETE FROM pufferkit_states WHERE {where}", (value,))
 
 
-def leading_to(body: Mapping[str, Any], state: Mapping[str, Any]) -> dict[str, Any]:
-    """The body of an entry, with the digest of the state it leads to."""
-    return {**body, STATE: digest(state)}
-
-
 def after_entry(known: Account | None, entry: Draft | Entry) -> Account:
     """The balance of an account after one more entry."""
     if known is None or entry.kind == "open":

@@ -11,13 +11,11 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit.accounting.fingerprints import SeriesData
-from pufferkit.data.series import Series
 from pufferkit.data.table import Table
 
 _BACK = (1, 2, 3, 5, 9, 17)
@@ -66,10 +64,11 @@ class SubjectData:
         return float(self._of.information[self._start + self._ends.index(place)])
 
     def shingles(self, key: bytes) -> NDArray[np.uint64]:
-        entries = self._of.entries(self._number)
-        if entries is None:
+        table, number = self._of.table, self._number
+        if table.codes is None or len(self._of) > _FEW:
             return _NO_WORDS
-        return SeriesData(entries).shingles(key)
+        codes, lengths = table.codes_of(number), table.lengths_of(number)
+        return SeriesData(codes, table.states, lengths).shingles(key)
 
 
 class TableData(Mapping[str, SubjectData]):
@@ -94,10 +93,9 @@ class TableData(Mapping[str, SubjectData]):
         self.words = words.tobytes()
         present = (table.pieces > 0).sum(axis=1)
         self.information = 0.5 * (present - 1) * np.log(np.maximum(table.sizes, 1))
-        self._first, self._table = first.data, table
+        self._first, self.table = first.data, table
         self._numbers = {name: number for number, name in enumerate(names)}
         self.fellows = self._numbers.keys()
-        self._few = table.codes is not None and len(names) <= _FEW
         # Of recurring slots, only the sum over all is a stretch of the series.
         self._in_slots = table.windows is not None and table.windows.repeats is not None
 
@@ -116,16 +114,8 @@ class TableData(Mapping[str, SubjectData]):
 
     def begins(self, number: int) -> bytes:
         """The time of a subject's first entry, as text."""
-        begins = self._table.begins
-        return b"" if begins is None else _time(begins[number])
-
-    def entries(self, number: int) -> Series | None:
-        """The series of a subject; ``None`` if there are many subjects, or only counts."""
-        return self._table.series(self._table.subjects[number]) if self._few else None
-
-
-@lru_cache
-def _time(begins: float) -> bytes:
-    """A time in canonical form, whether an engine returned 3 or 3.0."""
-    whole = math.isfinite(begins) and begins == int(begins)
-    return (str(int(begins)) if whole else repr(begins)).encode()
+        if self.table.begins is None:
+            return b""
+        time = self.table.begins[number]  # some engines return 3.0 for 3
+        whole = math.isfinite(time) and time == int(time)
+        return (str(int(time)) if whole else repr(time)).encode()

@@ -18,13 +18,12 @@ from pufferkit.accounting.entries import (
     accounts_named,
     body_of,
     checked_name,
-    leading_to,
     texts_named,
 )
 from pufferkit.accounting.fingerprints import Data
 from pufferkit.accounting.ledger_tables import Connection
 from pufferkit.errors import OverBudget
-from pufferkit.records import canonical
+from pufferkit.records import canonical, digest
 
 RULES = ("sum", "composed")
 
@@ -99,8 +98,8 @@ class Charge:
     def __post_init__(self) -> None:
         checked_name("account", self.account)
         checked_name("key", self.key, LONGEST_KEY)
-        for name in ("epsilon", "total", "after"):
-            amount = getattr(self, name)
+        amounts = (self.epsilon, self.total, self.after)
+        for name, amount in zip(("epsilon", "total", "after"), amounts, strict=True):
             if type(amount) is not int or amount < 0:
                 raise ValueError(f"{name}: must be an integer of at least 0, got {amount!r}")
 
@@ -144,12 +143,12 @@ def drafts_of(
             if charge.total > budget:
                 raise OverBudget(f"{name}: {over_budget(charge.total - total, budget - total)}")
             totals[name] = max(charge.total, total)
-            own = marked.pop(name, None)
-            body = Extended(charge.body, own) if own else charge.body
+            body, added = charge.body, marked.pop(name, {})
             if charge.state is not None:
-                body = leading_to(body, charge.state)
+                added = {**added, STATE: digest(charge.state)}
             elif STATE in body:  # copied from another entry
                 body = {key: value for key, value in body.items() if key != STATE}
+            body = Extended(body, added) if added else body
             if charge.state is not None or known is not None:
                 states[name] = charge.state
             drafts.append(Draft(name, "charge", charge.key, charge.epsilon, totals[name], body))

@@ -22,14 +22,14 @@ import hashlib
 import math
 import secrets
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pufferkit.beliefs.passages import Words
-from pufferkit.data.series import Series
 from pufferkit.errors import LedgerError
 from pufferkit.records import name_once, private_file
 
@@ -81,23 +81,25 @@ class Data(Protocol):
 
 
 class SeriesData:
-    """The entries of one series."""
+    """The entries of one series: codes of states, -1 where nothing was observed."""
 
     exact = True
     fellows: Collection[str] = ()
 
-    def __init__(self, series: Series) -> None:
-        self.length = len(series)
+    def __init__(
+        self, codes: NDArray[Any], states: Sequence[Hashable], lengths: Sequence[int]
+    ) -> None:
+        self.length = len(codes)
         self.places = (self.length,)
         # By label, so that the order of the states does not matter; unobserved entries are 0.
-        names = [hashlib.sha256(str(state).encode()).digest()[:8] for state in series.states]
+        names = [hashlib.sha256(str(state).encode()).digest()[:8] for state in states]
         table = np.frombuffer(b"".join([*names, bytes(8)]), dtype="<u8")
-        self._words: Words = table[series.codes].astype(np.uint64)
+        self._words: Words = table[codes].astype(np.uint64)
         starts = np.zeros(self.length, dtype=bool)
-        starts[np.cumsum([0, *series.lengths[:-1]])] = True
+        starts[np.cumsum([0, *lengths[:-1]])] = True
         self._starts = starts
-        size = len(series.states) + 1
-        moves = (series.codes[:-1] % size) * size + series.codes[1:] % size
+        size = len(states) + 1
+        moves = (codes[:-1] % size) * size + codes[1:] % size
         seen = np.bincount(moves, minlength=size * size).reshape(size, size)
         leaves = np.maximum(seen.sum(axis=1, keepdims=True), 1)
         loss = -np.log(np.maximum(seen, 1) / leaves).ravel()
@@ -108,17 +110,14 @@ class SeriesData:
     def prefixes(self, key: bytes, places: Iterable[int]) -> dict[int, bytes]:
         wanted = {place for place in places if 0 < place <= self.length}
         if self._prefixes[0] != key or not wanted <= self._prefixes[1].keys():
-            self._prefixes = (key, self._digests(key, wanted))
+            digest = hashlib.blake2b(key=key, digest_size=_DIGEST, person=b"series")
+            content = self._words ^ np.where(self._starts, ~np.uint64(0), np.uint64(0))
+            digests, before = dict[int, bytes](), 0
+            for place in sorted(wanted):
+                digest.update(content[before:place].tobytes())
+                digests[place], before = digest.copy().digest(), place
+            self._prefixes = key, digests
         return {place: self._prefixes[1][place] for place in sorted(wanted)}
-
-    def _digests(self, key: bytes, places: Iterable[int]) -> dict[int, bytes]:
-        digest = hashlib.blake2b(key=key, digest_size=_DIGEST, person=b"series")
-        content = self._words ^ np.where(self._starts, ~np.uint64(0), np.uint64(0))
-        digests, before = {}, 0
-        for place in sorted(places):
-            digest.update(content[before:place].tobytes())
-            digests[place], before = digest.copy().digest(), place
-        return digests
 
     def information(self, place: int) -> float:
         return float(self._information[place - 1])
@@ -157,6 +156,8 @@ def _mixed(words: Words) -> Words:
 
 def _stream(key: bytes, what: bytes, size: int) -> bytes:
     """Bytes that cannot be computed without the key."""
+    if size <= 64:
+        return hashlib.blake2b(what + bytes(4), key=key).digest()[:size]
     parts = [
         hashlib.blake2b(what + number.to_bytes(4, "big"), key=key).digest()
         for number in range(-(-size // 64))
@@ -171,9 +172,9 @@ def marks_of(key: bytes, account: str, data: Data) -> dict[str, Any]:
     """The marks as stored: digests at places and a sample of shingles, all masked by pads."""
     digests = data.prefixes(key, data.places)
     sample = [word.to_bytes(8, "big") for word in data.shingles(key)[:_SAMPLE].tolist()]
-    pad = _pad(key, account, data.length, _DIGEST * (len(digests) + len(sample)))
-    hidden = _hidden([*digests.values(), *sample], pad)
-    return {"entries": data.length, "at": list(digests), "digests": hidden}
+    length, plain = data.length, b"".join([*digests.values(), *sample])
+    hidden = _either(plain, _pad(key, account, length, len(plain))).hex()
+    return {"entries": length, "at": list(digests), "digests": hidden}
 
 
 class Marks:
@@ -197,10 +198,6 @@ class Marks:
 
 def _pad(key: bytes, account: str, length: int, size: int) -> bytes:
     return _stream(key, b"pad" + length.to_bytes(8, "big") + account.encode(), size)
-
-
-def _hidden(digests: Sequence[bytes], pad: bytes) -> str:
-    return _either(b"".join(digests), pad).hex()
 
 
 def _either(content: bytes, pad: bytes) -> bytes:

@@ -48,7 +48,6 @@ from pufferkit.accounting.entries import (
     entries_named,
     entry_of,
     keys_named,
-    leading_to,
     marks_named,
     rows,
     state_of,
@@ -61,7 +60,7 @@ from pufferkit.accounting.recognition import Recognition
 from pufferkit.accounting.replay import Examination, examine
 from pufferkit.accounting.transactions import Transactions
 from pufferkit.errors import LedgerError
-from pufferkit.records import canonical
+from pufferkit.records import canonical, digest
 from pufferkit.shown import Shown
 
 
@@ -153,7 +152,7 @@ class Ledger(Shown):
         ]
 
     def __enter__(self) -> Ledger:
-        self._place.hold()
+        self._place.held = True
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -263,7 +262,7 @@ class Ledger(Shown):
                 raise LedgerError(f"account: {account!r} was charged at the same time; try again")
             body: dict[str, Any] = {"budget": cap, "was": known.budget, "why": str(why)}
             if state is not None:
-                body = leading_to({**body, "stream": state["stream"]}, state)
+                body |= {"stream": state["stream"], STATE: digest(state)}
             draft = Draft(account, "budget", key, 0, known.total, body)
             states = None if state is None else {account: state}
             append(connection, [draft], self.by, {account: known}, states)

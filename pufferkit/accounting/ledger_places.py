@@ -145,10 +145,6 @@ class Place:
         elif not self.held:
             _let_go(self._idle)
 
-    def hold(self) -> None:
-        """Keep connections until the place is closed."""
-        self.held = True
-
     def close(self) -> None:
         """Close all connections."""
         _let_go(self._idle)

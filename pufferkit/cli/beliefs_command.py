@@ -61,7 +61,7 @@ def beliefs(
     named = inputs.files_of(files)
     outputs.check_outputs([out, report], named)
     counts = _whole_numbers(regimes)
-    table = counted_table(named, state, time, subject, None, None, form)
+    table = counted_table(named, state, inputs.Rows(time, subject), None, form)
     terminal.summary(table.report())
     people = People.of(table, day)
     longest = int(table.longest.max()) if length is None else length

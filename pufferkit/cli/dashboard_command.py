@@ -71,13 +71,11 @@ def dashboard(
         ),
     ],
     state: inputs.State,
+    rows: inputs.Rows,
     details: Details,
     form: Form,
     book: Book,
     account: Annotated[Text, option("With --ledger: account of these data.", "NAME")] = None,
-    time: inputs.Time = None,
-    segment: inputs.Segment = None,
-    independent_after: inputs.IndependentAfter = None,
     epsilon: Annotated[
         float | None, real("Total epsilon; errors are then relative.", "X", "--epsilon")
     ] = None,
@@ -100,9 +98,7 @@ def dashboard(
     book.check(account, needs_account=True)
     outputs.check_outputs([out], [file, model], plot)
     beliefs = inputs.chains(model)
-    series = inputs.read_data(
-        file, state, time, segment, beliefs.states, None, beliefs, independent_after, form
-    )
+    series = inputs.read_data(file, state, rows, form, beliefs.states, beliefs)
     parts = [_asked(text, details, beliefs.states, series) for text in ask]
     details.check([part.asked.question.name for part in parts])
     if len({part.name for part in parts}) < len(parts):
@@ -110,8 +106,8 @@ def dashboard(
     asked = {part.name: (part.asked.query, part.error) for part in parts}
     plan = pk.dashboard(beliefs, asked, epsilon)
     if only_plan:
-        rows = {"epsilon": plan.epsilon, "level": plan.level, "questions": plan.table_rows()}
-        record, shown = json.dumps(rows, indent=2), str(plan)
+        cost = {"epsilon": plan.epsilon, "level": plan.level, "questions": plan.table_rows()}
+        record, shown = json.dumps(cost, indent=2), str(plan)
         pictured: Any = plan
     else:
         terminal.summary(plan)

@@ -80,26 +80,32 @@ def chains(path: Path) -> ChainClass:
     return beliefs
 
 
+@dataclass(frozen=True)
+class Rows:
+    """The order of the rows of a series, and where it is cut."""
+
+    time: Time = None
+    segment: Segment = None
+    independent_after: IndependentAfter = None
+
+
 def read_data(
     path: Path,
     state: str | None,
-    time: str | None,
-    segment: str | None,
+    rows: Rows,
+    form: Form,
     states: Sequence[Hashable] | None,
-    entry: str | None = None,
     beliefs: Beliefs | None = None,
-    independent_after: str | None = None,
-    form: Form | None = None,
+    entry: str | None = None,
 ) -> Series:
     """The series in a file; with named entries, in the order of the beliefs."""
     from pufferkit.frames import check_parquet, read_record, read_series  # noqa: PLC0415
 
-    form = form or Form()
     if state is None:
         raise ValueError("--state: name the column of the file that holds the states")
     check_parquet(path)
     if beliefs is not None and lengths_of(beliefs):
-        if independent_after is not None:
+        if rows.independent_after is not None:
             raise ValueError("--independent-after: applies to chains; named entries have no times")
         if entry is None:
             raise ValueError("--entry: give the column that names the entry of each row")
@@ -115,12 +121,12 @@ def read_data(
         series = read_series(
             path,
             state,
-            time=time_of(time),
-            segment=segment,
+            time=time_of(rows.time),
+            segment=rows.segment,
             states=states,
-            independent_after=duration(independent_after),
+            independent_after=duration(rows.independent_after),
             bins=form.bins(path, state, states),
-            every=None if time is None else duration(form.every),
+            every=None if rows.time is None else duration(form.every),
             text=form.text,
             **form.clock,
         )
@@ -158,25 +164,15 @@ class Size:
     length: Length = None
     data: Data = None
     state: MaybeState = None
-    time: Time = None
-    segment: Segment = None
-    independent_after: IndependentAfter = None
+    rows: Rows = Rows()
 
     def of(self, beliefs: Beliefs, form: Form) -> Sequence[int] | Series:
         """The lengths given, those of the beliefs, or the series in the file."""
         if self.length and self.data is not None:
             raise ValueError(NO_SIZE)
         if self.data is not None:
-            return read_data(
-                self.data,
-                self.state,
-                self.time,
-                self.segment,
-                beliefs.states,
-                independent_after=self.independent_after,
-                form=form,
-            )
-        if self.independent_after is not None:
+            return read_data(self.data, self.state, self.rows, form, beliefs.states)
+        if self.rows.independent_after is not None:
             raise ValueError("--independent-after: applies to gaps in a file; give --data")
         lengths = self.length or lengths_of(beliefs)
         if not lengths:

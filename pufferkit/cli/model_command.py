@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
@@ -15,6 +17,7 @@ from pufferkit.cli.flags import File, Text, option, real, whole
 from pufferkit.cli.format_options import Form, duration, time_of
 from pufferkit.cli.options import MaxGap, with_options
 from pufferkit.errors import printable
+from pufferkit.shown import aligned
 
 if TYPE_CHECKING:
     from pufferkit import ChainClass, MarkovChain, Series
@@ -90,11 +93,9 @@ def show(
 def check(
     model: ModelFile,
     form: Form,
+    rows: inputs.Rows,
     data: Annotated[File, option("Test the model against these data.", "FILE")] = None,
     state: inputs.MaybeState = None,
-    time: inputs.Time = None,
-    segment: inputs.Segment = None,
-    independent_after: inputs.IndependentAfter = None,
     level: Annotated[float, real("A test with a p-value below this fails.")] = 0.01,
     out: Annotated[File, option("Write the tests here as JSON.", "FILE")] = None,
     as_json: inputs.AsJson = False,
@@ -115,15 +116,7 @@ def check(
         return
     series = None
     if data is not None:
-        series = inputs.read_data(
-            data,
-            state,
-            time,
-            segment,
-            beliefs.states,
-            independent_after=independent_after,
-            form=form,
-        )
+        series = inputs.read_data(data, state, rows, form, beliefs.states)
     report = None if series is None else pk.check_model(series, beliefs, level=level)
     lengths = [_PLAIN_LENGTH] if series is None else series.lengths
     _answer(beliefs, lengths, report, as_json=as_json)
@@ -152,8 +145,7 @@ def fit(
     ],
     state: inputs.State,
     form: Form,
-    time: inputs.Time = None,
-    segment: inputs.Segment = None,
+    rows: inputs.Rows,
     states: Annotated[Text, option("All states, if some may be missing.", '"A,B,C"')] = None,
     smoothing: Annotated[float, real("Added to every count.")] = 0.0,
     start: Annotated[Start, option("Distribution of the first entry.")] = "stationary",
@@ -173,7 +165,6 @@ def fit(
     period: Annotated[Text, option("Period of the clock: a time, or entries.", "7d")] = None,
     inflate: Annotated[Text, option("With hull: contamination weight, or calibrated.", "X")] = None,
     regimes: Annotated[int | None, whole("With regimes: their number.")] = None,
-    independent_after: inputs.IndependentAfter = None,
     max_gap: MaxGap = None,
     private: Annotated[
         bool,
@@ -210,18 +201,16 @@ def fit(
         raise ValueError(f"--class {kind}: drop --around and --theta-from-private-data")
     if order != 1 and (start != "stationary" or smoothing != 0):
         raise ValueError("--order: needs --start stationary, without --smoothing")
-    timed = time is not None or form.every is not None
+    timed = rows.time is not None or form.every is not None
     grid = plain and timed and (form.cuts_numbers or max_gap is not None)
-    after = max_gap or independent_after
+    rows = replace(rows, independent_after=max_gap or rows.independent_after)
     series: Series | Table
     if of_people is not None or len(named) > 1 or grid:
         if not plain:
             raise ValueError("--order and --start: with several files, only 1 and stationary")
-        series = counted_table(named, state, time, segment, declared, after, form)
+        series = counted_table(named, state, rows, declared, form)
     else:
-        read = inputs.read_data(
-            named[0], state, time, segment, declared, independent_after=after, form=form
-        )
+        read = inputs.read_data(named[0], state, rows, form, declared)
         series = _few_states(state, read, states)
     file = ", ".join(str(name) for name in files)
     model: ChainClass | MarkovChain
@@ -275,13 +264,14 @@ def _of_people(
 def counted_table(
     files: Sequence[Path],
     state: str,
-    time: str | None,
-    subject: str | None,
+    rows: inputs.Rows,
     states: Sequence[Hashable] | None,
-    independent_after: str | None,
     form: Form,
 ) -> Table:
-    """The table in one or several files; bins get descriptive labels unless labels are given."""
+    """The table in one or several files, a segment for each subject.
+
+    Bins get descriptive labels unless labels are given.
+    """
     from pufferkit.frames import check_parquet, read_table  # noqa: PLC0415
 
     for file in files:
@@ -289,12 +279,12 @@ def counted_table(
     source = files[0] if len(files) == 1 else list(files)
     table: Any = read_table(
         source,
-        subject=subject,
-        time=time_of(time),
+        subject=rows.segment,
+        time=time_of(rows.time),
         state=state,
         states=states,
         bins=form.bins(source, state, None),
-        independent_after=duration(independent_after),
+        independent_after=duration(rows.independent_after),
         every=duration(form.every),
         start=form.begins,
         text=form.text,
@@ -327,14 +317,9 @@ def _answer(beliefs: Beliefs, lengths: Sequence[int], report: Any, *, as_json: b
         terminal.as_json({**record, "report": None if report is None else report.to_dict()})
         return
     terminal.say(f"valid: {beliefs.description}")
-    _tell_mechanisms(words, lengths)
-
-
-def _tell_mechanisms(words: Mapping[str, str], lengths: Sequence[int]) -> None:
     terminal.say(f"mechanisms, over {sum(lengths):,} entries:")
-    wide = max(len(name) for name in words)
-    for name, verdict in words.items():
-        terminal.say(f"  {name:<{wide}}  {verdict}")
+    for line in aligned(words.items()):
+        terminal.say(line)
 
 
 def _entries(beliefs: Beliefs) -> Iterator[str]:
@@ -444,8 +429,15 @@ def _few_states(column: str, series: Series, declared: str | None) -> Series:
 
 def _tell(counted: Series | Table, rare: Mapping[Hashable, int]) -> None:
     """Report the counts of a table, and the states with too few of them."""
+    from pufferkit.data.series import first_few  # noqa: PLC0415
+
     if not isinstance(counted, pk.Series):
         terminal.summary(counted.report())
     if rare:
-        listed = ", ".join(f"{state} ({count})" for state, count in rare.items())
-        terminal.warn(f"states that are rarely or never left, and so poorly estimated: {listed}")
+        listed = first_few(f"{state} ({count})" for state, count in rare.items())
+        measured = len(rare) > 1 and all(re.fullmatch(r"[-\d.]+", str(state)) for state in rare)
+        cut = "; if these are measurements, cut them into levels with --cuts 100,760"
+        terminal.warn(
+            f"states that are rarely or never left, and so poorly estimated: {listed}"
+            + (cut if measured else "")
+        )

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import dataclass, is_dataclass
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
@@ -15,6 +15,8 @@ import typer
 import pufferkit as pk
 from pufferkit.cli import inputs, terminal
 from pufferkit.cli.flags import File, Text, option, real
+from pufferkit.cli.format_options import Form
+from pufferkit.cli.question_options import QuestionOptions
 from pufferkit.cli.usefulness_output import Anyway
 
 if TYPE_CHECKING:
@@ -29,34 +31,36 @@ MaxGap = Annotated[
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
     """The command as typer sees it: an argument that is a dataclass becomes its fields."""
-    hints = get_type_hints(command, include_extras=True)
-    groups: dict[str, Any] = {n: kind for n, kind in hints.items() if is_dataclass(kind)}
-    options: list[inspect.Parameter] = []
-    for name, parameter in inspect.signature(command).parameters.items():
-        if name in groups:
-            options += _options_of(groups[name])
-        else:
-            plain = parameter.replace(kind=parameter.KEYWORD_ONLY, annotation=hints[name])
-            options.append(plain)
 
     @wraps(command)
     def spelled_out(**given: Any) -> None:
-        made = {
-            name: kind(**{field.name: given.pop(field.name) for field in fields(kind)})
-            for name, kind in groups.items()
-        }
-        command(**made, **given)
+        command(**_grouped(command, given))
 
-    spelled_out.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
+    spelled_out.__signature__ = inspect.Signature(list(_options_of(command)))  # type: ignore[attr-defined]
     return spelled_out
 
 
-def _options_of(group: Any) -> Iterator[inspect.Parameter]:
-    hints = get_type_hints(group, include_extras=True)
-    for field in fields(group):
-        default = inspect.Parameter.empty if field.default is MISSING else field.default
-        kind = inspect.Parameter.KEYWORD_ONLY
-        yield inspect.Parameter(field.name, kind, default=default, annotation=hints[field.name])
+def _arguments(made: Callable[..., Any]) -> Iterator[tuple[inspect.Parameter, Any, bool]]:
+    """The arguments of a command or of a group, with their types; whether each is a group."""
+    hints = get_type_hints(made, include_extras=True)
+    for name, parameter in inspect.signature(made).parameters.items():
+        yield parameter, hints[name], is_dataclass(hints[name])
+
+
+def _options_of(made: Callable[..., Any]) -> Iterator[inspect.Parameter]:
+    for parameter, hint, group in _arguments(made):
+        if group:
+            yield from _options_of(hint)
+        else:
+            yield parameter.replace(kind=parameter.KEYWORD_ONLY, annotation=hint)
+
+
+def _grouped(made: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a command or of a group, from the values of all options."""
+    return {
+        parameter.name: hint(**_grouped(hint, given)) if group else given[parameter.name]
+        for parameter, hint, group in _arguments(made)
+    }
 
 
 @dataclass(frozen=True)
@@ -86,6 +90,7 @@ class Reading:
     """How a file is read: row by row, or as a table with times."""
 
     state: inputs.State
+    time: inputs.Time = None
     window: Annotated[Text, option("One row for each window of time.", "7d")] = None
     independent_after: inputs.IndependentAfter = None
     max_gap: MaxGap = None
@@ -165,6 +170,18 @@ class Book:
                     "under two names are not detected"
                 )
             yield ledger
+
+
+@dataclass(frozen=True)
+class ReleaseOptions:
+    """The options that release and release-each share."""
+
+    noise: Noise
+    question: QuestionOptions
+    reading: Reading
+    form: Form
+    book: Book
+    output: Output
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,7 @@ import pufferkit as pk
 from pufferkit.cli import inputs, outputs, terminal, usefulness_output
 from pufferkit.cli.asked_questions import asked
 from pufferkit.cli.flags import Text, option
-from pufferkit.cli.format_options import Form
-from pufferkit.cli.options import Book, Noise, Output, Reading, calibrated, with_options
+from pufferkit.cli.options import ReleaseOptions, calibrated, with_options
 from pufferkit.cli.question_options import QuestionOptions
 from pufferkit.cli.release_each_command import release_table
 from pufferkit.data.question_names import FOLLOWS
@@ -40,14 +39,8 @@ def release(
     file: Annotated[
         Path, typer.Argument(metavar="FILE", help="The series: text or Parquet; - is stdin.")
     ],
-    noise: Noise,
-    question: QuestionOptions,
-    reading: Reading,
-    form: Form,
-    book: Book,
-    output: Output,
+    options: ReleaseOptions,
     account: Annotated[Text, option("With --ledger: account of these data.", "NAME")] = None,
-    time: inputs.Time = None,
     segment: inputs.Segment = None,
     entry: Annotated[Text, option("For networks: column that names the entry.", "COL")] = None,
     show_exact: Annotated[
@@ -69,6 +62,8 @@ def release(
     With --window the file is read as a table with rows in any order, and --out is a CSV or Parquet
     file. For many subjects, see release-each.
     """
+    noise, question, reading = options.noise, options.question, options.reading
+    book, output = options.book, options.output
     out, plot = output.file, output.plot
     if reading.window is not None:
         for option, value in {
@@ -78,7 +73,7 @@ def release(
         }.items():
             if value is not None:
                 raise ValueError(f"{option}: cannot be combined with --window")
-        release_table([file], None, time, question, noise, reading, form, book, output, account)
+        release_table([file], None, options, account)
         return
     book.check(account, needs_account=True)
     mechanism = noise.known_mechanism
@@ -86,9 +81,9 @@ def release(
         _check_exact(question, plot)
     outputs.check_outputs([out], [file, noise.model], plot)
     beliefs = inputs.read_model(noise.model)
-    states = beliefs.states
+    rows = inputs.Rows(reading.time, segment, reading.after)
     series = inputs.read_data(
-        file, reading.state, time, segment, states, entry, beliefs, reading.after, form
+        file, reading.state, rows, options.form, beliefs.states, beliefs, entry
     )
     about = asked(question, beliefs, series, noise.epsilon)
     query = about.query

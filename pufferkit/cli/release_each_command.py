@@ -13,8 +13,7 @@ import pufferkit as pk
 from pufferkit.cli import inputs, outputs, terminal, usefulness_output
 from pufferkit.cli.flags import Text, option
 from pufferkit.cli.format_options import Form, duration, time_of
-from pufferkit.cli.options import Book, Noise, Output, Reading, with_options
-from pufferkit.cli.question_options import QuestionOptions
+from pufferkit.cli.options import ReleaseOptions, with_options
 
 if TYPE_CHECKING:
     from pufferkit import Releases, Table
@@ -60,15 +59,9 @@ def release_each(
             metavar="FILE...", help="The table: text or Parquet. Several files: one subject each."
         ),
     ],
-    noise: Noise,
-    question: QuestionOptions,
-    reading: Reading,
-    form: Form,
-    book: Book,
-    output: Output,
+    options: ReleaseOptions,
     grouping: Grouping,
     subject: Annotated[Text, option("Column with the subject of each row.", "COL")] = None,
-    time: inputs.Time = None,
     account: Annotated[
         Text, option("With --ledger: prefix of each subject's account.", "NAME")
     ] = None,
@@ -88,21 +81,13 @@ def release_each(
         raise ValueError(
             "--subject: give the column with the subject of each row; for one subject, see release"
         )
-    release_table(
-        files, subject, time, question, noise, reading, form, book, output, account, grouping
-    )
+    release_table(files, subject, options, account, grouping)
 
 
 def release_table(
     files: Sequence[Path],
     subject: str | None,
-    time: str | None,
-    question: QuestionOptions,
-    noise: Noise,
-    reading: Reading,
-    form: Form,
-    book: Book,
-    output: Output,
+    options: ReleaseOptions,
     account: str | None,
     grouping: Grouping | None = None,
 ) -> None:
@@ -112,10 +97,12 @@ def release_table(
     """
     from pufferkit.frames import check_parquet, read_table  # noqa: PLC0415
 
+    noise, question, reading = options.noise, options.question, options.reading
+    form, book, output = options.form, options.book, options.output
     grouping = grouping or Grouping()
     grouping.check(subject)
     every, start = duration(form.every), form.begins
-    if time is None and every is None:
+    if reading.time is None and every is None:
         raise ValueError(
             "--time: give the column with the times; for rows without times, give the time "
             "between rows with --every 1m"
@@ -137,7 +124,7 @@ def release_table(
     data: Any = read_table(
         source,
         subject=subject,
-        time=time_of(time),
+        time=time_of(reading.time),
         state=reading.state,
         states=beliefs.states,
         bins=form.bins(source, reading.state, beliefs.states),

@@ -63,7 +63,7 @@ def sanitize(
         raise ValueError(
             "--every and --repeated-hour keep-first: drop rows, and sanitize keeps all"
         )
-    series = inputs.read_data(file, state, time, segment, chain.states, form=form)
+    series = inputs.read_data(file, state, inputs.Rows(time, segment), form, chain.states)
     mechanism = cheapest_noise(chain, epsilon, adversary, length, design=design)
     if adversary == "ignorant":
         terminal.warn("an adversary who knows some entries may learn more than epsilon allows")

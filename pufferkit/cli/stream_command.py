@@ -61,9 +61,7 @@ def release(
     kept: Kept,
     question: QuestionOptions,
     form: Form,
-    time: inputs.Time = None,
-    segment: inputs.Segment = None,
-    independent_after: inputs.IndependentAfter = None,
+    rows: inputs.Rows,
     share: Annotated[float, real("Part of what the window may spend.")] = 1.0,
     one_question: Annotated[
         bool, option("Ask only this sum in every window: less noise.", None, "--one-question")
@@ -93,14 +91,12 @@ def release(
     outputs.check_outputs([out], [file, model], plot)
     beliefs = inputs.read_model(model)
     place = _window(window)
-    every = duration(form.every) if time is None else None
+    every = duration(form.every) if rows.time is None else None
     if late is None:
-        data = inputs.read_data(
-            file, state, time, segment, beliefs.states, None, beliefs, independent_after, form
-        )
-        data = _in_window(data, place, time is not None, every)
+        data = inputs.read_data(file, state, rows, form, beliefs.states, beliefs)
+        data = _in_window(data, place, rows.time is not None, every)
     else:
-        data = _rows_of(file, state, time, place, beliefs, late, form)
+        data = _rows_of(file, state, rows.time, place, beliefs, late, form)
     about = numbers_asked(question, beliefs.states, data)
     query = about.query
     usefulness_output.question(epsilon)

@@ -260,17 +260,26 @@ class Table(Shown, checks.Frozen):
                 "another engine; read the rows of this subject as a table of their own"
             )
         number = 0 if subject is None else self.subjects.index(subject)
-        _, lengths, first = self._starts
-        ends = np.concatenate([[0], np.cumsum(lengths)])
-        start, end = int(ends[first[number]]), int(ends[first[number + 1]])
+        _, _, first = self._starts
         return Series(
-            self.codes[start:end],
+            self.codes_of(number),
             self.states,
             self.lengths_of(number),
             self.independent_after,
             self.read_as,
             self._calendar(int(first[number]), int(first[number + 1])),
         )
+
+    def codes_of(self, number: int) -> Counts:
+        """The entries of the subject with this place in ``subjects``, of a table that has them."""
+        assert self.codes is not None
+        return self.codes[self._bounds[number] : self._bounds[number + 1]]
+
+    @cached_property
+    def _bounds(self) -> Counts:
+        """Index of the first entry of each subject, and one past the last."""
+        _, lengths, first = self._starts
+        return np.concatenate([[0], np.cumsum(lengths)])[first]
 
     def _calendar(self, begin: int, end: int) -> Calendar | None:
         """The times of the entries of these segments; ``None`` without an even step."""

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from pufferkit.beliefs.provenance import check_not_counted_from
 from pufferkit.checks import Floats
 from pufferkit.data.question_names import FOLLOWS, SUMS
 from pufferkit.data.questions import Question
@@ -17,6 +16,7 @@ from pufferkit.fleet.groups import Groups
 from pufferkit.fleet.releases import Releases
 from pufferkit.fleet.subject_run import FleetRows, FleetRun, aligned
 from pufferkit.mechanisms.calibration import Calibration
+from pufferkit.noise import Family
 
 Asked = tuple[FleetRows, tuple[str, ...], dict[str, Any] | None]
 """The rows to release, the labels of their numbers, and the question for the record."""
@@ -24,7 +24,7 @@ Asked = tuple[FleetRows, tuple[str, ...], dict[str, Any] | None]
 
 def asked_of(table: Table, run: FleetRun) -> Asked:
     """The question about a table; refused for beliefs that were fitted to it."""
-    check_not_counted_from(run.beliefs.sources, table.transitions, table.states)
+    run.beliefs.check_not_counted_from(table.transitions, table.states)
     return exact_rows(table, run.question, run.beliefs.states)
 
 
@@ -84,8 +84,8 @@ def releases_of(
 ) -> Releases:
     """The draws, with what a reader needs to judge them."""
     entries = asked.entries.copy()
-    family = run.family
-    if family != "noisy choice" and np.any(values % 1):
+    family: Family = "noisy choice" if run.chooses else "discrete laplace"
+    if not run.chooses and np.any(values % 1):
         family = "laplace"  # drawn by an earlier version and stored in an account
     per = asked.per(run.per)
     values, scales = run.answers(values, scales, per)

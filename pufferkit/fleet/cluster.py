@@ -32,7 +32,6 @@ from typing import Any
 import numpy as np
 
 from pufferkit import noise
-from pufferkit.beliefs.provenance import check_not_counted_from
 from pufferkit.checks import Floats
 from pufferkit.data.questions import Question
 from pufferkit.data.table import Counts, Table
@@ -316,7 +315,9 @@ class _Packs:
             values, scales = noisy_sums(together.counts, self.run, max(scale, least))
             return {"value": values.tolist(), "scale": scales.tolist()}
 
-        stored = accounts.ledger.find(record, accounts.pay_record(record, used, total, body, draw))
+        stored = accounts.ledger.find(
+            record, accounts.pay_record(record, used, body, draw, (), total)
+        )
         assert stored is not None
         return np.array(stored.body["value"]), np.array(stored.body["scale"])
 
@@ -356,7 +357,7 @@ def _refuse(counted: CountedTable, run: FleetRun) -> None:
     """Refuse states that the beliefs lack, and beliefs that were fitted to the table."""
     counted.refuse_unknown(run.beliefs.states)
     moves = counted.transitions(run.beliefs.states)
-    check_not_counted_from(run.beliefs.sources, moves, run.beliefs.states)
+    run.beliefs.check_not_counted_from(moves, run.beliefs.states)
 
 
 def _refuse_files(accounts: Accounts, prefix: str) -> None:

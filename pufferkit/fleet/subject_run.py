@@ -6,7 +6,7 @@ Calibrations see lengths, never counts. There is a row for each subject and wind
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -67,6 +67,8 @@ class FleetRun:
     windows: Windows | None
     question: Question | None = None
     chooses: bool = False
+    _calibrated: dict[int, Calibration] = field(default_factory=dict, compare=False, repr=False)
+    """Calibrations by length, computed so far; both ways to a quantile have the same noise."""
 
     @classmethod
     def of(
@@ -112,6 +114,13 @@ class FleetRun:
     @cached_property
     def identity(self) -> str:
         """Key of the run, the same after a crash."""
+        asked, more = self.question, dict[str, Any]()
+        if asked is not None and (asked.values is not None or asked.clip is not None):
+            # Its name leaves these out.
+            more["values"] = [[repr(state), repr(value)] for state, value in asked.values or ()]
+            more["clip"] = None if asked.clip is None else [repr(end) for end in asked.clip]
+            more["labels"] = None if asked.labels is None else list(asked.labels)
+            more["chooses"] = self.chooses
         return digest(
             {
                 "what": self.what,
@@ -121,20 +130,9 @@ class FleetRun:
                 "mechanism": self.mechanism,
                 "label": self.label,
                 "windows": None if self.windows is None else self.windows.to_dict(),
-                **self._unworded,
+                **more,
             }
         )
-
-    @property
-    def _unworded(self) -> dict[str, Any]:
-        """The parameters of a question that its name leaves out."""
-        asked = self.question
-        if asked is None or (asked.values is None and asked.clip is None):
-            return {}
-        pairs = [[repr(state), repr(value)] for state, value in asked.values or ()]
-        labels = None if asked.labels is None else list(asked.labels)
-        clip = None if asked.clip is None else [repr(end) for end in asked.clip]
-        return {"values": pairs, "clip": clip, "labels": labels, "chooses": self.chooses}
 
     def decided(self, entries: int, longest: int) -> FleetRun:
         """The run with the quantile method of smaller error for rows of this many entries.
@@ -148,9 +146,7 @@ class FleetRun:
         scale = self.calibration(longest).scale
         states = asked.ordered(self.beliefs.states)
         way, _, _ = better_way(self.beliefs, states, float(asked.share), entries, scale)
-        decided = replace(self, chooses=way == CHOSEN)
-        decided.__dict__["_calibrated"] = self._calibrated  # both methods have the same noise
-        return decided
+        return replace(self, chooses=way == CHOSEN)
 
     @cached_property
     def unit(self) -> Fraction:
@@ -164,11 +160,6 @@ class FleetRun:
         if self.question is None:
             return "entries" if self.query == "frequencies" else None
         return self.question.per
-
-    @property
-    def family(self) -> noise.Family:
-        """The family of the noise."""
-        return "noisy choice" if self.chooses else "discrete laplace"
 
     def sampler(self, scales: Floats) -> noise.Sampler:
         """The sampler for these integer scales."""
@@ -213,13 +204,10 @@ class FleetRun:
         start = (f"{fixed} has a fixed initial distribution, and {FRESH_STARTS}",) if fixed else ()
         return (*self.beliefs.caveats, *start, *table.notes)
 
-    def key(self, window: int) -> str:
-        """Key of the release over one window, the same for every subject."""
-        return digest({"run": self.identity, "window": window})
-
     def keys(self, windows: Iterable[int]) -> dict[int, str]:
-        """Keys of the releases over these windows."""
-        return {window: self.key(window) for window in set(windows)}
+        """Keys of the releases over these windows, the same for every subject."""
+        run = self.identity
+        return {window: digest({"run": run, "window": window}) for window in set(windows)}
 
     def calibration(self, longest: int) -> Calibration:
         """The noise for a histogram over segments of at most this length.
@@ -234,11 +222,6 @@ class FleetRun:
             made = MECHANISMS[self.mechanism](self.beliefs, query, self.epsilon)
             self._calibrated[longest] = made
         return self._calibrated[longest]
-
-    @cached_property
-    def _calibrated(self) -> dict[int, Calibration]:
-        """Calibrations by length, computed so far."""
-        return {}
 
     def calibrations(self, longest: Counts) -> tuple[Counts, dict[int, Calibration]]:
         """For each subject the length it is calibrated for, and the calibration of each length.
@@ -295,7 +278,7 @@ class FleetRows:
         """The public number that the answer of each row is divided by."""
         return self.entries if what == "entries" else self.days if what == "days" else None
 
-    @property
+    @cached_property
     def entries(self) -> Counts:
         """Number of observed entries behind each row."""
         return np.asarray(self.counts.sum(axis=1) if self.seen is None else self.seen)
@@ -365,24 +348,25 @@ def pending_releases(
     prefix: str,
 ) -> list[PendingRelease]:
     """The release that each row charges to each account."""
-    owners = asked.owner[rows].tolist()
-    lengths = {owner: table.lengths_of(owner) for owner in dict.fromkeys(owners)}
-    columns = (used[asked.owner], asked.window, asked.first, asked.last, asked.entries)
+    owner = asked.owner[rows]
+    lengths = {number: table.lengths_of(number) for number in dict.fromkeys(owner.tolist())}
+    asked_for = (asked.window, asked.first, asked.last, asked.entries)
+    columns = (owner, used[owner], *(column[rows] for column in asked_for))
     return [
         PendingRelease(
-            f"{prefix}{table.subjects[owner]}",
-            lengths[owner],
+            f"{prefix}{table.subjects[number]}",
+            lengths[number],
             window,
             first,
             last,
             calibrations[length],
-            None if table.begins is None else table.begins[owner],
+            None if table.begins is None else table.begins[number],
             entries,
             table.step,
             table.independent_after,
         )
-        for owner, length, window, first, last, entries in zip(
-            owners, *(column[rows].tolist() for column in columns), strict=True
+        for number, length, window, first, last, entries in zip(
+            *(column.tolist() for column in columns), strict=True
         )
     ]
 

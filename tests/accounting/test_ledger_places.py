@@ -288,7 +288,7 @@ def test_who_may_only_read_sees_what_others_write(path, monkeypatch):
         writer.open_account("alice", 1)
         reader = Ledger(path)
         monkeypatch.setattr(os, "access", lambda *_, **__: False)
-        reader._place.hold()
+        reader._place.held = True
         assert reader.remaining("alice") == 1
         monkeypatch.undo()
         writer.spend("alice", 0.4)

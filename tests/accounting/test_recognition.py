@@ -64,6 +64,11 @@ def test_the_same_data_under_a_second_name_are_refused(book, case):
     assert book.verify() == []
 
 
+def recognised(entries):
+    series = Series.of(entries)
+    return SeriesData(series.codes, series.states, series.lengths)
+
+
 def test_other_data_are_not_refused(book):
     release(book, OTHER, "bob")
     release(book, [1 - x for x in LONG], "carol")
@@ -75,7 +80,7 @@ def test_other_data_are_not_refused(book):
 
 
 def test_unrelated_series_share_nothing():
-    data = [SeriesData(Series.of(CHAIN.sample(3000, seed=n).tolist())) for n in range(60)]
+    data = [recognised(CHAIN.sample(3000, seed=n).tolist()) for n in range(60)]
     known = [Marks(KEY, f"{n}", marks_of(KEY, f"{n}", data[n])) for n in range(30)]
     assert all(len(marks.shingles) == 16 for marks in known)
     for new in data[30:]:
@@ -124,7 +129,7 @@ def test_the_ledger_alone_tells_nothing(tmp_path):
     bits = np.unpackbits(np.frombuffer(bytes.fromhex("".join(digests)), dtype=np.uint8))
     assert abs(bits.mean() - 0.5) < 6 * 0.5 / np.sqrt(bits.size)
     # Another key makes other marks of the same data, so that guesses cannot be tried.
-    series = SeriesData(Series.of(LONG))
+    series = recognised(LONG)
     assert marks_of(KEY, "anna", series) != marks_of(KEY[::-1], "anna", series)
     text = json.dumps(bodies)
     assert (tmp_path / "l.db.key").read_text().strip() not in text

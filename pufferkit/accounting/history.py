@@ -14,22 +14,20 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, reduce
 from itertools import pairwise, zip_longest
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from pufferkit import checks
 from pufferkit.accounting.amounts import spent_micro
+from pufferkit.accounting.spending import Spending, distance_of, kind_of
 from pufferkit.beliefs.base import Beliefs, as_beliefs
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable, NoTheorem
 from pufferkit.influence.answers import record_loss
 from pufferkit.influence.curve.member_curves import PairRun
-from pufferkit.influence.curve.profile import InfluenceCurve, Metric
+from pufferkit.influence.curve.profile import InfluenceCurve
 from pufferkit.rounding import EPS, round_up
-
-if TYPE_CHECKING:
-    from pufferkit.accounting.spending import Spending
 
 _MOST_USED = 200
 """Releases with more runs than this are charged as if they had used their whole windows."""
@@ -80,11 +78,11 @@ class Spent:
         if not self.runs:
             return 0.0
         apart = [distance_of(theta.states, kind) for kind in self.kinds]
+        most = self._cost(apart, reduce(_either, {row for _, _, row in self.runs}, ()))
         if theta.entries is not None:
-            return record_loss(theta, self._cost(apart, self._largest()))
-        if enough is not None:
+            return record_loss(theta, most)
+        if enough:
             # A profile with the largest spending everywhere loses no less.
-            most = self._cost(apart, self._largest())
             bound = _constant(theta, max(sizes), most.tobytes())
             if bound <= enough:
                 return bound
@@ -120,9 +118,6 @@ class Spent:
         """What ``to_dict`` described."""
         runs = tuple((int(run[0]), int(run[1]), tuple(run[2:])) for run in data["runs"])
         return cls(tuple(kind_of(kind) for kind in data["kinds"]), runs)
-
-    def _largest(self) -> Amounts:
-        return reduce(_either, {row for _, _, row in self.runs}, ())
 
     def _within(self, first: int, last: int, at: int) -> list[tuple[int, Amounts]]:
         """The runs of a segment, including the unused ones between them, with their lengths."""
@@ -198,7 +193,9 @@ class Composed:
             "micro": self.micro,
             "largest": self.largest,
             "mechanisms": list(self.mechanisms),
-            "same": None if self.same is None else [list(self.same[0]), _listed(self.same[1])],
+            "same": None
+            if self.same is None
+            else [None if own is None else list(own) for own in self.same],
             "spent": None if self.spent is None else self.spent.to_dict(),
         }
 
@@ -214,17 +211,6 @@ class Composed:
             None if same is None else (tuple(same[0]), None if same[1] is None else tuple(same[1])),
             None if spent is None else Spent.from_dict(spent),
         )
-
-
-def kind_of(added: Any) -> Any:
-    """The contributions of states, read from JSON, as tuples again."""
-    if added is None:
-        return None
-    return tuple(tuple(row) if isinstance(row, list) else row for row in added)
-
-
-def _listed(gaps: Any) -> Any:
-    return None if gaps is None else list(gaps)
 
 
 def _add(runs: list[AmountRun], first: int, last: int, place: int, b: float) -> None:
@@ -307,13 +293,6 @@ def _fewer(runs: list[AmountRun], most: int) -> list[AmountRun]:
 def _either(row: Amounts, other: Amounts) -> Amounts:
     """The larger of the two, for each kind."""
     return tuple(max(own) for own in zip_longest(row, other, fillvalue=0.0))
-
-
-def distance_of(states: Sequence[Hashable], kind: Any) -> Floats:
-    """The distances between states under one kind of query."""
-    if kind is None:
-        return Metric.discrete(len(states)).distance
-    return Metric.of(kind).distance
 
 
 @lru_cache(maxsize=256)

@@ -5,8 +5,8 @@ import pytest
 
 import pufferkit as pk
 from pufferkit import ChainClass, InfluenceCurve, MarkovChain, RegimeClass
-from pufferkit.influence.curve.contaminated import ContaminatedSteps
-from pufferkit.influence.curve.kernel_curve import KernelCurve, contaminated_discrete
+from pufferkit.influence.curve.contaminated import ContaminatedSteps, contaminated_discrete
+from pufferkit.influence.curve.kernel_curve import KernelCurve
 from pufferkit.influence.curve.pairs import PairSteps
 from tests.oracles.kernel_losses import attacked_loss
 

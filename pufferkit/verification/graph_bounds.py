@@ -15,17 +15,19 @@ from __future__ import annotations
 import base64
 import json
 import zlib
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from itertools import combinations, product
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import networkx as nx
 import numpy as np
 
 from pufferkit.beliefs.junction_tree import GraphModel
 from pufferkit.checks import Floats
 from pufferkit.verification.pair_tables import Allowance, BadBeliefs, NotChecked
+
+if TYPE_CHECKING:
+    from networkx import Graph
 
 Messages = dict[tuple[int, int], dict[int, Floats]]
 
@@ -60,6 +62,25 @@ def loss_on_graphs(
     return largest
 
 
+def graph_of(nodes: int, scopes: Iterable[Sequence[int]]) -> Graph[int]:
+    """Nodes by number, with an edge between any two that a factor has in its scope."""
+    import networkx as nx  # noqa: PLC0415  (slow to load)
+
+    graph: Graph[int] = nx.Graph()
+    graph.add_nodes_from(range(nodes))
+    for scope in scopes:
+        graph.add_edges_from(combinations(scope, 2))
+    return graph
+
+
+def components(graph: Graph[int]) -> Iterable[set[int]]:
+    """The nodes of each connected component."""
+    import networkx as nx  # noqa: PLC0415  (slow to load)
+
+    parts: Iterable[set[int]] = nx.connected_components(graph)
+    return parts
+
+
 class _CliqueGraph:
     """One model with its recorded junction tree, checked."""
 
@@ -73,10 +94,7 @@ class _CliqueGraph:
         text = unpacker.decompress(base64.b64decode(record["ways"]), _MOST_TEXT)
         self.ways = {(c, to, n): (order, moves) for c, to, n, order, moves in json.loads(text)}
         self._check_tree()
-        self.graph = nx.Graph()
-        self.graph.add_nodes_from(range(len(self.sizes)))
-        for scope, _ in self.factors:
-            self.graph.add_edges_from(combinations(scope, 2))
+        self.graph = graph_of(len(self.sizes), (scope for scope, _ in self.factors))
         tables = self._distributions()
         self.possible = [list(range(size)) for size in self.sizes]
         for own, table in zip(self.cliques, tables, strict=True):
@@ -179,7 +197,7 @@ class _CliqueGraph:
     def loss(self, costs: Sequence[Floats]) -> float:
         """The largest loss of a node."""
         whole = np.array([float(own.max()) if own.size else 0.0 for own in costs])
-        parts = {n: part for part in nx.connected_components(self.graph) for n in part}
+        parts = {n: part for part in components(self.graph) for n in part}
         sent: Messages = {}
         below = [float(sum(whole[n] for n in own)) for own in self.cliques]
         for c, above in enumerate(self.parent):
@@ -218,7 +236,7 @@ class _CliqueGraph:
             if n in at and n in self.cliques[at[n]]:
                 most = min(most, float((costs[n] + message(at[n], -1, (n,))[n]).max(initial=0.0)))
             largest = max(largest, most if len(self.possible[n]) > 1 else 0.0)
-        for part in nx.connected_components(self.graph):
+        for part in components(self.graph):
             if not part <= self.narrow:
                 most = float(sum(whole[n] for n in part))
                 largest = max(largest, min(most, self._drawn_again(sorted(part), whole)))

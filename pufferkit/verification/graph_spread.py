@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import combinations
 from math import prod
+from typing import TYPE_CHECKING
 
-import networkx as nx
 import numpy as np
 
 from pufferkit.beliefs.junction_tree import GraphModel
-from pufferkit.verification.graph_bounds import MOST_AROUND, MOST_ROUNDS, in_scope
+from pufferkit.verification.graph_bounds import (
+    MOST_AROUND,
+    MOST_ROUNDS,
+    components,
+    graph_of,
+    in_scope,
+)
 from pufferkit.verification.pair_tables import Allowance
+
+if TYPE_CHECKING:
+    from networkx import Graph
 
 
 def largest_part(model: GraphModel) -> int:
     """Number of nodes of the largest connected component."""
-    graph = nx.Graph()
-    graph.add_nodes_from(range(len(model.nodes)))
-    for scope, _ in model.log_factors:
-        graph.add_edges_from(combinations(scope, 2))
-    return max(len(part) for part in nx.connected_components(graph))
+    graph = graph_of(len(model.nodes), (scope for scope, _ in model.log_factors))
+    return max(len(part) for part in components(graph))
 
 
 def spread_on_graph(model: GraphModel, work: Allowance) -> float:
@@ -30,11 +35,9 @@ def spread_on_graph(model: GraphModel, work: Allowance) -> float:
     neighbour j changes. Row sums are added up power by power, which is right where the norm is
     below 1; if they do not settle, it is not, or hardly.
     """
-    sizes, graph = [len(model.values[node]) for node in model.nodes], nx.Graph()
+    sizes = [len(model.values[node]) for node in model.nodes]
     factors = [(tuple(scope), table) for scope, table in model.log_factors]
-    graph.add_nodes_from(range(len(sizes)))
-    for scope, _ in factors:
-        graph.add_edges_from(combinations(scope, 2))
+    graph = graph_of(len(sizes), (scope for scope, _ in factors))
     if any(not np.isfinite(table).all() for _, table in factors):
         return np.inf
     gamma: dict[tuple[int, int], float] = {}
@@ -67,10 +70,10 @@ def spread_on_graph(model: GraphModel, work: Allowance) -> float:
 
 
 def _norm_below_one(
-    gamma: Mapping[tuple[int, int], float], graph: nx.Graph[int], work: Allowance
+    gamma: Mapping[tuple[int, int], float], graph: Graph[int], work: Allowance
 ) -> bool:
     """Whether the spectral norm of every independent part is below 1."""
-    for part in nx.connected_components(graph):
+    for part in components(graph):
         place = {n: at for at, n in enumerate(sorted(part))}
         own = {pair: value for pair, value in gamma.items() if pair[0] in place}
         by_rows, by_columns = np.zeros(len(part)), np.zeros(len(part))

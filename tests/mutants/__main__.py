@@ -116,7 +116,6 @@ AREAS = {
             for name in (
                 "amounts",
                 "anchor",
-                "transactions",
                 "entries",
                 "fingerprints",
                 "ledger",

@@ -25,7 +25,8 @@ from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable, NoTheorem
 from pufferkit.influence.answers import record_loss
 from pufferkit.influence.curve.member_curves import PairRun
-from pufferkit.influence.curve.profile import InfluenceCurve, Metric
+from pufferkit.influence.curve.pairs import off_diagonal
+from pufferkit.influence.curve.profile import InfluenceCurve, metric_of_sum
 from pufferkit.rounding import EPS, round_up
 
 if TYPE_CHECKING:
@@ -306,9 +307,7 @@ def _either(row: Amounts, other: Amounts) -> Amounts:
 
 def distance_of(states: Sequence[Hashable], kind: Any) -> Floats:
     """The distances between states under one kind of query."""
-    if kind is None:
-        return Metric.discrete(len(states)).distance
-    return Metric.of(kind).distance
+    return off_diagonal(len(states)) if kind is None else metric_of_sum(kind)
 
 
 @lru_cache(maxsize=256)

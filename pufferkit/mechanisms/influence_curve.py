@@ -23,7 +23,7 @@ from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.answers import quilt_bound
 from pufferkit.influence.curve.graphs import GraphCurve
-from pufferkit.influence.curve.profile import InfluenceCurve, Metric, as_metric
+from pufferkit.influence.curve.profile import InfluenceCurve, as_metric, metric_of_sum
 from pufferkit.influence.curve.trees import TreeCurve
 from pufferkit.influence.progress import Progress
 from pufferkit.influence.quilts.gaps import solvers
@@ -155,7 +155,7 @@ Contribution = float | tuple[float, ...]
 
 
 def _where_observed(
-    theta: ChainClass, query: Query, epsilon: float, metric: Metric | None, whole: Solved
+    theta: ChainClass, query: Query, epsilon: float, metric: Floats | None, whole: Solved
 ) -> Solved:
     """The same for the pattern of observed entries, by the curve or by quilts, if that is more.
 
@@ -186,10 +186,10 @@ def _where_observed(
 
 def metric_of(
     beliefs: Beliefs, query: Query, scales: Sequence[float] | None = None
-) -> Metric | None:
+) -> Floats | None:
     """The metric of a sum on the states of a chain; ``None`` if all are equally far apart."""
     contributions = contributions_of(beliefs, query, scales)
-    return None if contributions is None else Metric.of(contributions)
+    return None if contributions is None else metric_of_sum(contributions)
 
 
 def contributions_of(
@@ -287,7 +287,7 @@ def entry_epsilon_for(
     beliefs: Beliefs,
     length: int,
     epsilon: float,
-    metric: Metric | Floats | None = None,
+    metric: Floats | None = None,
     progress: Progress | None = None,
 ) -> Solved:
     """The largest event-level epsilon that hides every entry, its evidence, verification data."""
@@ -301,10 +301,10 @@ def _(
     beliefs: NetworkClass,
     length: int,
     epsilon: float,
-    metric: Metric | Floats | None = None,
+    metric: Floats | None = None,
     progress: Progress | None = None,
 ) -> Solved:
-    distance = as_metric(metric, len(beliefs.states)).distance
+    distance = as_metric(metric, len(beliefs.states))
     if not beliefs.networks[0].is_tree:
         return _on_graphs(beliefs, beliefs.networks, "network", epsilon, distance, progress)
     curve = TreeCurve(beliefs, distance)
@@ -320,10 +320,10 @@ def _(
     beliefs: FieldClass,
     length: int,
     epsilon: float,
-    metric: Metric | Floats | None = None,
+    metric: Floats | None = None,
     progress: Progress | None = None,
 ) -> Solved:
-    distance = as_metric(metric, len(beliefs.states)).distance
+    distance = as_metric(metric, len(beliefs.states))
     return _on_graphs(beliefs, beliefs.fields, "field", epsilon, distance, progress)
 
 
@@ -348,7 +348,7 @@ def _(
     beliefs: ChainClass,
     length: int,
     epsilon: float,
-    metric: Metric | Floats | None = None,
+    metric: Floats | None = None,
     progress: Progress | None = None,
 ) -> Solved:
     beliefs.check_length(length)

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache, singledispatch
 from math import inf, sqrt
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -35,7 +35,7 @@ from pufferkit.influence.curve.steps import (
     ReweightedStep,
     Step,
 )
-from pufferkit.influence.curve.sweep import Side, StepOf, Tables
+from pufferkit.influence.curve.sweep import Side, StepOf
 from pufferkit.influence.quilts.chains import (
     AnyStartInfluence,
     ChainInfluence,
@@ -45,6 +45,9 @@ from pufferkit.influence.quilts.given_start import GivenStartInfluence
 from pufferkit.influence.quilts.hardest import influence_of
 from pufferkit.influence.quilts.mixing import MixingInfluence
 from pufferkit.influence.quilts.powers import Kernel, row_log_ratios
+
+if TYPE_CHECKING:
+    from pufferkit.influence.curve.node_tables import NodeTables
 
 SHORT = 48
 """Segments up to this length are evaluated with all blocks at every node."""
@@ -69,7 +72,7 @@ def sides_of(member: Member, length: int) -> tuple[Side, Side]:
             lambda m: (
                 None
                 if source.chain.has_underflow
-                else _backward(source, source.distribution(1), support, support, m, 0.0)
+                else _backward(source, source.chain.initial, support, support, m, 0.0)
             )
         )
         alike = _rows_alike(source, _square(support))
@@ -183,7 +186,7 @@ def _given_start(source: GivenStartInfluence, length: int, short: bool) -> tuple
     return Side(stretches, blocks, _tables(source, blocks, own)), Side([(1, right)], blocks)
 
 
-def _tables(source: GivenStartInfluence, blocks: list[int], nodes: int) -> Tables | None:
+def _tables(source: GivenStartInfluence, blocks: list[int], nodes: int) -> NodeTables | None:
     """The steps of the first nodes in one table, if there are enough for it to pay."""
     if nodes < _MANY:
         return None

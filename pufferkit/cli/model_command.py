@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from pufferkit.cli import inputs, outputs, terminal
 from pufferkit.cli.flags import File, Text, option, real, whole
 from pufferkit.cli.format_options import Form, duration, time_of
 from pufferkit.cli.options import MaxGap, with_options
+from pufferkit.data.series import first_few
 from pufferkit.errors import printable
 
 if TYPE_CHECKING:
@@ -435,5 +437,10 @@ def _tell(counted: Series | Table, rare: Mapping[Hashable, int]) -> None:
     if not isinstance(counted, pk.Series):
         terminal.summary(counted.report())
     if rare:
-        listed = ", ".join(f"{state} ({count})" for state, count in rare.items())
-        terminal.warn(f"states that are rarely or never left, and so poorly estimated: {listed}")
+        listed = first_few(f"{state} ({count})" for state, count in rare.items())
+        measured = len(rare) > 1 and all(re.fullmatch(r"[-\d.]+", str(state)) for state in rare)
+        cut = "; if these are measurements, cut them into levels with --cuts 100,760"
+        terminal.warn(
+            f"states that are rarely or never left, and so poorly estimated: {listed}"
+            + (cut if measured else "")
+        )

@@ -273,9 +273,13 @@ class Table(Shown, checks.Frozen):
     def codes_of(self, number: int) -> Counts:
         """The entries of the subject with this place in ``subjects``, of a table that has them."""
         assert self.codes is not None
+        return self.codes[self._bounds[number] : self._bounds[number + 1]]
+
+    @cached_property
+    def _bounds(self) -> Counts:
+        """Index of the first entry of each subject, and one past the last."""
         _, lengths, first = self._starts
-        start, stop = (int(lengths[: first[n]].sum()) for n in (number, number + 1))
-        return self.codes[start:stop]
+        return np.concatenate([[0], np.cumsum(lengths)])[first]
 
     def _calendar(self, begin: int, end: int) -> Calendar | None:
         """The times of the entries of these segments; ``None`` without an even step."""

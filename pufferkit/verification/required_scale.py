@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import singledispatch
 from math import inf
 from typing import Any
@@ -58,6 +59,30 @@ from pufferkit.verification.region_tables import RegionBound
 from pufferkit.verification.sum_scales import exact_sum_scale, wasserstein_scale
 
 
+@dataclass(frozen=True)
+class _Claim:
+    """A release, the Lipschitz constant of its query, what was checked, and the work allowed."""
+
+    record: Release
+    lipschitz: float
+    checks: list[str]
+    work: Allowance
+
+    @property
+    def scale(self) -> float:
+        """The recorded scale, with room for rounding."""
+        return self.record.scale * (1 + TOLERANCE)
+
+    @property
+    def verification_data(self) -> Mapping[str, Any]:
+        return self.record.verification_data or {}
+
+    def scale_for(self, loss: float) -> float:
+        """The recorded scale if it keeps the loss within epsilon, else a larger one."""
+        enough = loss <= self.record.epsilon
+        return self.record.scale if enough else self.record.scale * (1 + 1e-3)
+
+
 def needed_scale(record: Release, lipschitz: float, checks: list[str], work: Allowance) -> float:
     """A sufficient scale, at most the reported one, or a lower bound on what is needed."""
     epsilon = record.epsilon
@@ -82,50 +107,47 @@ def needed_scale(record: Release, lipschitz: float, checks: list[str], work: All
         return wasserstein_scale(record, theta, checks, work)
     if record.mechanism == "exact_sum":
         return exact_sum_scale(record, theta, checks, work)
-    return _needed(theta, record, lipschitz, checks, work)
+    return _needed(theta, _Claim(record, lipschitz, checks, work))
 
 
 @singledispatch
-def _needed(
-    theta: Beliefs, record: Release, lipschitz: float, checks: list[str], work: Allowance
-) -> float:
+def _needed(theta: Beliefs, claim: _Claim) -> float:
     """The needed scale by quilts, GK16 or the influence curve, for each class of beliefs."""
-    raise BadBeliefs(f"are joint distributions, to which {record.mechanism} does not apply")
+    raise BadBeliefs(f"are joint distributions, to which {claim.record.mechanism} does not apply")
 
 
 @_needed.register
-def _on_chain(
-    theta: ChainClass, record: Release, lipschitz: float, checks: list[str], work: Allowance
-) -> float:
+def _on_chain(theta: ChainClass, claim: _Claim) -> float:
     """Quilts, neighbours or the influence curve of chains."""
+    record, work = claim.record, claim.work
     longest, epsilon = longest_promised(record), record.epsilon
     evidence = record.evidence
     mixing = not theta.names_matrices or record.mechanism == "markov_quilt_approx"
     if not theta.names_matrices and record.mechanism in ("gk16", "markov_quilt"):
         raise BadBeliefs(f"give no transition matrix, which {record.mechanism} needs")
     if record.mechanism == "gk16":
-        checks.append(
+        claim.checks.append(
             "gk16: distributions of an entry given its neighbours, row sums of (I - Gamma)^-1"
         )
         spreads = [spread_by_neighbours(m, longest) for m in members_to_check(theta)]
-        return lipschitz * max(spreads) / epsilon
+        return claim.lipschitz * max(spreads) / epsilon
 
     if seen := patterns(record):
-        return _over_gaps(record, theta, lipschitz, checks, seen, work)
+        return _over_gaps(theta, claim, seen)
     if evidence.bound == "pairs":
-        return _by_pairs(record, theta, lipschitz, checks, work)
+        return _by_pairs(theta, claim)
     tight = record.mechanism == "influence_curve" or evidence.variant == "tight"
     by_quilts = evidence.bound == "quilts"
     beside = evidence.beside or 0.0
     how = "how fast they mix" if mixing else "their transition matrices"
-    checks.append(
+    claim.checks.append(
         f"{record.mechanism}: {'Markov quilts' if by_quilts else 'the influence curve'} for "
         f"{theta.description}, from {how}, over segments of up to {longest}"
     )
 
     def largest(scale: float, work: Allowance) -> float:
         """The largest over the class: score by quilts, or loss on the curve."""
-        task = Task(longest, lipschitz / scale + beside, epsilon, hint_of(record), work)
+        task = Task(longest, claim.lipschitz / scale + beside, epsilon, hint_of(record), work)
         sides: Sequence[PairTables] = (
             _mixing_bounds(theta, work, tight)
             if mixing
@@ -133,13 +155,15 @@ def _on_chain(
         )
         return max((score_by_quilts if by_quilts else loss_by_curve)(s, task) for s in sides)
 
-    worst = largest(record.scale * (1 + TOLERANCE), work)
+    worst = largest(claim.scale, work)
     if beside:
-        checks.append(f"{record.mechanism}: {beside:.9g} of event-level epsilon is spent beside it")
+        claim.checks.append(
+            f"{record.mechanism}: {beside:.9g} of event-level epsilon is spent beside it"
+        )
     if by_quilts:
         left = 1 / worst - beside
-        return lipschitz / left if left > 0 else inf
-    checks.append(f"influence_curve: the largest loss of an entry is {worst:.9g}")
+        return claim.lipschitz / left if left > 0 else inf
+    claim.checks.append(f"influence_curve: the largest loss of an entry is {worst:.9g}")
     if worst <= epsilon:
         return record.scale
     # How much more is needed, as far as that is quick to compute.
@@ -156,19 +180,13 @@ def _on_chain(
     return failed
 
 
-def _over_gaps(
-    record: Release,
-    theta: ChainClass,
-    lipschitz: float,
-    checks: list[str],
-    seen: Sequence[SegmentPattern],
-    work: Allowance,
-) -> float:
+def _over_gaps(theta: ChainClass, claim: _Claim, seen: Sequence[SegmentPattern]) -> float:
     """Only observed entries counted, every entry of the recorded patterns hidden."""
-    evidence, epsilon, scale = record.evidence, record.epsilon, record.scale * (1 + TOLERANCE)
+    record, work = claim.record, claim.work
+    evidence, epsilon, scale = record.evidence, record.epsilon, claim.scale
     if evidence.beside:
         raise NotChecked("there is no recomputation of gaps with other spending beside")
-    b, longest = lipschitz / scale, max(record.lengths)
+    b, longest = claim.lipschitz / scale, max(record.lengths)
     mixing = not theta.names_matrices or record.mechanism == "markov_quilt_approx"
     tight = record.mechanism == "influence_curve" or evidence.variant == "tight"
     sides: Sequence[PairTables] = (
@@ -176,24 +194,24 @@ def _over_gaps(
         if mixing
         else _sides(theta, longest, work, evidence.variant == "formula")
     )
-    checks.append(
+    claim.checks.append(
         f"{record.mechanism}: only observed entries counted, by {len(seen)} recorded "
         f"pattern{'s' if len(seen) > 1 else ''} of gaps, every entry hidden, for "
         f"{theta.description}"
     )
     if evidence.bound == "quilts":
         scores = [score_over_gaps(side, r, b, epsilon, work) for side in sides for r in seen]
-        return lipschitz * max(scores)
+        return claim.lipschitz * max(scores)
     largest = 0.0
     for side in sides:
         for runs in seen:
             loss = loss_over_gaps(side, runs, b, epsilon, work)
             if loss > epsilon and isinstance(side, KnownChain) and not side.any_start:
-                cost = cost_of_pairs(record, theta, lipschitz) / scale
+                cost = cost_of_pairs(record, theta, claim.lipschitz) / scale
                 loss = pairs_over_gaps(side, runs, cost, work)
             largest = max(largest, loss)
-    checks.append(f"influence_curve: the largest loss of an entry is {largest:.9g}")
-    return record.scale if largest <= epsilon else record.scale * (1 + 1e-3)
+    claim.checks.append(f"influence_curve: the largest loss of an entry is {largest:.9g}")
+    return claim.scale_for(largest)
 
 
 @singledispatch
@@ -210,15 +228,14 @@ def _(theta: RegionClass, longest: int, work: Allowance, printed: bool) -> list[
 
 
 @_needed.register
-def _on_events(
-    theta: EventClass, record: Release, lipschitz: float, checks: list[str], work: Allowance
-) -> float:
+def _on_events(theta: EventClass, claim: _Claim) -> float:
     """Quilts around several consecutive entries, or the curve of kernels."""
+    record, work = claim.record, claim.work
     if record.mechanism == "influence_curve" and not theta.kernels():
-        return _around_windows(theta, record, lipschitz, checks, work)
+        return _around_windows(theta, claim)
     if record.mechanism != "markov_quilt":
-        return _on_kernels(theta, record, lipschitz, checks, work)
-    longest, b = longest_promised(record), lipschitz / (record.scale * (1 + TOLERANCE))
+        return _on_kernels(theta, claim)
+    longest, b = longest_promised(record), claim.lipschitz / claim.scale
     task = Task(longest, b, record.epsilon, hint_of(record), work)
     printed = record.evidence.variant == "formula"
     sides = _sides(theta.beliefs, longest, work, printed)
@@ -231,21 +248,20 @@ def _on_events(
             raise BadBeliefs(
                 f"hide {secrets.description}, which needs longer segments than those of the release"
             )
-        checks.append(f"markov_quilt: quilts around {secrets.window} entries in a row")
+        claim.checks.append(f"markov_quilt: quilts around {secrets.window} entries in a row")
         for side in sides:
             if secrets.window == 1:
                 scores.append(score_by_quilts(side, task))
             else:
                 scores.append(score_around_blocks(side, task, secrets.window))
-    return lipschitz * max(scores)
+    return claim.lipschitz * max(scores)
 
 
-def _around_windows(
-    theta: EventClass, record: Release, lipschitz: float, checks: list[str], work: Allowance
-) -> float:
+def _around_windows(theta: EventClass, claim: _Claim) -> float:
     """Values of several entries in a row, by what the sides of the curve add to their ends."""
+    record, work = claim.record, claim.work
     longest, base = longest_promised(record), theta.beliefs
-    b = lipschitz / (record.scale * (1 + TOLERANCE)) + (record.evidence.beside or 0.0)
+    b = claim.lipschitz / claim.scale + (record.evidence.beside or 0.0)
     strictest = min((m for one in theta.hidden for m in _multiples(one)), default=1.0)
     task = Task(longest, b, record.epsilon * strictest, None, work)
     window = max(one.window for one in theta.hidden)
@@ -255,11 +271,11 @@ def _around_windows(
         else _mixing_bounds(base, work, True)
     )
     largest = max(loss_by_curve(side, task, window) for side in sides) / strictest
-    checks.append(
+    claim.checks.append(
         f"influence_curve: {window} entries in a row for {base.description}, over segments of up "
         f"to {longest}; the largest loss is {largest:.9g}"
     )
-    return record.scale if largest <= record.epsilon else record.scale * (1 + 1e-3)
+    return claim.scale_for(largest)
 
 
 def _multiples(secrets: Secrets) -> tuple[float, ...]:
@@ -274,15 +290,14 @@ def _multiples(secrets: Secrets) -> tuple[float, ...]:
 
 
 @_needed.register
-def _on_kernels(
-    theta: KernelClass, record: Release, lipschitz: float, checks: list[str], work: Allowance
-) -> float:
+def _on_kernels(theta: KernelClass, claim: _Claim) -> float:
     """The pairwise curve of a class that is given by its kernels."""
+    record, work = claim.record, claim.work
     if record.mechanism != "influence_curve":
         raise BadBeliefs(f"are covered by influence_curve only, not by {record.mechanism}")
-    longest, scale = longest_promised(record), record.scale * (1 + TOLERANCE)
-    recorded = (record.verification_data or {}).get("pairs")
-    cost = cost_in_scales(record, theta, lipschitz, scale)
+    longest, scale = longest_promised(record), claim.scale
+    recorded = claim.verification_data.get("pairs")
+    cost = cost_in_scales(record, theta, claim.lipschitz, scale)
     if record.evidence.bound != "pairs":
         largest = longest * float(cost.max())
     elif not isinstance(recorded, Mapping):
@@ -294,22 +309,21 @@ def _on_kernels(
                 raise BadBeliefs(f"no pairs of values are recorded for {part.name}")
             own = loss_of_kernels(part, longest, cost, recorded[part.name], work)
             largest = max(largest, own)
-    checks.append(
+    claim.checks.append(
         f"influence_curve: pair by pair of values for {theta.description}, over segments of up to "
         f"{longest}; the largest loss is {largest:.9g}"
     )
-    return record.scale if largest <= record.epsilon else record.scale * (1 + 1e-3)
+    return claim.scale_for(largest)
 
 
-def _by_pairs(
-    record: Release, theta: ChainClass, lipschitz: float, checks: list[str], work: Allowance
-) -> float:
+def _by_pairs(theta: ChainClass, claim: _Claim) -> float:
     """The pairwise curve of the chains that a limit is recorded for, the scalar one of others."""
-    longest, scale = longest_promised(record), record.scale * (1 + TOLERANCE)
-    recorded = (record.verification_data or {}).get("pairs")
+    record, work = claim.record, claim.work
+    longest, scale = longest_promised(record), claim.scale
+    recorded = claim.verification_data.get("pairs")
     if not isinstance(recorded, Mapping) or not theta.lists_matrices:
         raise BadBeliefs("no pairs of values are recorded for them in the verification data")
-    cost = cost_in_scales(record, theta, lipschitz, scale)
+    cost = cost_in_scales(record, theta, claim.lipschitz, scale)
     largest, used = 0.0, list[Any]()
     for member in members_to_check(theta):
         chain, own = KnownChain(member, longest, work), recorded.get(member.name)
@@ -321,11 +335,11 @@ def _by_pairs(
             plans = own.get("plans") or {}
             used += [plans.get(side) for side in ("left", "right")]
         largest = max(largest, loss)
-    checks.append(
+    claim.checks.append(
         f"influence_curve: pair by pair of values for {theta.description}, over segments of up to "
         f"{longest}, {_by_plans(used)}; the largest loss is {largest:.9g}"
     )
-    return record.scale if largest <= record.epsilon else record.scale * (1 + 1e-3)
+    return claim.scale_for(largest)
 
 
 def _by_plans(plans: Sequence[Any]) -> str:
@@ -334,80 +348,73 @@ def _by_plans(plans: Sequence[Any]) -> str:
 
 
 @_needed.register
-def _on_network(
-    theta: NetworkClass, record: Release, lipschitz: float, checks: list[str], work: Allowance
-) -> float:
+def _on_network(theta: NetworkClass, claim: _Claim) -> float:
     """Quilts as recorded, or the influence curve of a tree."""
+    record, work = claim.record, claim.work
     if record.mechanism == "markov_quilt":
-        checks.append(f"markov_quilt: the recorded quilt of every node of a {theta.description}")
-        return lipschitz * score_of_quilts(
-            theta, record.verification_data or {}, record.epsilon, work
+        claim.checks.append(
+            f"markov_quilt: the recorded quilt of every node of a {theta.description}"
+        )
+        return claim.lipschitz * score_of_quilts(
+            theta, claim.verification_data, record.epsilon, work
         )
     if record.mechanism == "gk16":
-        return _by_neighbours(theta.networks, record, lipschitz, checks, work)
+        return _by_neighbours(theta.networks, claim)
     if record.mechanism != "influence_curve":
         raise BadBeliefs(f"are networks, to which {record.mechanism} does not apply")
     if not theta.networks[0].is_tree:
-        return _on_graphs(theta, theta.networks, record, lipschitz, checks, work)
-    scale, plans = record.scale * (1 + TOLERANCE), None
-    cost = lipschitz * (1 - np.eye(len(theta.states)))
+        return _on_graphs(theta, theta.networks, claim)
+    scale, plans = claim.scale, None
+    cost = claim.lipschitz * (1 - np.eye(len(theta.states)))
     if record.evidence.bound == "pairs":
-        cost = cost_of_pairs(record, theta, lipschitz)
-        plans = (record.verification_data or {}).get("pairs", [None] * len(theta.networks))
+        cost = cost_of_pairs(record, theta, claim.lipschitz)
+        plans = claim.verification_data.get("pairs", [None] * len(theta.networks))
     try:
         loss = loss_on_trees(theta, cost / scale, work, plans)
     except ValueError as error:
         raise BadBeliefs(str(error)) from None
     how = "" if plans is None else f", pair by pair of values {_by_plans(plans)}"
-    checks.append(f"influence_curve: the largest loss of a node is {loss:.9g}{how}")
+    claim.checks.append(f"influence_curve: the largest loss of a node is {loss:.9g}{how}")
     if loss <= record.epsilon:
         return record.scale
     return record.scale * min(loss / record.epsilon, 1.0 + 1e-3)
 
 
 @_needed.register
-def _on_fields(
-    theta: FieldClass, record: Release, lipschitz: float, checks: list[str], work: Allowance
-) -> float:
+def _on_fields(theta: FieldClass, claim: _Claim) -> float:
     """Quilts of the field as a network, or the influence curve of its graph."""
+    record, work = claim.record, claim.work
     if record.mechanism == "markov_quilt" and len(theta.fields) == 1:
-        checks.append(f"markov_quilt: the recorded quilt of every node of a {theta.description}")
-        ((network,), rounding), quilts = theta.networks(), record.verification_data or {}
-        return lipschitz * score_of_quilts(network, quilts, record.epsilon - rounding, work)
+        claim.checks.append(
+            f"markov_quilt: the recorded quilt of every node of a {theta.description}"
+        )
+        ((network,), rounding), quilts = theta.networks(), claim.verification_data
+        return claim.lipschitz * score_of_quilts(network, quilts, record.epsilon - rounding, work)
     if record.mechanism == "gk16":
-        return _by_neighbours(theta.fields, record, lipschitz, checks, work)
+        return _by_neighbours(theta.fields, claim)
     if record.mechanism != "influence_curve":
         raise BadBeliefs(f"are random fields, to which {record.mechanism} does not apply")
-    return _on_graphs(theta, theta.fields, record, lipschitz, checks, work)
+    return _on_graphs(theta, theta.fields, claim)
 
 
-def _on_graphs(
-    theta: Beliefs,
-    models: Sequence[GraphModel],
-    record: Release,
-    lipschitz: float,
-    checks: list[str],
-    work: Allowance,
-) -> float:
-    cost = cost_of_pairs(record, theta, lipschitz) / (record.scale * (1 + TOLERANCE))
-    recorded = (record.verification_data or {}).get("graphs")
+def _on_graphs(theta: Beliefs, models: Sequence[GraphModel], claim: _Claim) -> float:
+    record, work = claim.record, claim.work
+    cost = cost_of_pairs(record, theta, claim.lipschitz) / claim.scale
+    recorded = claim.verification_data.get("graphs")
     loss = loss_on_graphs(models, theta.states, cost, recorded, work)
-    checks.append(
+    claim.checks.append(
         f"influence_curve: the largest loss of a node is {loss:.9g}, nodes taken out of the "
         "recorded cliques one by one"
     )
-    return record.scale if loss <= record.epsilon else record.scale * (1 + 1e-3)
+    return claim.scale_for(loss)
 
 
-def _by_neighbours(
-    models: Sequence[GraphModel],
-    record: Release,
-    lipschitz: float,
-    checks: list[str],
-    work: Allowance,
-) -> float:
-    checks.append("gk16: distributions of a node given its neighbours, row sums of (I - Gamma)^-1")
-    return lipschitz * max(spread_on_graph(model, work) for model in models) / record.epsilon
+def _by_neighbours(models: Sequence[GraphModel], claim: _Claim) -> float:
+    record, work = claim.record, claim.work
+    claim.checks.append(
+        "gk16: distributions of a node given its neighbours, row sums of (I - Gamma)^-1"
+    )
+    return claim.lipschitz * max(spread_on_graph(model, work) for model in models) / record.epsilon
 
 
 @singledispatch

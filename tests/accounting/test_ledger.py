@@ -273,6 +273,7 @@ def _spend_many(url, tries):
     return granted
 
 
+@pytest.mark.slow
 def test_many_processes_get_exactly_the_cap(book, url):
     with multiprocessing.get_context("spawn").Pool(6) as pool:
         granted = pool.starmap(_spend_many, [(url, 40)] * 6)

@@ -376,6 +376,13 @@ def test_model_fit_from_the_first_state_with_declared_states(folder: Path):
     assert chain.states == (0, 1, 2)
     assert chain.initial == pytest.approx([0.6, 0.2, 0.2])
     assert "rarely or never left, and so poorly estimated: 2 (0)" in result.stderr
+    assert "--cuts" not in result.stderr
+
+
+def test_measurements_as_states_get_a_word(folder: Path):
+    Path("p.csv").write_text("heart\n" + "".join(f"{60 + n % 30 / 7}\n" for n in range(300)))
+    result = run("fit", "p.csv", "--state", "heart")
+    assert " and 22 more; if these are measurements, cut them into levels" in result.stderr
 
 
 # -- files out ----------------------------------------------------------------------------------

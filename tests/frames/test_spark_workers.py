@@ -53,7 +53,9 @@ def _packs(rows, rules, size):
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
-@pytest.mark.parametrize(("at_once", "lines"), [(7, 20), (64, 5), (10**6, 10**6)])
+@pytest.mark.parametrize(
+    ("at_once", "lines"), [pytest.param(7, 20, marks=pytest.mark.slow), (64, 5), (10**6, 10**6)]
+)
 def test_batches_and_packs_of_any_size_are_one_table(options, at_once, lines, monkeypatch):
     require("pyarrow")
     monkeypatch.setattr(spark_workers, "ROWS_AT_ONCE", at_once)

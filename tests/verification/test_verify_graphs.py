@@ -133,6 +133,7 @@ def test_what_has_no_theorem_is_refused():
         pk.markov_quilt(pk.MarkovRandomField.grid(9, 9, 0.1), pk.count(1, 81), 1)
 
 
+@pytest.mark.slow
 def test_a_sum_over_a_larger_grid():
     grid = pk.MarkovRandomField.grid(5, 9, 0.15)
     noise = pk.wasserstein(grid, pk.count(1, 45), 1)

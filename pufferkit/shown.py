@@ -13,6 +13,13 @@ MOST_ROWS = 100
 """Most rows that a notebook shows."""
 
 
+def aligned(rows: Iterable[tuple[str, str]]) -> list[str]:
+    """A line for each name and text, the names padded to one width."""
+    listed = list(rows)
+    wide = max(len(name) for name, _ in listed)
+    return [f"  {name:<{wide}}  {text}" for name, text in listed]
+
+
 @dataclass(frozen=True, eq=False)
 class Matrix:
     """Conditional probabilities of the columns given the rows; named, as there may be several."""

@@ -411,14 +411,14 @@ def _for_ever(known: _ByDigest, epsilon: float, distances: bytes | None) -> Solv
     theta = known.beliefs
     size = len(theta.states)
     apart = None if distances is None else np.frombuffer(distances).reshape(size, size)
-    b, _, _ = entry_epsilon_for(theta, _SCREEN, epsilon, apart)
+    b, _, _ = entry_epsilon_for(theta, _SCREEN, epsilon, apart, None)
     if b * _SCREEN < _FORGETS * epsilon:
         raise NoTheorem(
             f"a stream needs beliefs that mix: under {theta.description} entries {_SCREEN:,} "
             "steps away still predict an entry. Give chains that mix, or declare independent "
             "segments and use Session"
         )
-    return entry_epsilon_for(theta, HORIZON, epsilon, apart)
+    return entry_epsilon_for(theta, HORIZON, epsilon, apart, None)
 
 
 def _rate(b: float) -> int:

@@ -218,6 +218,8 @@ class _AnyValues(Secrets):
     """Any two values of several entries."""
 
     place: ClassVar[str]
+    recorded: ClassVar[str] = "window"
+    """The name of ``window`` in records."""
     window: int
 
     @property
@@ -225,6 +227,9 @@ class _AnyValues(Secrets):
         if self.window == 1:
             return "any two values of any entry"
         return f"any two values of any {self.window} entries {self.place}"
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"kind": self.kind, self.recorded: self.window}
 
 
 @dataclass(frozen=True, repr=False)
@@ -234,19 +239,13 @@ class Runs(_AnyValues):
     kind = "runs"
     place = "in a row"
 
-    def to_dict(self) -> dict[str, Any]:
-        return {"kind": "runs", "window": self.window}
-
 
 @dataclass(frozen=True, repr=False)
 class Sets(_AnyValues):
     """See `Secrets.sets`."""
 
     kind = "sets"
-    place = "of a segment"
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"kind": "sets", "count": self.window}
+    place, recorded = "of a segment", "count"
 
 
 @dataclass(frozen=True, repr=False)

@@ -18,6 +18,7 @@ from pufferkit.cli.format_options import Form, duration, time_of
 from pufferkit.cli.options import MaxGap, with_options
 from pufferkit.data.series import first_few
 from pufferkit.errors import printable
+from pufferkit.shown import aligned
 
 if TYPE_CHECKING:
     from pufferkit import ChainClass, MarkovChain, Series
@@ -317,14 +318,9 @@ def _answer(beliefs: Beliefs, lengths: Sequence[int], report: Any, *, as_json: b
         terminal.as_json({**record, "report": None if report is None else report.to_dict()})
         return
     terminal.say(f"valid: {beliefs.description}")
-    _tell_mechanisms(words, lengths)
-
-
-def _tell_mechanisms(words: Mapping[str, str], lengths: Sequence[int]) -> None:
     terminal.say(f"mechanisms, over {sum(lengths):,} entries:")
-    wide = max(len(name) for name in words)
-    for name, verdict in words.items():
-        terminal.say(f"  {name:<{wide}}  {verdict}")
+    for line in aligned(words.items()):
+        terminal.say(line)
 
 
 def _entries(beliefs: Beliefs) -> Iterator[str]:

@@ -18,7 +18,7 @@ from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
 from pufferkit.local.correlated import XorChain, check_bits, least_shares, noise_move
-from pufferkit.local.response import BaseResponse
+from pufferkit.local.response import BitResponse
 from pufferkit.noise import WORD, local_answers
 
 _TOTALS = 25
@@ -28,7 +28,7 @@ _COARSE = 1e-7
 
 
 @dataclass(frozen=True, eq=False)
-class CorrelatedResponse(BaseResponse):
+class CorrelatedResponse(BitResponse):
     """Bits are answered wrongly in runs: the flips are a chain of their own ([B] 3.3).
 
     Parameters
@@ -57,14 +57,6 @@ class CorrelatedResponse(BaseResponse):
     """
 
     kind = "correlated_response"
-    parameters = ("rho_0", "rho_1")
-
-    chain: MarkovChain
-    rho_0: float
-    rho_1: float
-    epsilon: float = None  # type: ignore[assignment]
-    adversary: str = "every"
-    length: int | None = None
 
     def __post_init__(self) -> None:
         check_bits(self.chain)
@@ -74,9 +66,6 @@ class CorrelatedResponse(BaseResponse):
         self._check_length()
         noise = XorChain(self.chain, self.rho_0, self.rho_1)
         self._promise(noise.loss(self.length, self.adversary), noise.expected_noise)
-
-    def __iter__(self) -> Iterator[float]:
-        return iter((self.rho_0, self.rho_1))
 
     @cached_property
     def matrix(self) -> Floats:

@@ -34,6 +34,7 @@ from pufferkit.checks import Floats
 from pufferkit.data.series import Series
 from pufferkit.local.mechanism_records import Response
 from pufferkit.local.sanitizing import coded
+from pufferkit.shown import aligned
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,13 +84,9 @@ class Estimates:
         }
 
     def __str__(self) -> str:
-        wide = max(len(str(label)) for label in self.states)
-        rows = [
-            f"  {label!s:<{wide}}  {share:.4f} +- {error:.4f}"
-            for label, share, error in zip(
-                self.states, self.frequencies, self.frequencies_error, strict=True
-            )
-        ]
+        shares = zip(self.frequencies, self.frequencies_error, strict=True)
+        each = (f"{share:.4f} +- {error:.4f}" for share, error in shares)
+        rows = aligned(zip(map(str, self.states), each, strict=True))
         return "\n".join([f"{self.length} answers, {self.level:.0%} intervals", *rows])
 
 

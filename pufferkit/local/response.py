@@ -117,7 +117,24 @@ class BaseResponse(JsonRecord, Sanitizer):
 
 
 @dataclass(frozen=True, eq=False)
-class RandomizedResponse(BaseResponse):
+class BitResponse(BaseResponse):
+    """A mechanism for bits with two probabilities."""
+
+    parameters = ("rho_0", "rho_1")
+
+    chain: MarkovChain
+    rho_0: float
+    rho_1: float
+    epsilon: float = None  # type: ignore[assignment]
+    adversary: str = "every"
+    length: int | None = None
+
+    def __iter__(self) -> Iterator[float]:
+        return iter((self.rho_0, self.rho_1))
+
+
+@dataclass(frozen=True, eq=False)
+class RandomizedResponse(BitResponse):
     """A bit is answered wrongly with probability rho_0 if it is state 0, rho_1 if it is state 1.
 
     Parameters
@@ -143,14 +160,6 @@ class RandomizedResponse(BaseResponse):
     """
 
     kind = "randomized_response"
-    parameters = ("rho_0", "rho_1")
-
-    chain: MarkovChain
-    rho_0: float
-    rho_1: float
-    epsilon: float = None  # type: ignore[assignment]
-    adversary: str = "every"
-    length: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("rho_0", "rho_1"):
@@ -165,9 +174,6 @@ class RandomizedResponse(BaseResponse):
         actual = loss(self.chain, self.rho_0, self.rho_1, self.length, self.adversary)
         weights = state_weights(self.chain, self.length)
         self._promise(actual, float(weights @ np.array([self.rho_0, self.rho_1])))
-
-    def __iter__(self) -> Iterator[float]:
-        return iter((self.rho_0, self.rho_1))
 
     @cached_property
     def matrix(self) -> Floats:

@@ -36,7 +36,7 @@ from pufferkit.mechanisms.calibration import Calibration, chains_only, check_sta
 from pufferkit.mechanisms.influence_curve import entry_epsilon_for, metric_of
 from pufferkit.mechanisms.release import Release, half_width
 from pufferkit.rounding import EPS, last_passing, round_up
-from pufferkit.shown import Shown
+from pufferkit.shown import Shown, aligned
 
 
 @dataclass(frozen=True, repr=False)
@@ -93,14 +93,12 @@ class Dashboard(Shown):
         ]
 
     def __str__(self) -> str:
-        wide = max(len(name) for name in self.names)
-        lines = [f"{len(self.names)} questions together: epsilon {self.epsilon:.4g}"]
-        for row in self.table_rows():
-            lines.append(
-                f"  {row['question']:<{wide}}  {row['numbers']:>6} numbers, {self.level:.0%} "
-                f"within {row['half_width']:.4g}, alone epsilon {row['epsilon_alone']:.4g}"
-            )
-        return "\n".join(lines)
+        each = (
+            f"{size:>6} numbers, {self.level:.0%} within {error:.4g}, alone epsilon {alone:.4g}"
+            for size, error, alone in zip(self.sizes, self.errors, self.alone, strict=True)
+        )
+        head = f"{len(self.names)} questions together: epsilon {self.epsilon:.4g}"
+        return "\n".join([head, *aligned(zip(self.names, each, strict=True))])
 
     def release(self, series: Any) -> dict[str, Release]:
         """All noisy answers, by name; epsilon is that of all of them together.
@@ -189,7 +187,7 @@ def dashboard(
     total = _loss(theta, query, scales, cost) if epsilon is None else checks.privacy(epsilon)
     for _ in range(_TRIES):
         b, evidence, data = entry_epsilon_for(
-            theta, query.longest, total, metric_of(theta, query, scales)
+            theta, query.longest, total, metric_of(theta, query, scales), None
         )
         if epsilon is not None or b >= cost:
             break

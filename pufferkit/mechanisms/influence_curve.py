@@ -14,8 +14,7 @@ import numpy as np
 from pufferkit import checks
 from pufferkit.beliefs.base import Beliefs, as_beliefs
 from pufferkit.beliefs.chain_class import ChainClass
-from pufferkit.beliefs.field_class import FieldClass
-from pufferkit.beliefs.junction_tree import GraphModel
+from pufferkit.beliefs.listed_class import GraphClass
 from pufferkit.beliefs.network_class import NetworkClass
 from pufferkit.beliefs.secrets import Secrets
 from pufferkit.checks import Floats
@@ -36,6 +35,9 @@ from pufferkit.mechanisms.gapped_series import (
     recorded,
 )
 from pufferkit.rounding import round_up
+
+Metric = Floats | None
+"""Distances between states; ``None``: 1 between any two."""
 
 Solved = tuple[float, Evidence, dict[str, Any] | None]
 """An event-level epsilon, the binding evidence, and verification data."""
@@ -123,7 +125,7 @@ def _proportions(theta: Beliefs, query: Query, epsilon: float) -> list[float]:
     corners = chains_only(theta, "a scale for each bin").corners()
     if not corners or any(m.any_start for m in corners):
         raise NotApplicable("a scale for each bin needs chains with a known initial distribution")
-    b, evidence, _ = entry_epsilon_for(theta, query.longest, epsilon, metric_of(theta, query))
+    b, evidence, _ = entry_epsilon_for(theta, query.longest, epsilon, metric_of(theta, query), None)
     if evidence.bound != "pairs":
         raise NotApplicable(
             "the pairwise curve does not decide here, so all bins need the same scale"
@@ -155,7 +157,7 @@ Contribution = float | tuple[float, ...]
 
 
 def _where_observed(
-    theta: ChainClass, query: Query, epsilon: float, metric: Floats | None, whole: Solved
+    theta: ChainClass, query: Query, epsilon: float, metric: Metric, whole: Solved
 ) -> Solved:
     """The same for the pattern of observed entries, by the curve or by quilts, if that is more.
 
@@ -184,9 +186,7 @@ def _where_observed(
     return best
 
 
-def metric_of(
-    beliefs: Beliefs, query: Query, scales: Sequence[float] | None = None
-) -> Floats | None:
+def metric_of(beliefs: Beliefs, query: Query, scales: Sequence[float] | None = None) -> Metric:
     """The metric of a sum on the states of a chain; ``None`` if all are equally far apart."""
     contributions = contributions_of(beliefs, query, scales)
     return None if contributions is None else metric_of_sum(contributions)
@@ -278,17 +278,12 @@ def entry_epsilon(
     0.3
     """
     longest = max(checks.segment_lengths(lengths))
-    b, _, _ = entry_epsilon_for(as_beliefs(beliefs), longest, checks.privacy(epsilon), metric)
-    return b
+    return entry_epsilon_for(as_beliefs(beliefs), longest, checks.privacy(epsilon), metric, None)[0]
 
 
 @singledispatch
 def entry_epsilon_for(
-    beliefs: Beliefs,
-    length: int,
-    epsilon: float,
-    metric: Floats | None = None,
-    progress: Progress | None = None,
+    beliefs: Beliefs, length: int, epsilon: float, metric: Metric, progress: Progress | None
 ) -> Solved:
     """The largest event-level epsilon that hides every entry, its evidence, verification data."""
     raise NotApplicable(
@@ -298,16 +293,11 @@ def entry_epsilon_for(
 
 @entry_epsilon_for.register
 def _(
-    beliefs: NetworkClass,
-    length: int,
-    epsilon: float,
-    metric: Floats | None = None,
-    progress: Progress | None = None,
+    beliefs: NetworkClass, length: int, epsilon: float, metric: Metric, progress: Progress | None
 ) -> Solved:
-    distance = as_metric(metric, len(beliefs.states))
     if not beliefs.networks[0].is_tree:
-        return _on_graphs(beliefs, beliefs.networks, "network", epsilon, distance, progress)
-    curve = TreeCurve(beliefs, distance)
+        return _on_graphs(beliefs, length, epsilon, metric, progress)
+    curve = TreeCurve(beliefs, as_metric(metric, len(beliefs.states)))
     b, tree = curve.solve(epsilon)
     name = f"network {tree.network + 1} of {len(beliefs.networks)}"
     bound: Bound = "pairs" if tree.pairwise else "curve"
@@ -316,40 +306,21 @@ def _(
 
 
 @entry_epsilon_for.register
-def _(
-    beliefs: FieldClass,
-    length: int,
-    epsilon: float,
-    metric: Floats | None = None,
-    progress: Progress | None = None,
-) -> Solved:
-    distance = as_metric(metric, len(beliefs.states))
-    return _on_graphs(beliefs, beliefs.fields, "field", epsilon, distance, progress)
-
-
 def _on_graphs(
-    beliefs: Beliefs,
-    models: Sequence[GraphModel],
-    called: str,
-    epsilon: float,
-    distance: Floats,
-    progress: Progress | None,
+    beliefs: GraphClass, length: int, epsilon: float, metric: Metric, progress: Progress | None
 ) -> Solved:
     """Nodes averaged out of a graph, or resampled given their neighbours where it is wide."""
-    curve = GraphCurve(models, beliefs.states, distance)
+    distance = as_metric(metric, len(beliefs.states))
+    curve = GraphCurve(beliefs.listed, beliefs.states, distance)
     b, loss = curve.solve(epsilon, progress)
-    name = f"{called} {loss.model + 1} of {len(models)}"
-    evidence = Evidence(name, loss.node, len(models[0].nodes), notes=curve.notes, bound="curve")
+    name = f"{beliefs.called} {loss.model + 1} of {len(beliefs.listed)}"
+    evidence = Evidence(name, loss.node, len(beliefs.nodes), notes=curve.notes, bound="curve")
     return b, evidence, {"graphs": curve.record(b)}
 
 
 @entry_epsilon_for.register
 def _(
-    beliefs: ChainClass,
-    length: int,
-    epsilon: float,
-    metric: Floats | None = None,
-    progress: Progress | None = None,
+    beliefs: ChainClass, length: int, epsilon: float, metric: Metric, progress: Progress | None
 ) -> Solved:
     beliefs.check_length(length)
     curve = InfluenceCurve(beliefs, length, metric)

@@ -20,7 +20,7 @@ import numpy as np
 from pufferkit import checks
 from pufferkit.checks import Floats
 from pufferkit.mechanisms.release import Release
-from pufferkit.shown import Shown
+from pufferkit.shown import Shown, aligned
 
 
 @dataclass(frozen=True, repr=False)
@@ -63,14 +63,12 @@ class Derived(Shown):
         return [dict(zip(("label", "value", "low", "high"), row, strict=True)) for row in rows]
 
     def __str__(self) -> str:
-        wide = max(len(label) for label in self.labels)
-        lines = [f"{self.what}, epsilon {self.epsilon:g} (of the release); {self.how}"]
-        for row in self.table_rows():
-            lines.append(
-                f"  {row['label']:<{wide}}  {row['value']:>10.5g}   "
-                f"{self.level:.0%}: {row['low']:.5g} to {row['high']:.5g}"
-            )
-        return "\n".join(lines)
+        each = (
+            f"{value:>10.5g}   {self.level:.0%}: {low:.5g} to {high:.5g}"
+            for value, low, high in zip(self.value, self.low, self.high, strict=True)
+        )
+        head = f"{self.what}, epsilon {self.epsilon:g} (of the release); {self.how}"
+        return "\n".join([head, *aligned(zip(self.labels, each, strict=True))])
 
 
 def transition_rates(release: Release, level: float = 0.95) -> Derived:

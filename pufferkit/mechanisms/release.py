@@ -29,6 +29,7 @@ from pufferkit.mechanisms.evidence import Evidence, Guarantee, is_list, is_numbe
 from pufferkit.mechanisms.format_1 import VERSION_1, from_version_1
 from pufferkit.noise import Family, Sampler
 from pufferkit.records import Report
+from pufferkit.shown import aligned
 
 FORMAT = 2
 """Format of the files written now. Format 1 can be read as well."""
@@ -251,11 +252,11 @@ class Release(Report):
     def __str__(self) -> str:
         intervals = self.interval()
         labels = [printable(label) for label in self.labels]
-        wide = max(len(label) for label in labels)
-        rows = [
-            f"  {label:<{wide}}  {value:>12.6g}   95%: {low:.6g} to {high:.6g}"
-            for label, value, (low, high) in zip(labels, self.value, intervals, strict=True)
-        ]
+        each = (
+            f"{value:>12.6g}   95%: {low:.6g} to {high:.6g}"
+            for value, (low, high) in zip(self.value, intervals, strict=True)
+        )
+        rows = aligned(zip(labels, each, strict=True))
         head = f"{self.query}: {self.mechanism}, epsilon {self.epsilon:g}, scale "
         head += in_words(self.scale, self.scales)
         head += " (discrete)" if self.noise == "discrete laplace" else ""

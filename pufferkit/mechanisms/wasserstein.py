@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from functools import singledispatch
+from functools import partial, singledispatch
 from typing import Any
 
 import numpy as np
@@ -194,13 +194,13 @@ def _(
     _only_sums(query)
     if secrets is not None:
         return of_conditions(theta, query, _pairs(secrets))
-    worst, name, length = Farthest(Fraction(0), None), "", query.longest
-    for member in known_members(theta):
-        for size in sorted(set(query.lengths), reverse=True):
-            distance = chain_distance(member.chain, query, size, progress)
-            if distance.distance > worst.distance or not name:
-                worst, name, length = distance, member.name, size
-    return worst, name, length, None
+    return _over_lengths(
+        query,
+        (
+            (member.name, partial(chain_distance, member.chain, query, progress=progress))
+            for member in known_members(theta)
+        ),
+    )
 
 
 @_largest_distance.register
@@ -211,13 +211,26 @@ def _(
     if secrets is not None:
         raise ValueError("secrets: these beliefs already have secrets; name all of them there")
     theta.check_length(query.longest)
+    return _over_lengths(
+        query,
+        (
+            (member.name, partial(window_distance, member.chain, query, hidden, progress=progress))
+            for member in theta.known_chains()
+            for hidden in theta.hidden
+        ),
+    )
+
+
+def _over_lengths(
+    query: Query, distances: Iterable[tuple[str, Callable[[int], Farthest | None]]]
+) -> LargestDistance:
+    """The largest of named distances over the lengths of segments."""
     worst, name, length = Farthest(Fraction(0), None), "", query.longest
-    for member in theta.known_chains():
-        for hidden in theta.hidden:
-            for size in sorted(set(query.lengths), reverse=True):
-                distance = window_distance(member.chain, query, hidden, size, progress)
-                if distance is not None and (distance.distance > worst.distance or not name):
-                    worst, name, length = distance, member.name, size
+    for called, distance_over in distances:
+        for size in sorted(set(query.lengths), reverse=True):
+            distance = distance_over(size)
+            if distance is not None and (distance.distance > worst.distance or not name):
+                worst, name, length = distance, called, size
     return worst, name, length, None
 
 

@@ -199,11 +199,8 @@ def distance_of_chains(
 ) -> Fraction:
     """W of a sum over the entries of a chain, for every entry."""
     values, unit = _whole(weights)
-    worst = 0
-    for member in theta.members():
-        for length in set(lengths):
-            worst = max(worst, _of_chain(member.chain, values, length, work))
-    return worst * unit
+    chains = [member.chain for member in theta.members()]
+    return unit * max(_of_chain(c, values, n, work) for c in chains for n in set(lengths))
 
 
 def _whole(weights: Sequence[Fraction]) -> tuple[list[int], Fraction]:

@@ -349,22 +349,16 @@ def of_both(scale, size, seed):
 
 
 @pytest.mark.parametrize("scale", OF_BOTH)
-def test_draws_are_alike_with_those_of_opendp(scale):
+@pytest.mark.parametrize(
+    ("size", "seed", "least", "factor"),
+    [(10_000, 4, 1, 1.4), pytest.param(300_000, 5, 0.3, 1.1, marks=pytest.mark.slow)],
+)
+def test_draws_are_alike_with_those_of_opendp(scale, size, seed, least, factor):
     """Two samples, one of each sampler, by the same cells; OpenDP's cannot be seeded."""
-    ours, theirs = of_both(scale, 10_000, 4)
+    ours, theirs = of_both(scale, size, seed)
     assert alike(ours, theirs, scale)
-    if scale >= 1:
-        wider = DiscreteLaplace.of(Fraction(1.4 * scale)).on(0 * ours, source=seeded(6))
-        assert not alike(wider, theirs, scale)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("scale", OF_BOTH)
-def test_many_draws_are_alike_with_those_of_opendp(scale):
-    ours, theirs = of_both(scale, 300_000, 5)
-    assert alike(ours, theirs, scale)
-    if scale >= 0.3:
-        wider = DiscreteLaplace.of(Fraction(1.1 * scale)).on(0 * ours, source=seeded(7))
+    if scale >= least:
+        wider = DiscreteLaplace.of(Fraction(factor * scale)).on(0 * ours, source=seeded(seed + 2))
         assert not alike(wider, theirs, scale)
 
 

@@ -129,12 +129,7 @@ class MemberCurve:
     def losses(self, spent: Sequence[PairRun]) -> Floats:
         """The loss of every pair of states, the largest over the entries."""
         scalar = self.scalar([run.scalar for run in spent]).value
-        size = len(spent[0].cost)
-        rows = self._pair_rows(spent)
-        if not rows:
-            return scalar * off_diagonal(size)
-        largest: Floats = np.max([pairs for _, _, pairs in rows], axis=0)
-        return np.minimum(largest, scalar)
+        return _largest_pairs(self._pair_rows(spent), scalar, len(spent[0].cost))
 
     def record(self, spent: PairRun, epsilon: float) -> dict[str, Any] | None:
         """Verification data of the pairwise bound, where the scalar loss is above ``epsilon``."""
@@ -151,12 +146,7 @@ class MemberCurve:
         return Sweep(self.left, runs), Sweep(self.right, runs[::-1])
 
     def solve(
-        self,
-        distance: Floats,
-        epsilon: float,
-        most: float,
-        length: int,
-        progress: Progress | None = None,
+        self, distance: Floats, epsilon: float, most: float, length: int, progress: Progress | None
     ) -> tuple[float, EntryLoss]:
         """The largest b reached up to ``most`` with a loss of at most epsilon, and that loss.
 
@@ -248,22 +238,13 @@ class KernelMember:
 
     def losses(self, spent: Sequence[PairRun]) -> Floats:
         whole = _everything([run.scalar for run in spent])
-        rows = self.curve.losses(_runs(spent))
-        if not rows:
-            return whole * off_diagonal(len(spent[0].cost))
-        largest: Floats = np.max([pairs for _, _, pairs in rows], axis=0)
-        return np.minimum(largest, whole)
+        return _largest_pairs(self.curve.losses(_runs(spent)) or [], whole, len(spent[0].cost))
 
     def record(self, spent: PairRun, epsilon: float) -> dict[str, Any] | None:
         return self.curve.record(spent.cost)
 
     def solve(
-        self,
-        distance: Floats,
-        epsilon: float,
-        most: float,
-        length: int,
-        progress: Progress | None = None,
+        self, distance: Floats, epsilon: float, most: float, length: int, progress: Progress | None
     ) -> tuple[float, EntryLoss]:
         """The largest b reached up to ``most`` with a loss of at most epsilon, and that loss."""
         b = min(most, epsilon / length * (1 - 1e-12))
@@ -271,6 +252,14 @@ class KernelMember:
         if better is None or better[0] <= b:
             return b, self.loss([PairRun(length, b * distance)])
         return better[0], _as_entry_loss(better[1])
+
+
+def _largest_pairs(rows: Sequence[tuple[int, int, Floats]], bound: float, states: int) -> Floats:
+    """The largest loss of each pair over the rows, at most ``bound``."""
+    if not rows:
+        return bound * off_diagonal(states)
+    largest: Floats = np.max([pairs for _, _, pairs in rows], axis=0)
+    return np.minimum(largest, bound)
 
 
 def curve_bytes(states: int) -> int:

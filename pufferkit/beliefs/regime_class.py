@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pufferkit import checks
-from pufferkit.beliefs import baum_welch
 from pufferkit.beliefs.chain_class import plural
 from pufferkit.beliefs.hidden_chain import HiddenChain
 from pufferkit.beliefs.hidden_model import HiddenModel, Within
@@ -26,9 +25,14 @@ from pufferkit.beliefs.kernel_class import KernelClass, Kernels, Secret
 from pufferkit.beliefs.markov_chain import RAREST, MarkovChain, state_labels
 from pufferkit.beliefs.order_class import function_of_chain
 from pufferkit.beliefs.provenance import Provenance
-from pufferkit.beliefs.regime_estimation import known_slow, mean_stays, people_models, refits
+from pufferkit.beliefs.regime_estimation import (
+    PeopleAs,
+    believed_models,
+    known_slow,
+    mean_stays,
+)
+from pufferkit.beliefs.regime_kernels import hull_of_parts, of_regimes
 from pufferkit.beliefs.sequences import series_of_people
-from pufferkit.checks import Floats
 from pufferkit.data.series import Series
 from pufferkit.errors import NotApplicable
 from pufferkit.shown import Matrix
@@ -43,10 +47,6 @@ MOST_HIDDEN = 400
 """Most hidden states for which the curve is computed."""
 
 Together = Literal["finite", "hull"]
-PeopleAs = Literal["each", "hull", "pooled"]
-
-_FEW_PEOPLE = 10
-_REFITS = 20
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -165,6 +165,12 @@ class RegimeClass(KernelClass):
             raise ValueError("slow: every regime lasts longer than this; raise it or leave it out")
 
     @classmethod
+    def _made(cls, *fields: Any, **named: Any) -> RegimeClass:
+        theta = object.__new__(cls)
+        theta._set(*fields, **named)
+        return theta
+
+    @classmethod
     def of(cls, *members: RegimeClass) -> RegimeClass:  # type: ignore[override]
         """A finite class: each of these models, for the whole series."""
         return cls._several(members, "finite")
@@ -202,9 +208,8 @@ class RegimeClass(KernelClass):
             raise ValueError(
                 f"members: a hull needs the same regimes in each, got shapes {sorted(shapes)}"
             )
-        several = object.__new__(cls)
         sources = dict.fromkeys(source for member in members for source in member.fitted_on)
-        several._set(
+        return cls._made(
             models,
             first.states,
             together,
@@ -214,7 +219,6 @@ class RegimeClass(KernelClass):
             first.transients,
             tuple(sources),
         )
-        return several
 
     @classmethod
     def fit(
@@ -274,21 +278,12 @@ class RegimeClass(KernelClass):
         states = each[0].states
         pieces = [piece for one in each for piece in one.segments]
         whole = Series(np.concatenate(pieces), states, tuple(len(piece) for piece in pieces))
-        if people not in ("each", "hull", "pooled"):
-            raise ValueError(f"people: must be 'each', 'hull' or 'pooled', got {people!r:.60}")
-        pooled = baum_welch.fit(
-            pieces, len(states), regimes, within=within, restarts=restarts, seed=seed
+        segments = [one.segments for one in each]
+        models = believed_models(
+            segments, len(states), regimes, within, people, refitted, restarts, seed
         )
-        models = [pooled]
-        if people != "pooled" and len(each) > 1:
-            models += people_models(pooled, [one.segments for one in each])
-        few = people == "each" and len(each) < _FEW_PEOPLE
-        count = (_REFITS if few else 0) if refitted is None else refitted
-        if checks.whole("refitted", count, 0):
-            models += refits(pooled, pieces, count=count, seed=seed)
-        theta = object.__new__(cls)
-        theta._set(
-            tuple(models),
+        return cls._made(
+            models,
             states,
             "hull" if people == "hull" else "finite",
             emissions,
@@ -297,7 +292,6 @@ class RegimeClass(KernelClass):
             transients,
             (Provenance.of_series(whole, private=private),),
         )
-        return theta
 
     def replace(self, **changes: Any) -> RegimeClass:
         """The same models with another ``emissions``, ``secret``, ``slow`` or ``transients``."""
@@ -305,9 +299,7 @@ class RegimeClass(KernelClass):
         if not set(changes) <= known:
             raise ValueError(f"changes: can be {', '.join(sorted(known))}, got {sorted(changes)}")
         given = {name: changes.get(name, getattr(self, name)) for name in known}
-        other = object.__new__(type(self))
-        other._set(self.models, self.states, **given)
-        return other
+        return self._made(self.models, self.states, **given)
 
     @property
     def switching(self) -> bool:
@@ -382,23 +374,7 @@ class RegimeClass(KernelClass):
             }
             if len(labels) > 1:
                 raise NotApplicable("models with different zeros have no common hidden states")
-        first = parts[0]
-        return (
-            Kernels(
-                "all models of the hull",
-                (tuple(kernel for part in parts for kernel in part.forward[0]),),
-                (tuple(kernel for part in parts for kernel in part.backward[0]),),
-                (np.logical_or.reduce([part.possible[0] for part in parts]),),
-                emission=_distinct([e for part in parts for e in part.emission or ()]),
-                posterior=(
-                    ()
-                    if not first.posterior
-                    else (tuple(p for part in parts for p in part.posterior[0]),)
-                ),
-                contamination=self.emissions,
-                secret=self.secret,
-            ),
-        )
+        return (hull_of_parts(parts, self.emissions, self.secret),)
 
     def _part(self, number: int, model: HiddenModel) -> Kernels:
         name = f"model {number} of {len(self.models)}"
@@ -408,28 +384,9 @@ class RegimeClass(KernelClass):
                     "the regime can be the secret only if entries are independent within a regime"
                 )
             return function_of_chain(name, HiddenChain.of_model(model, self.states))
-        forward, backward, posteriors = [], [], []
-        shown = model
-        if self._slow:
-            # All models drop the slow regimes of the first one.
-            rest = known_slow(model, self.slow or 0.0, slow=self._slow)
-            shown = rest.model
-            if self.transients:
-                forward = [step.forward for step in rest.before_departure]
-                backward = [step.backward for step in rest.after_return]
-                both = (*rest.after_return, *rest.before_departure)
-                posteriors = [step.posterior for step in both]
-        steps = shown.steps
-        return Kernels(
-            name,
-            ((steps.forward, *forward),),
-            ((steps.backward, *backward),),
-            (np.asarray((model.emission > 0).any(axis=0) | (self.emissions > 0)),),
-            emission=(shown.emission,),
-            posterior=() if self.emissions else ((steps.posterior, *posteriors),),
-            contamination=self.emissions,
-            secret=self.secret,
-        )
+        # All models drop the slow regimes of the first one.
+        rest = known_slow(model, self.slow or 0.0, slow=self._slow) if self._slow else None
+        return of_regimes(name, model, rest, self.transients, self.emissions, self.secret)
 
     def representatives(self) -> list[tuple[str, MarkovChain | HiddenChain]]:
         count = len(self.models)
@@ -452,8 +409,7 @@ class RegimeClass(KernelClass):
             raise ValueError("model: all models of a class need the same states")
         if data["together"] not in ("finite", "hull"):
             raise ValueError(f"model: together is finite or hull, not {data['together']!r:.40}")
-        theta = object.__new__(cls)
-        theta._set(
+        return cls._made(
             models,
             state_labels(data.get("states"), models[0].emission.shape[-1]),
             data["together"],
@@ -463,7 +419,6 @@ class RegimeClass(KernelClass):
             data["transients"],
             tuple(s for s in map(Provenance.from_dict, data.get("fitted_on", ())) if s is not None),
         )
-        return theta
 
     def to_dict(self) -> dict[str, Any]:
         plain: dict[str, Any] = {
@@ -499,11 +454,3 @@ def _checked(transition: ArrayLike, emission: ArrayLike) -> HiddenModel:
             "these regimes"
         )
     return model
-
-
-def _distinct(emissions: list[Floats]) -> tuple[Floats, ...]:
-    kept: list[Floats] = []
-    for emission in emissions:
-        if not any(np.array_equal(emission, other) for other in kept):
-            kept.append(emission)
-    return tuple(kept)

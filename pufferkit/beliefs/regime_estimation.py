@@ -3,6 +3,8 @@
 `pufferkit.beliefs.baum_welch` fits one model to everybody. Here are the other models that an
 adversary may believe in, and the uncertainty of the fit:
 
+`believed_models`
+    all of them for one class.
 `people_models`
     the regime transitions of each person, with everybody's emissions.
 `known_slow`
@@ -18,13 +20,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pufferkit import checks
-from pufferkit.beliefs.baum_welch import TOLERANCE, Symbols, expectation, refine
-from pufferkit.beliefs.hidden_model import HiddenModel
+from pufferkit.beliefs.baum_welch import TOLERANCE, Symbols, expectation, fit, refine
+from pufferkit.beliefs.hidden_model import HiddenModel, Within
 from pufferkit.beliefs.step_kernels import StepKernels, posterior_of, shares
 from pufferkit.checks import Floats
 from pufferkit.data.series import UNOBSERVED
@@ -35,8 +38,42 @@ PeopleLevels = Sequence[Sequence[ArrayLike]]
 TOWARDS_POOLED = 20.0
 """Pseudo-counts by which each row of a person is shrunk towards everybody's."""
 
+FEW_PEOPLE = 10
+"""With fewer people the fit alone would be overconfident, and refits are added."""
+
+REFITS = 20
+"""How many refits are made."""
+
+PeopleAs = Literal["each", "hull", "pooled"]
+"""Whether each person has a model, for a whole series or mixed at every step, or all have one."""
+
 _ROUNDS = 200
 _NEAR = 0.05
+
+
+def believed_models(
+    people: Sequence[Sequence[NDArray[Any]]],
+    levels: int,
+    regimes: int,
+    within: Within,
+    people_as: PeopleAs,
+    refitted: int | None,
+    restarts: int,
+    seed: int,
+) -> tuple[HiddenModel, ...]:
+    """The models of `RegimeClass.fit`: of everybody, of each person, and refits."""
+    if people_as not in ("each", "hull", "pooled"):
+        raise ValueError(f"people: must be 'each', 'hull' or 'pooled', got {people_as!r:.60}")
+    pieces = [piece for segments in people for piece in segments]
+    pooled = fit(pieces, levels, regimes, within=within, restarts=restarts, seed=seed)
+    models = [pooled]
+    if people_as != "pooled" and len(people) > 1:
+        models += people_models(pooled, people)
+    few = people_as == "each" and len(people) < FEW_PEOPLE
+    count = (REFITS if few else 0) if refitted is None else refitted
+    if checks.whole("refitted", count, 0):
+        models += refits(pooled, pieces, count=count, seed=seed)
+    return tuple(models)
 
 
 def people_models(

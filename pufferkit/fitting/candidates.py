@@ -24,12 +24,10 @@ from pufferkit.beliefs.hull_class import HullClass
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.beliefs.people_counts import SMOOTHING, People
 from pufferkit.beliefs.regime_class import RegimeClass
-from pufferkit.beliefs.regime_estimation import people_models, refits
+from pufferkit.beliefs.regime_estimation import FEW_PEOPLE, REFITS, people_models, refits
 from pufferkit.beliefs.seasonal_class import SeasonalClass
 from pufferkit.beliefs.type_uncertainty import transfer_cap
 
-_FEW_PEOPLE = 10
-_REFITS = 20
 _DAYS_AWAY = 3
 _CONFIDENCE = 0.95
 
@@ -79,9 +77,9 @@ def regimes_of_people(
     """
     each = [[np.asarray(segment) for segment in one.segments] for one in people.series]
     models = [model, *people_models(model, each)]
-    if len(each) < _FEW_PEOPLE:
+    if len(each) < FEW_PEOPLE:
         segments = [segment for person in each for segment in person]
-        again = refits(model, segments, count=_REFITS, seed=seed)
+        again = refits(model, segments, count=REFITS, seed=seed)
         models.append(max(again, key=lambda one: regime_influence(one, window)))
     models.sort(key=lambda one: -_slow(one, people.day).sum())  # the first says which are slow
     days = _known_after(models[0], people.day)

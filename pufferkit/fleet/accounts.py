@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from pufferkit.accounting.amounts import MICRO, PICO, allowed_micro, spent_micro, spent_pico
+from pufferkit.accounting.amounts import PICO, allowed_micro, spent_micro, spent_pico
 from pufferkit.accounting.charges import Charge, Terms, over_budget
 from pufferkit.accounting.composition import entry_profile
 from pufferkit.accounting.entries import Account, Entry, Extended, checked_name
@@ -25,12 +25,19 @@ from pufferkit.accounting.spending import Spending
 from pufferkit.checks import Floats
 from pufferkit.data.table import Counts
 from pufferkit.errors import OverBudget
+from pufferkit.fleet.released_entries import (
+    Span,
+    check_same,
+    check_unchanged,
+    segments_until,
+    spent_on_entry,
+    spent_on_segment,
+)
 from pufferkit.fleet.subject_run import FleetRun, PendingRelease
 from pufferkit.influence.curve.profile import InfluenceCurve
 from pufferkit.mechanisms.calibration import Calibration
 from pufferkit.records import digest
 
-_LISTED = 8
 _MOST_PROFILES = 200
 
 Draw = Callable[[Counts, Floats], tuple[Floats, Floats]]
@@ -204,7 +211,7 @@ class Accounts:
         transaction. Returns their key.
         """
         used = digest([[release.account, release.window, *release.used] for release in pending])
-        return self._pay_record(record, used, body, draw, pending)
+        return self.pay_record(record, used, body, draw, pending)
 
     @_uncollected()
     def charge(self, pending: Sequence[PendingRelease]) -> tuple[int, float]:
@@ -222,20 +229,6 @@ class Accounts:
                 return max(account.total for account in known.values()), self._charged(entries)
             self.ledger.charge_many(charges, data_meant=self._meant)
 
-    def pay_record(
-        self,
-        record: str,
-        used: str,
-        total: int,
-        body: Mapping[str, Any],
-        draw: DrawRecord,
-    ) -> str:
-        """Draw and store the values that all subjects were charged for by `charge`.
-
-        ``used`` is a digest of the entries, ``total`` the largest total. Returns the key.
-        """
-        return self._pay_record(record, used, body, draw, (), total)
-
     def refuse_other_entries(self, record: str, used: str) -> None:
         """Refuse a label that stands for other entries than these."""
         self._same_entries(record, self._record_key, used)
@@ -249,15 +242,19 @@ class Accounts:
         return digest({"run": self.run.identity, "record": True})
 
     @_uncollected()
-    def _pay_record(
+    def pay_record(
         self,
         record: str,
         used: str,
         body: Mapping[str, Any],
         draw: DrawRecord,
-        pending: Sequence[PendingRelease],
+        pending: Sequence[PendingRelease] = (),
         least: int = 0,
     ) -> str:
+        """Draw and store values, and charge those of ``pending`` that `charge` did not.
+
+        ``used`` is a digest of the entries, ``least`` the largest total so far. Returns the key.
+        """
         key = self._record_key
         facts = {**body, "label": self.run.label, "run": self.run.identity, "entries used": used}
         facts |= self._notes
@@ -334,34 +331,18 @@ class Accounts:
         for name, wanted in by_account.items():
             earlier, new = history.get(name, []), wanted
             if earlier:
-                _unchanged(name, earlier, wanted[0])
+                check_unchanged(name, earlier, wanted[0])
                 paid = {entry.key: entry for entry in earlier}
                 for release in wanted:
                     before = paid.get(keys[release.window])
                     if before is not None:
-                        self._check_same(release, before)
+                        check_same(self.run.label, release, before)
                 new = [release for release in wanted if keys[release.window] not in paid]
             if not new:
                 continue
             total, rule = self._joint(earlier, new) if earlier else (self._amount, "one release")
             unpaid[name] = (new, max(total, known[name].total), rule)
         return unpaid
-
-    def _check_same(self, release: PendingRelease, before: Entry) -> None:
-        """Raise if a label was used for another set of entries."""
-        name, label, charged = release.account, self.run.label, before.body
-        if charged["window"] != [release.first, release.last]:
-            raise ValueError(
-                f"label: the run {label!r} was made for other data of {name!r} "
-                f"(entries {charged['window']}, now {[release.first, release.last]}); "
-                "give this one another label"
-            )
-        if charged.get("entries", release.entries) != release.entries:
-            raise ValueError(
-                f"label: the run {label!r} used {charged['entries']} entries of {name!r} in this "
-                f"window, and now there are {release.entries}: rows arrived late; leave them out, "
-                "or give this run another label, which pays for the whole window again"
-            )
 
     def _joint(self, earlier: Sequence[Entry], new: Sequence[PendingRelease]) -> tuple[int, str]:
         """Millionths of epsilon for everything ever released about this subject."""
@@ -390,7 +371,7 @@ class Accounts:
         if not charged:
             return most
         keys = self.run.keys(release.window for release in pending)
-        rows: dict[str, list[tuple[int, int, int]]] = {}
+        rows: dict[str, list[Span]] = {}
         raised: dict[str, PendingRelease] = {}
         for release in pending:
             now = self._pico(release.calibration)
@@ -400,14 +381,12 @@ class Accounts:
                 raised[release.account] = release
         for name, release in raised.items():
             if self.run.mechanism == "group_dp":  # it holds under every belief
-                most = max(most, _whole(rows[name], release.lengths))
+                most = max(most, spent_on_segment(rows[name], release.lengths))
             else:
                 most = max(most, self._loss(rows[name], release)[0])
         return most
 
-    def _loss(
-        self, spans: Sequence[tuple[int, int, int]], release: PendingRelease
-    ) -> tuple[int, str]:
+    def _loss(self, spans: Sequence[Span], release: PendingRelease) -> tuple[int, str]:
         """Cost in millionths of epsilon of this spending on a subject's entries, and the rule."""
         lengths = release.lengths
         signature = (tuple(sorted(spans)), lengths)
@@ -422,7 +401,7 @@ class Accounts:
                 self._profiles[signature] = spent_micro(loss)
             else:
                 # As if every entry had spent as much as the largest: a bound that many share.
-                flat = ("flat", _most(spans), release.calibration.query.longest)
+                flat = ("flat", spent_on_entry(spans), release.calibration.query.longest)
                 if flat not in self._profiles:
                     loss = InfluenceCurve(theta, flat[2]).epsilon(flat[1] / PICO)
                     self._profiles[flat] = spent_micro(loss)
@@ -453,7 +432,7 @@ class Accounts:
                 "step": release.step,
                 "entries": release.entries,
                 "independent_after": release.independent_after,
-                "segments": _segments(release.lengths, release.last),
+                "segments": segments_until(release.lengths, release.last),
                 "beliefs": self.run.beliefs_digest,
                 "mechanism": self.run.mechanism,
                 "scale": release.calibration.scale,
@@ -472,72 +451,3 @@ def _again(entry: Entry, known: Mapping[str, Account], value: Mapping[str, Any])
     """A charge that was made before, to store its value with."""
     name, key, after = entry.account, entry.key, known[entry.account].entries
     return Charge(name, key, entry.epsilon, entry.total, entry.body, after, value=value)
-
-
-def _unchanged(name: str, earlier: Sequence[Entry], release: PendingRelease) -> None:
-    """Raise unless the data only grew at the end, with released entries in their old places."""
-    seen: set[Any] = set()
-    lengths = release.lengths
-    for entry in earlier:
-        last, recorded = entry.body["window"][1], entry.body["segments"]
-        begins = entry.body.get("begins")
-        if None not in (begins, release.begins) and begins != release.begins:
-            moved = "earlier" if release.begins < begins else "later"  # type: ignore[operator]
-            raise ValueError(
-                f"table: the entries of {name!r} begin {moved} than when they were released "
-                f"(ledger entry {entry.seq}), so they would be counted anew; give the whole "
-                "series from the same beginning on"
-            )
-        if last > 1 and "step" in entry.body and entry.body["step"] != release.step:
-            raise ValueError(
-                f"table: entries of {name!r} were {_apart(entry.body['step'])} when they were "
-                f"released (ledger entry {entry.seq}) and are {_apart(release.step)} now, so they "
-                "would be counted anew; every= puts them on the grid they were on"
-            )
-        mark = (last, str(recorded))
-        if mark in seen:
-            continue
-        seen.add(mark)
-        if last > sum(lengths) or _segments(lengths, last) != recorded:
-            raise ValueError(
-                f"table: {name!r} had other segments when entries up to {last} were released "
-                f"(ledger entry {entry.seq}); the account is for data that only grow at the end"
-            )
-
-
-def _apart(step: int | float | None) -> str:
-    return "rows without a clock" if step is None else f"{step} apart"
-
-
-def _segments(lengths: tuple[int, ...], last: int) -> list[int] | str:
-    """Lengths of the segments up to entry ``last``, or a digest if there are many."""
-    segments, left = [], last
-    for length in lengths:
-        segments.append(min(length, left))
-        left -= segments[-1]
-        if not left:
-            break
-    return segments if len(segments) <= _LISTED else digest(segments)
-
-
-def _most(spans: Sequence[tuple[int, int, int]]) -> int:
-    """The largest sum of event-level epsilons on one entry."""
-    steps = [(first, pico) for first, _, pico in spans]
-    steps += [(last + 1, -pico) for _, last, pico in spans]
-    most = now = 0
-    for _, change in sorted(steps):
-        now += change
-        most = max(most, now)
-    return most
-
-
-def _whole(spans: Sequence[tuple[int, int, int]], lengths: tuple[int, ...]) -> int:
-    """Millionths of epsilon if all entries of a segment may change at once."""
-    worst, start = 0, 1
-    for length in lengths:
-        end = start + length - 1
-        inside = (
-            max(0, min(last, end) - max(first, start) + 1) * pico for first, last, pico in spans
-        )
-        worst, start = max(worst, sum(inside)), end + 1
-    return -(-worst * MICRO // PICO)

@@ -315,7 +315,9 @@ class _Packs:
             values, scales = noisy_sums(together.counts, self.run, max(scale, least))
             return {"value": values.tolist(), "scale": scales.tolist()}
 
-        stored = accounts.ledger.find(record, accounts.pay_record(record, used, total, body, draw))
+        stored = accounts.ledger.find(
+            record, accounts.pay_record(record, used, body, draw, (), total)
+        )
         assert stored is not None
         return np.array(stored.body["value"]), np.array(stored.body["scale"])
 

@@ -8,9 +8,10 @@ the output by at most cost(x, x'). Laplace noise of scale s on a sum of contribu
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from math import log
 from typing import Any
 
@@ -199,14 +200,11 @@ def stretches_of_both(
 
     ``right`` counts entries from the right end; a new stretch begins at each of ``marks`` too.
     """
-    length = sum(count for count, _ in runs)
-    firsts = {stretch.first for stretch in left}
+    ends = list(accumulate(count for count, _ in runs))
+    length = ends[-1]
+    firsts = {1, *(end + 1 for end in ends[:-1]), *(stretch.first for stretch in left)}
     firsts |= {length + 1 - stretch.last for stretch in right}
     firsts |= {mark for mark in marks if mark <= length}
-    done = 1
-    for count, _ in runs:
-        firsts.add(done)
-        done += count
     ours, theirs = 0, len(right) - 1
     for first, after in pairwise([*sorted(firsts), length + 1]):
         while left[ours].last < first:
@@ -214,7 +212,7 @@ def stretches_of_both(
         while right[theirs].first > length + 1 - first:
             theirs -= 1
         steps = left[ours].steps + right[theirs].steps
-        yield first, after - 1, _cost_at(runs, first), steps
+        yield first, after - 1, runs[bisect_left(ends, first)][1], steps
 
 
 def pair_losses(
@@ -253,14 +251,6 @@ def _bases(side: PairSide, stretches: Sequence[Stretch]) -> Iterator[bytes]:
         yield bases_in(steps.kernels, steps.trees if stretch.trees is None else [stretch.trees])
 
 
-def _cost_at(runs: CostRuns, entry: int) -> Floats:
-    for count, cost in runs:
-        if entry <= count:
-            return cost
-        entry -= count
-    raise AssertionError("an entry beyond the runs")
-
-
 class PairCurve:
     """The pairwise curve of one chain of a class.
 
@@ -295,24 +285,21 @@ class PairCurve:
 
     def _swept(self, which: int, runs: CostRuns, most: float) -> list[Stretch] | None:
         """What the left (0) or right (1) side adds, starting from the stored profiles."""
-        side = self._side(which)
+        assert self._sides is not None
+        both = self._sides[:2]
         if len(runs) > 1:
-            return swept(side, runs, most)
+            return swept(both[which], runs, most)
         key = which, runs[0][1].tobytes()
         if key not in self._known:
             near = self._near(which, runs[0][1], most)
-            alike = not any(len(self._side(each).first) for each in (0, 1))
-            stretches = swept(side, runs, most, near, alike=alike)
+            alike = not any(len(side.first) for side in both)
+            stretches = swept(both[which], runs, most, near, alike=alike)
             if stretches is None:
                 return None
             if len(self._known) >= _MOST_KNOWN:
                 del self._known[next(iter(self._known))]
             self._known[key] = stretches
         return self._known[key]
-
-    def _side(self, which: int) -> PairSide:
-        assert self._sides is not None
-        return self._sides[0] if which == 0 else self._sides[1]
 
     def _near(self, which: int, cost: Floats, most: float) -> Floats | None:
         """The limit of the last stored profile, extrapolated; within ``most``.
@@ -357,7 +344,7 @@ class PairCurve:
             for stretch in repeated:
                 limit = [] if stretch.limit is None else stretch.limit.tolist()
                 record[name] = {"from": stretch.first, "limit": limit}
-            record["plans"][name] = packed(_bases(self._side(which), stretches))
+            record["plans"][name] = packed(_bases(self._sides[:2][which], stretches))
         return record
 
     def loss(self, runs: CostRuns, most: float = LARGEST) -> PairLoss | None:

@@ -98,8 +98,8 @@ class Charge:
     def __post_init__(self) -> None:
         checked_name("account", self.account)
         checked_name("key", self.key, LONGEST_KEY)
-        for name in ("epsilon", "total", "after"):
-            amount = getattr(self, name)
+        amounts = (self.epsilon, self.total, self.after)
+        for name, amount in zip(("epsilon", "total", "after"), amounts, strict=True):
             if type(amount) is not int or amount < 0:
                 raise ValueError(f"{name}: must be an integer of at least 0, got {amount!r}")
 

@@ -32,8 +32,8 @@ from typing import Any
 
 from pufferkit import checks
 from pufferkit.accounting.amounts import in_epsilon, spent_micro
+from pufferkit.accounting.history import Composed, profile_of
 from pufferkit.accounting.spending import Spending
-from pufferkit.accounting.spent import Composed, profile_of
 from pufferkit.accounting.windows import (
     PRIVATE,
     QUILTS,

@@ -171,7 +171,7 @@ class _Spelled(dict[str, str]):
 
     def __init__(self) -> None:
         self._bodies: dict[int, str] = {}
-        self._around: dict[Any, tuple[list[str], list[str]]] = {}
+        self._around: dict[Any, tuple[list[str], str]] = {}
 
     def __missing__(self, text: str) -> str:
         self[text] = spelled = canonical(text)
@@ -184,28 +184,23 @@ class _Spelled(dict[str, str]):
             kind = (id(shared), *added)
             if kind not in self._around:
                 self._around[kind] = self._split(shared, sorted(added))
-            names, texts = self._around[kind]
-            pieces = [texts[0]]
-            for name, text in zip(names, texts[1:], strict=True):
-                value = added[name]
-                pieces += (self.body(value) if type(value) is dict else canonical(value), text)
-            return "".join(pieces)
+            names, pattern = self._around[kind]
+            values = [added[name] for name in names]
+            return pattern % tuple(
+                [self.body(v) if type(v) is dict else canonical(v) for v in values]
+            )
         whole = self._bodies.get(id(content))
         if whole is None:
             whole = self._bodies[id(content)] = canonical(content)
         return whole
 
-    def _split(self, shared: Mapping[str, Any], added: list[str]) -> tuple[list[str], list[str]]:
-        """Names of what is added, in order, and the texts before, between and after them."""
-        texts, text = list[str](), "{"
-        for number, name in enumerate(sorted({*shared, *added})):
-            text += f"{',' * (number > 0)}{self[name]}:"
-            if name in added:
-                texts.append(text)
-                text = ""
-            else:
-                text += canonical(shared[name])
-        return added, [*texts, text + "}"]
+    def _split(self, shared: Mapping[str, Any], added: list[str]) -> tuple[list[str], str]:
+        """Names of what is added, in order, and the text around their values, each a ``%s``."""
+        around: list[str] = []
+        for name in sorted({*shared, *added}):
+            value = None if name in added else canonical(shared[name]).replace("%", "%%")
+            around.append(f"{self[name].replace('%', '%%')}:{'%s' if value is None else value}")
+        return added, f"{{{','.join(around)}}}"
 
 
 def _keep(

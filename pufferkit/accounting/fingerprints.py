@@ -156,6 +156,8 @@ def _mixed(words: Words) -> Words:
 
 def _stream(key: bytes, what: bytes, size: int) -> bytes:
     """Bytes that cannot be computed without the key."""
+    if size <= 64:
+        return hashlib.blake2b(what + bytes(4), key=key).digest()[:size]
     parts = [
         hashlib.blake2b(what + number.to_bytes(4, "big"), key=key).digest()
         for number in range(-(-size // 64))
@@ -170,9 +172,9 @@ def marks_of(key: bytes, account: str, data: Data) -> dict[str, Any]:
     """The marks as stored: digests at places and a sample of shingles, all masked by pads."""
     digests = data.prefixes(key, data.places)
     sample = [word.to_bytes(8, "big") for word in data.shingles(key)[:_SAMPLE].tolist()]
-    pad = _pad(key, account, data.length, _DIGEST * (len(digests) + len(sample)))
-    hidden = _either(b"".join([*digests.values(), *sample]), pad)
-    return {"entries": data.length, "at": list(digests), "digests": hidden.hex()}
+    length, plain = data.length, b"".join([*digests.values(), *sample])
+    hidden = _either(plain, _pad(key, account, length, len(plain))).hex()
+    return {"entries": length, "at": list(digests), "digests": hidden}
 
 
 class Marks:

@@ -17,9 +17,9 @@ from pufferkit.accounting.entries import (
     entry_of,
 )
 from pufferkit.accounting.frontier import Frontier, Use
+from pufferkit.accounting.history import Composed
 from pufferkit.accounting.ledger_tables import GENESIS
 from pufferkit.accounting.spending import spendings_of
-from pufferkit.accounting.spent import Composed
 from pufferkit.errors import LedgerError
 from pufferkit.records import canonical, digest
 

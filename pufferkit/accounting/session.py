@@ -26,12 +26,13 @@ from pufferkit.accounting.charges import Charge, Terms, over_budget
 from pufferkit.accounting.composition import ANY_START, Composition, compose, compose_kept
 from pufferkit.accounting.entries import Account, Entry
 from pufferkit.accounting.fingerprints import SeriesData
+from pufferkit.accounting.history import Composed, entry_rows
 from pufferkit.accounting.ledger import Ledger
 from pufferkit.accounting.session_plan import BEST, SessionPlan, best_for, composable
 from pufferkit.accounting.spending import Spending, asked, check_query, joined, spendings_of
-from pufferkit.accounting.spent import Composed, entry_rows
 from pufferkit.accounting.windows import check_start
 from pufferkit.beliefs.base import Beliefs, as_beliefs
+from pufferkit.beliefs.provenance import check_not_fitted_on
 from pufferkit.data.queries import Query
 from pufferkit.data.series import Series
 from pufferkit.errors import NoTheorem
@@ -109,7 +110,7 @@ class Session(Shown):
                 f"got {len(self.data)}"
             )
         # The whole series is marked, so that no window is too short to be recognised.
-        self.beliefs.check_not_fitted_on(self.data)
+        check_not_fitted_on(self.beliefs.sources, self.data)
         self.ledger = ledger if isinstance(ledger, Ledger) else Ledger(ledger)
         self.name = name
         about = {"lengths": _lengths(self.data), "beliefs": digest(self.beliefs.to_dict())}

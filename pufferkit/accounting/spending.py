@@ -12,12 +12,13 @@ import numpy as np
 from pufferkit import checks
 from pufferkit.accounting.amounts import PICO, in_epsilon
 from pufferkit.accounting.entries import Entry
-from pufferkit.accounting.spent import distance_of, kind_of
 from pufferkit.accounting.windows import QUILTS
 from pufferkit.checks import Floats
 from pufferkit.data.queries import Query
 from pufferkit.data.series import Pattern, observed_places, runs_of
 from pufferkit.errors import NoTheorem
+from pufferkit.influence.curve.pairs import off_diagonal
+from pufferkit.influence.curve.profile import metric_of_sum
 from pufferkit.mechanisms.calibration import OF_SUMS, Calibration
 from pufferkit.mechanisms.evidence import Guarantee
 from pufferkit.mechanisms.influence_curve import Contribution, contributions_of
@@ -174,6 +175,18 @@ class Spending:
                 f"contributions: are for the states {list(added)}, the beliefs have {list(states)}"
             )
         return replace(self, contributions=tuple((state, added[state]) for state in states))
+
+
+def kind_of(added: Any) -> Any:
+    """The contributions of states, read from JSON, as tuples again."""
+    if added is None:
+        return None
+    return tuple(tuple(row) if isinstance(row, list) else row for row in added)
+
+
+def distance_of(states: Sequence[Hashable], kind: Any) -> Floats:
+    """The distances between states under one kind of query."""
+    return off_diagonal(len(states)) if kind is None else metric_of_sum(kind)
 
 
 def spendings_of(charges: Iterable[Entry], states: Sequence[Hashable]) -> list[Spending]:

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pufferkit import checks
+from pufferkit.audit import hidden_markov as kernels
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.beliefs.sequences import Codes
 from pufferkit.checks import Floats
@@ -161,8 +162,6 @@ class ForwardBackward(Attacker):
     """Knows the chain and sees every symbol: the exact posterior of every entry."""
 
     def _posterior(self, codes: Codes, offset: int) -> Floats:
-        from pufferkit.audit import hidden_markov as kernels  # noqa: PLC0415  (loads numba)
-
         tables = (self.chain.initial, self.chain.transition, self.matrix)
         posterior = np.empty((len(codes), len(self.chain)))
         place = kernels.TOO_SMALL
@@ -190,8 +189,6 @@ class Viterbi(Attacker):
         )
 
     def _path(self, codes: Codes, offset: int) -> Codes:
-        from pufferkit.audit import hidden_markov as kernels  # noqa: PLC0415  (loads numba)
-
         size = len(self.chain)
         back = np.empty((len(codes), size), dtype=np.uint8 if size <= 256 else np.int32)
         path = np.empty(len(codes), dtype=np.intp)

@@ -14,6 +14,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from pufferkit.audit.hidden_markov import walk_counts
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.beliefs.sequences import Codes
 from pufferkit.checks import Floats
@@ -55,8 +56,6 @@ class Conditioned:
 
     def sample_counts(self, trials: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """How often each of many independent paths visits each state; the paths are not kept."""
-        from pufferkit.audit.hidden_markov import walk_counts  # noqa: PLC0415  (loads numba)
-
         counts = np.zeros((trials, len(self.initial)), dtype=np.int64)
         state = np.zeros(trials, dtype=np.intp)
         start, moves = cumulative_rows(self.initial[None, :])[0], cumulative_rows(self.matrices)

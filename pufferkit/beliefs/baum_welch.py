@@ -38,6 +38,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pufferkit import checks
+from pufferkit.beliefs import forward_backward as kernels
 from pufferkit.beliefs.hidden_model import HiddenModel, Within
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.beliefs.step_kernels import shares
@@ -155,8 +156,6 @@ def expectation(
     only the log-likelihood is computed. ``rounds`` says how many times the same
     work will be done, which decides whether compiling pays.
     """
-    from pufferkit.beliefs import forward_backward as kernels  # noqa: PLC0415  (slow to load)
-
     size = len(transition)
     likelihood = np.ones((data.missing + 1, size))
     likelihood[:-1] = emission.reshape(size, -1).T

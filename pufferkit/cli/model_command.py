@@ -16,7 +16,6 @@ from pufferkit.cli import inputs, outputs, terminal
 from pufferkit.cli.flags import File, Text, option, real, whole
 from pufferkit.cli.format_options import Form, duration, time_of
 from pufferkit.cli.options import MaxGap, with_options
-from pufferkit.data.series import first_few
 from pufferkit.errors import printable
 from pufferkit.shown import aligned
 
@@ -430,6 +429,8 @@ def _few_states(column: str, series: Series, declared: str | None) -> Series:
 
 def _tell(counted: Series | Table, rare: Mapping[Hashable, int]) -> None:
     """Report the counts of a table, and the states with too few of them."""
+    from pufferkit.data.series import first_few  # noqa: PLC0415
+
     if not isinstance(counted, pk.Series):
         terminal.summary(counted.report())
     if rare:

@@ -31,30 +31,27 @@ class SubjectData:
     """The counts of one subject, in some pieces of a table, as `fingerprints.Data`."""
 
     exact = False
-    __slots__ = ("_number", "_of", "_start", "_stop")
+    __slots__ = ("_ends", "_number", "_of", "_start", "length")
 
-    def __init__(self, of: TableData, number: int, start: int, stop: int) -> None:
-        self._of, self._number, self._start, self._stop = of, number, start, stop
+    def __init__(self, of: TableData, number: int, start: int, ends: list[int]) -> None:
+        self._of, self._number, self._start, self._ends = of, number, start, ends
+        self.length = ends[-1]
 
     @property
     def fellows(self) -> Collection[str]:
         return self._of.fellows
 
     @property
-    def length(self) -> int:
-        return int(self._of.ends[self._stop - 1])
-
-    @property
     def places(self) -> tuple[int, ...]:
         ends = self._ends
-        return tuple(ends[-n] for n in reversed(_BACK) if n <= len(ends))
+        return tuple([ends[-n] for n in reversed(_BACK) if n <= len(ends)])
 
     def prefixes(self, key: bytes, places: Iterable[int]) -> dict[int, bytes]:
         wanted = places if isinstance(places, (set, dict)) else set(places)
         words, begins = self._of.words, self._of.begins(self._number)
         return {
             place: hashlib.blake2b(
-                b"%d %b %b" % (place, words[number].tobytes(), begins),
+                b"%d %b %b" % (place, words[16 * number : 16 * number + 16], begins),
                 key=key,
                 digest_size=8,
                 person=b"subject",
@@ -73,11 +70,6 @@ class SubjectData:
         codes, lengths = table.codes_of(number), table.lengths_of(number)
         return SeriesData(codes, table.states, lengths).shingles(key)
 
-    @property
-    def _ends(self) -> list[int]:
-        ends: list[int] = self._of.ends[self._start : self._stop].tolist()
-        return ends
-
 
 class TableData(Mapping[str, SubjectData]):
     """The data of each account of a table, put together when they are asked for.
@@ -95,11 +87,13 @@ class TableData(Mapping[str, SubjectData]):
         words = np.column_stack([(sums * weights[:, n]).sum(axis=1) for n in (0, 1)])
         ends = np.cumsum(table.sizes)
         begun = first[table.owner]
-        self.ends = ends - np.append(0, ends)[begun]
-        self.words = words - np.append(np.zeros((1, 2), dtype=np.uint64), words, axis=0)[begun]
+        words -= np.append(np.zeros((1, 2), dtype=np.uint64), words, axis=0)[begun]
+        # One number of a view is read several times faster than one of an array.
+        self._ends = (ends - np.append(0, ends)[begun]).data
+        self.words = words.tobytes()
         present = (table.pieces > 0).sum(axis=1)
         self.information = 0.5 * (present - 1) * np.log(np.maximum(table.sizes, 1))
-        self._first, self.table = first, table
+        self._first, self.table = first.data, table
         self._numbers = {name: number for number, name in enumerate(names)}
         self.fellows = self._numbers.keys()
         # Of recurring slots, only the sum over all is a stretch of the series.
@@ -107,8 +101,10 @@ class TableData(Mapping[str, SubjectData]):
 
     def __getitem__(self, name: str) -> SubjectData:
         number = self._numbers[name]
-        start, stop = int(self._first[number]), int(self._first[number + 1])
-        return SubjectData(self, number, stop - 1 if self._in_slots else start, stop)
+        start, stop = self._first[number], self._first[number + 1]
+        if self._in_slots:
+            start = stop - 1
+        return SubjectData(self, number, start, self._ends[start:stop].tolist())
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._numbers)

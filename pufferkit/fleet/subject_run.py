@@ -278,7 +278,7 @@ class FleetRows:
         """The public number that the answer of each row is divided by."""
         return self.entries if what == "entries" else self.days if what == "days" else None
 
-    @property
+    @cached_property
     def entries(self) -> Counts:
         """Number of observed entries behind each row."""
         return np.asarray(self.counts.sum(axis=1) if self.seen is None else self.seen)
@@ -348,24 +348,25 @@ def pending_releases(
     prefix: str,
 ) -> list[PendingRelease]:
     """The release that each row charges to each account."""
-    owners = asked.owner[rows].tolist()
-    lengths = {owner: table.lengths_of(owner) for owner in dict.fromkeys(owners)}
-    columns = (used[asked.owner], asked.window, asked.first, asked.last, asked.entries)
+    owner = asked.owner[rows]
+    lengths = {number: table.lengths_of(number) for number in dict.fromkeys(owner.tolist())}
+    asked_for = (asked.window, asked.first, asked.last, asked.entries)
+    columns = (owner, used[owner], *(column[rows] for column in asked_for))
     return [
         PendingRelease(
-            f"{prefix}{table.subjects[owner]}",
-            lengths[owner],
+            f"{prefix}{table.subjects[number]}",
+            lengths[number],
             window,
             first,
             last,
             calibrations[length],
-            None if table.begins is None else table.begins[owner],
+            None if table.begins is None else table.begins[number],
             entries,
             table.step,
             table.independent_after,
         )
-        for owner, length, window, first, last, entries in zip(
-            owners, *(column[rows].tolist() for column in columns), strict=True
+        for number, length, window, first, last, entries in zip(
+            *(column.tolist() for column in columns), strict=True
         )
     ]
 

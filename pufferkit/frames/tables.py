@@ -21,7 +21,6 @@ from pufferkit.frames.raw_times import Clock, Policy, check_every, time_columns
 from pufferkit.frames.safe_csv import csv_bytes
 from pufferkit.frames.series_files import state_labels
 from pufferkit.frames.table_assembly import assembled
-from pufferkit.frames.unordered_tables import table_of_sql
 
 if TYPE_CHECKING:
     import polars as pl
@@ -163,7 +162,7 @@ def read_table(
 
         return ClusterTable(opened, rules, known)
     if opened.sql:
-        return table_of_sql(opened, rules, known)
+        return _table_of_sql(opened, rules, known)
     if opened.lazy is not None:
         try:
             batches = _batches(opened, opened.lazy)
@@ -173,6 +172,20 @@ def read_table(
     else:
         frame = opened.eager
     return _from_batches(iter([frame]), opened, rules, known)
+
+
+def _table_of_sql(
+    source: table_sources.Source, rules: Rules, known: tuple[Hashable, ...] | None
+) -> Table:
+    """The aggregates of a table in an engine without an order of rows: duckdb or Spark."""
+    frame = aggregate.entries(source.frame, rules)
+    if rules.every is not None:
+        low = aggregate.in_polars(aggregate.smallest_step(frame, ordered=False).collect())
+        if low.item() is not None and low.item() <= 0:
+            raise source.duplicates(frame)
+    pieces, pairs = aggregate.collected(frame, rules)
+    source.refuse_rows(pairs, frame)
+    return assembled([pieces], pairs, rules, known, lambda bad: source.unknown(frame, bad))
 
 
 def frame_of(rows: Sequence[Mapping[str, Any]], backend: str = "polars") -> Any:

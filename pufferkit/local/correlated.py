@@ -27,6 +27,7 @@ from pufferkit.checks import Floats
 from pufferkit.local.bayesian_loss import known_adversary
 from pufferkit.local.losses import Loss
 from pufferkit.local.one_sided import Binary
+from pufferkit.local.xor_compiled import searched_losses
 from pufferkit.local.xor_sides import CLOSE, XorSides, longest_losses, losses_of_length
 from pufferkit.rounding import last_passing_each
 
@@ -181,8 +182,6 @@ def least_shares(
     The shares of a grid are tried, then those between the least that passed and the one below it,
     by a recursion that is quick and not certified.
     """
-    from pufferkit.local.xor_compiled import searched_losses  # noqa: PLC0415  (slow to load)
-
     start = float(np.exp(np.clip(Binary.of(chain).start, -_SURE, _SURE)))
     size = length if length is not None and length <= LONGEST else 0
 

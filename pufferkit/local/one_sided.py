@@ -29,12 +29,15 @@ import numpy as np
 
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
+from pufferkit.compiling import compiled_loop
 from pufferkit.local.moebius_maps import Logs, moved_odds
 
 Map = Callable[[float], float]
 
 SHORT = 128
 """Steps taken in plain Python; most chains have forgotten everything by then."""
+
+_moved = compiled_loop(moved_odds)
 
 SILENT = (0.0,)
 """The answers of a coin that says nothing."""
@@ -206,8 +209,6 @@ class Binary:
         first: int,
     ) -> Interval:
         """The rest of a long trace, compiled."""
-        from pufferkit.local.one_sided_compiled import follow  # noqa: PLC0415  (slow to load)
-
         p = self.chain.transition
         matrix = p if odds_map is self.right else p.T
         ends = (min(own), max(own))
@@ -217,6 +218,30 @@ class Binary:
     def _after(self, odds_map: Map, side: Interval, own: tuple[float, ...], steps: int) -> Interval:
         scrap = np.empty(steps)
         return self._follow(odds_map, own, side, 0.0, scrap, scrap, 0)
+
+
+@compiled_loop
+def follow(
+    logs: Logs,
+    rising: bool,
+    answers: tuple[float, float],
+    state: tuple[float, float, float],
+    lows: Floats,
+    highs: Floats,
+    first: int,
+) -> tuple[float, float, float]:
+    """Fill ``lows`` and ``highs`` from ``first`` on; ``state`` is (low, high, reference) there.
+
+    Returns the state after the last one.
+    """
+    low, high, reference = state
+    for m in range(first, len(lows)):
+        if -inf < reference < inf:
+            lows[m], highs[m] = low - reference, high - reference
+        one, two = _moved(logs, low + answers[0]), _moved(logs, high + answers[1])
+        low, high = (one, two) if rising else (two, one)
+        reference = _moved(logs, reference)
+    return low, high, reference
 
 
 def supports(chain: MarkovChain, nodes: int) -> list[frozenset[int]]:

@@ -16,6 +16,7 @@ import pufferkit
 from pufferkit import checks, noise
 from pufferkit.beliefs.base import Beliefs, as_beliefs
 from pufferkit.beliefs.chain_class import ChainClass
+from pufferkit.beliefs.provenance import check_not_fitted_on
 from pufferkit.beliefs.secrets import Secrets
 from pufferkit.data.numbers import rank_scores
 from pufferkit.data.queries import Query
@@ -315,7 +316,7 @@ class Calibration(Shown):
         if names is not None and self.beliefs is not None:
             _check_values(self.beliefs, names, data)
         if self.beliefs is not None:
-            self.beliefs.check_not_fitted_on(data)
+            check_not_fitted_on(self.beliefs.sources, data)
         return data
 
     def _check_gaps(self, data: Series, named: bool) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import singledispatch
 from math import inf
@@ -49,7 +49,6 @@ from pufferkit.verification.pair_tables import (
     mixing_bounds,
 )
 from pufferkit.verification.recorded_release import (
-    beliefs_of,
     cost_in_scales,
     cost_of_pairs,
     hint_of,
@@ -83,8 +82,17 @@ class _Claim:
         return self.record.scale if enough else self.record.scale * (1 + 1e-3)
 
 
-def needed_scale(record: Release, lipschitz: float, checks: list[str], work: Allowance) -> float:
-    """A sufficient scale, at most the reported one, or a lower bound on what is needed."""
+def needed_scale(
+    record: Release,
+    beliefs: Callable[[], Beliefs],
+    lipschitz: float,
+    checks: list[str],
+    work: Allowance,
+) -> float:
+    """A sufficient scale, at most the reported one, or a lower bound on what is needed.
+
+    ``beliefs`` reads the recorded beliefs, which not every mechanism has.
+    """
     epsilon = record.epsilon
     if record.mechanism == "entry_dp":
         checks.append(
@@ -93,14 +101,14 @@ def needed_scale(record: Release, lipschitz: float, checks: list[str], work: All
         )
         return lipschitz / epsilon
     if record.mechanism == "group_dp" and record.beliefs is not None:
-        most = _largest_part(beliefs_of(record))
+        most = _largest_part(beliefs())
         checks.append(f"group_dp: L times the largest independent part, {most}, over epsilon")
         return lipschitz * most / epsilon
     if record.mechanism == "group_dp":
         most = max(record.observed or record.lengths)
         checks.append(f"group_dp: L times the observed entries of a segment, {most}, over epsilon")
         return lipschitz * most / epsilon
-    theta = beliefs_of(record)
+    theta = beliefs()
     if record.mechanism == "wasserstein":
         if record.observed is not None:
             raise BadBeliefs("wasserstein has no theorem for entries that were not observed")

@@ -13,15 +13,16 @@ below the tolerance and neglected.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cache, partial
 from itertools import combinations
 from math import inf, isfinite
 from pathlib import Path
 from typing import Any
 
-from pufferkit.beliefs.base import Beliefs, beliefs_from_dict
+from pufferkit.beliefs.base import Beliefs
 from pufferkit.errors import NotApplicable
 from pufferkit.mechanisms.evidence import Guarantee
 from pufferkit.mechanisms.release import Release
@@ -38,6 +39,7 @@ from pufferkit.verification.query_checks import (
     not_such_noise,
 )
 from pufferkit.verification.recorded_release import (
+    beliefs_of,
     cost_of_pairs,
     hint_of,
     longest_promised,
@@ -221,11 +223,12 @@ def _verify_one(record: Release, most_work: float) -> Verdict:
     problems = list(_unusable(record))
     if problems:
         return Verdict(False, False, record.scale, None, (), tuple(problems))
-    problems += _inconsistent(record)
+    beliefs = cache(partial(beliefs_of, record))
+    problems += _inconsistent(record, _readable(beliefs))
     problems += _evidence_against(record)
     needed, lipschitz = None, _lipschitz(record, checks)
     try:
-        needed = needed_scale(record, lipschitz, checks, Allowance(most_work))
+        needed = needed_scale(record, beliefs, lipschitz, checks, Allowance(most_work))
     except NotChecked as reason:
         checks.append(f"not checked: {reason}")
     except (BadBeliefs, NotApplicable) as error:
@@ -300,7 +303,7 @@ def _possible(observed: tuple[int, ...], lengths: tuple[int, ...]) -> bool:
     return fits and all(0 <= seen <= n for seen, n in zip(observed, lengths, strict=True))
 
 
-def _inconsistent(record: Release) -> Iterator[str]:
+def _inconsistent(record: Release, theta: Beliefs | None) -> Iterator[str]:
     """Contradictions between fields."""
     longest, binding = longest_promised(record), record.evidence.length
     if longest < max(record.lengths):
@@ -322,7 +325,6 @@ def _inconsistent(record: Release) -> Iterator[str]:
     if not all(isfinite(number) for number in (*record.value, *record.raw)):
         yield "value: holds numbers that are not finite"
     may, bounds, variants = THEOREMS[record.mechanism]
-    theta = _beliefs(record)
     may = _may_promise(record, may, theta)
     if record.guarantee is not may:
         yield f"guarantee: promises {record.guarantee!s}, but {record.mechanism} gives {may!s}"
@@ -334,16 +336,16 @@ def _inconsistent(record: Release) -> Iterator[str]:
         yield f"beside: {record.mechanism} does not share its promise with other releases"
     yield from not_from_raw(record)
     yield from not_such_noise(record)
-    yield from _not_such_scales(record)
+    yield from _not_such_scales(record, theta)
     yield from not_such_a_query(record, None if theta is None else theta.states)
 
 
-def _not_such_scales(record: Release) -> Iterator[str]:
+def _not_such_scales(record: Release, theta: Beliefs | None) -> Iterator[str]:
     """Contradictions between the scales of the coordinates and the common scale."""
     if record.scales is None:
         return
     if record.kind == "several":
-        yield from _spends_more(record)
+        yield from _spends_more(record, theta)
         return
     rows = contributions_of_states(record)
     if record.mechanism != "influence_curve" or rows is None:
@@ -357,14 +359,12 @@ def _not_such_scales(record: Release) -> Iterator[str]:
             yield "scales: spend more on an entry than one of the scale recorded for all would"
 
 
-def _spends_more(record: Release) -> Iterator[str]:
+def _spends_more(record: Release, theta: Beliefs | None) -> Iterator[str]:
     """Whether the scales of several queries spend more than the common scale."""
     if record.mechanism != "influence_curve" or record.beliefs is None:
         yield f"scales: {record.mechanism} has none for each of several questions"
         return
-    try:
-        theta = beliefs_from_dict(record.beliefs)
-    except (ValueError, TypeError, AttributeError):
+    if theta is None:
         return
     spent = float(cost_of_pairs(record, theta, record.lipschitz).max())
     if record.lipschitz < spent * (1 - TOLERANCE):
@@ -378,13 +378,11 @@ def _may_promise(record: Release, usual: Guarantee, theta: Beliefs | None) -> Gu
     return usual.for_named_secrets if theta is not None and theta.names_secrets else usual
 
 
-def _beliefs(record: Release) -> Beliefs | None:
-    """The beliefs, ``None`` if malformed, which the recomputation reports."""
-    if record.beliefs is None:
-        return None
+def _readable(beliefs: Callable[[], Beliefs]) -> Beliefs | None:
+    """The beliefs; ``None`` if missing or malformed, which the recomputation reports."""
     try:
-        return beliefs_from_dict(record.beliefs)
-    except (ValueError, TypeError, AttributeError):
+        return beliefs()
+    except BadBeliefs:
         return None
 
 

@@ -8,7 +8,7 @@ import pufferkit as pk
 from pufferkit import ChainClass, InfluenceCurve, MarkovChain, NoTheorem, Spending, compose
 from pufferkit.accounting import composition as rules
 from pufferkit.accounting import windows
-from pufferkit.accounting.spent import Composed
+from pufferkit.accounting.history import Composed
 from pufferkit.influence.curve.sweep import Run
 from pufferkit.influence.quilts.search import Quilt
 

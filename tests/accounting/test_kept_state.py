@@ -12,8 +12,8 @@ import pufferkit as pk
 from pufferkit.accounting import composition
 from pufferkit.accounting.charges import Charge
 from pufferkit.accounting.composition import compose, compose_kept
-from pufferkit.accounting.spending import Spending, spendings_of
-from pufferkit.accounting.spent import Composed, Spent, _fewer, distance_of
+from pufferkit.accounting.history import Composed, Spent, _fewer
+from pufferkit.accounting.spending import Spending, distance_of, spendings_of
 from tests.oracles.summed_profile import costs
 
 CHAIN = pk.MarkovChain.steady([[0.8, 0.15, 0.05], [0.2, 0.6, 0.2], [0.1, 0.3, 0.6]])

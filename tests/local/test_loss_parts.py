@@ -19,12 +19,12 @@ from pufferkit.local.one_sided import (
     Binary,
     Interval,
     answers,
+    follow,
     moebius,
     spread,
     successors,
     supports,
 )
-from pufferkit.local.one_sided_compiled import follow
 from pufferkit.rounding import EPS
 
 CLOSE = {"abs": 1e-12}

@@ -143,7 +143,6 @@ AREAS = {
                 "diameter_bounds",
                 "known_entries",
                 "one_sided",
-                "one_sided_compiled",
             )
         ],
         ["local/test_local_loss.py", "local/test_loss_parts.py"],

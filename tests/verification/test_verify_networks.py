@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import pufferkit as pk
 from pufferkit.verification.pair_tables import Allowance, NotChecked
+from pufferkit.verification.recorded_release import beliefs_of
 from pufferkit.verification.required_scale import needed_scale
 from pufferkit.verification.sum_distances import distance_of_chains, distribution_of
 from pufferkit.verification.verify import verify
@@ -165,7 +166,7 @@ def test_distributions_walk_through_a_network():
 def test_work_has_a_limit():
     record = CASES["sum over a tree"]().release([0] * 6)
     with pytest.raises(NotChecked):
-        needed_scale(record, 1.0, [], Allowance(10))
+        needed_scale(record, lambda: beliefs_of(record), 1.0, [], Allowance(10))
     verdict = verify(record, most_work=10)
     assert not verdict.ok
     assert not verdict.checked

@@ -14,23 +14,20 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, reduce
 from itertools import pairwise, zip_longest
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from pufferkit import checks
 from pufferkit.accounting.amounts import spent_micro
+from pufferkit.accounting.spending import Spending, distance_of, kind_of
 from pufferkit.beliefs.base import Beliefs, as_beliefs
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable, NoTheorem
 from pufferkit.influence.answers import record_loss
 from pufferkit.influence.curve.member_curves import PairRun
-from pufferkit.influence.curve.pairs import off_diagonal
-from pufferkit.influence.curve.profile import InfluenceCurve, metric_of_sum
+from pufferkit.influence.curve.profile import InfluenceCurve
 from pufferkit.rounding import EPS, round_up
-
-if TYPE_CHECKING:
-    from pufferkit.accounting.spending import Spending
 
 _MOST_USED = 200
 """Releases with more runs than this are charged as if they had used their whole windows."""
@@ -216,13 +213,6 @@ class Composed:
         )
 
 
-def kind_of(added: Any) -> Any:
-    """The contributions of states, read from JSON, as tuples again."""
-    if added is None:
-        return None
-    return tuple(tuple(row) if isinstance(row, list) else row for row in added)
-
-
 def _add(runs: list[AmountRun], first: int, last: int, place: int, b: float) -> None:
     """Spend ``b`` on entries ``first`` to ``last`` by one kind of query, in place."""
     low = high = bisect_left(runs, first, key=lambda run: run[1])
@@ -303,11 +293,6 @@ def _fewer(runs: list[AmountRun], most: int) -> list[AmountRun]:
 def _either(row: Amounts, other: Amounts) -> Amounts:
     """The larger of the two, for each kind."""
     return tuple(max(own) for own in zip_longest(row, other, fillvalue=0.0))
-
-
-def distance_of(states: Sequence[Hashable], kind: Any) -> Floats:
-    """The distances between states under one kind of query."""
-    return off_diagonal(len(states)) if kind is None else metric_of_sum(kind)
 
 
 @lru_cache(maxsize=256)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pufferkit import ChainClass, MarkovChain
-from pufferkit.beliefs.longer_memory import (
+from pufferkit.beliefs.order_class import (
     order_table,
     tuple_counts,
     tuple_kernel,

@@ -39,6 +39,7 @@ from pufferkit.influence.curve.pairs import (
     off_diagonal,
 )
 from pufferkit.influence.curve.plan_bases import bases_in, packed
+from pufferkit.influence.curve.sweep import EntryLoss
 from pufferkit.influence.progress import Progress
 from pufferkit.rounding import EPS, largest_within
 
@@ -181,16 +182,6 @@ def _may_take_limit(variation: Floats, limit: Floats, cheap: bool) -> bool:
     if not bool(np.all(variation <= limit)):
         return False
     return not cheap or bool(np.all(variation >= limit - _NEAR * float(limit.max())))
-
-
-@dataclass(frozen=True)
-class PairLoss:
-    """The largest loss of an entry: its index, its pair of states, and the loss of every pair."""
-
-    value: float
-    entry: int
-    pair: tuple[int, int]
-    losses: Floats
 
 
 def stretches_of_both(
@@ -347,14 +338,13 @@ class PairCurve:
             record["plans"][name] = packed(_bases(self._sides[:2][which], stretches))
         return record
 
-    def loss(self, runs: CostRuns, most: float = LARGEST) -> PairLoss | None:
+    def loss(self, runs: CostRuns, most: float = LARGEST) -> EntryLoss | None:
         """The largest loss, where it is, and the losses of all pairs there."""
         rows = self.losses(runs, most)
         if rows is None:
             return None
         first, last, losses = max(rows, key=lambda row: float(row[2].max()))
-        one, other = divmod(int(losses.argmax()), len(losses))
-        return PairLoss(float(losses.max()), (first + last) // 2, (one, other), losses)
+        return EntryLoss(float(losses.max()), (first + last) // 2, None, None, losses)
 
     def solve(
         self,
@@ -363,14 +353,14 @@ class PairCurve:
         start: float,
         most: float = np.inf,
         progress: Progress | None = None,
-    ) -> tuple[float, PairLoss] | None:
+    ) -> tuple[float, EntryLoss] | None:
         """The largest b reached for which the cost ``b metric`` per entry loses at most epsilon.
 
         The loss was computed for the b that is returned, and is at most epsilon. ``None`` if the
         search has no result. Nothing above ``most`` is tried.
         """
 
-        def loss_at(b: float) -> tuple[float, PairLoss] | None:
+        def loss_at(b: float) -> tuple[float, EntryLoss] | None:
             loss = self.loss([(self.length, b * metric)], epsilon)
             return None if loss is None else (loss.value, loss)
 

@@ -11,8 +11,12 @@ may be read-only; then each process compiles its loops again, and nothing fails.
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable
 from functools import cached_property
+from hashlib import sha1
+from pathlib import Path
 from time import process_time
 from types import FunctionType
 from typing import Any
@@ -21,16 +25,13 @@ LITTLE = 4_000
 """Loops over arrays of so many numbers in all may run as plain Python."""
 
 PATIENCE = 2.0
-"""Seconds of plain Python after which a process compiles; loading takes one, compiling ten."""
+"""Seconds without compiled loops after which a process loads them, which takes one."""
 
-_spent = [0.0]
-"""Seconds of plain Python so far, in this process."""
+FIRST = 6
+"""So many times the patience, where a loop was never compiled before: that takes ten or more."""
 
-
-def patient(seconds: float = 0.0) -> bool:
-    """Whether more may be done without a compiler, after so many seconds more of it."""
-    _spent[0] += seconds
-    return _spent[0] <= PATIENCE
+_spent: dict[str, float] = {}
+"""Seconds without compiled loops so far in this process, for the loops of each module."""
 
 
 class Loop:
@@ -40,7 +41,7 @@ class Loop:
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
-        self._function = function
+        self._function: Any = function
         self.__name__, self.__doc__ = function.__name__, function.__doc__
         self.__module__, self.__wrapped__ = function.__module__, function
 
@@ -50,16 +51,40 @@ class Loop:
 
     def metered(self, *arguments: Any) -> Any:
         """Run it as plain Python while there is little work, in this call and in the process."""
-        if "compiled" in self.__dict__:
-            return self.compiled(*arguments)
         numbers = sum(getattr(argument, "size", 1) for argument in arguments)
-        if numbers > LITTLE or not patient():
+        if numbers > LITTLE or not self.patient():
             return self.compiled(*arguments)
         start = process_time()
         try:
             return self.plain(*arguments)
         finally:
-            patient(process_time() - start)
+            self.patient(process_time() - start)
+
+    def patient(self, seconds: float = 0.0) -> bool:
+        """Whether more may be done without compiling it, after so many seconds more of that."""
+        spent = _spent[self.__module__] = _spent.get(self.__module__, 0.0) + seconds
+        if "compiled" in self.__dict__:
+            return False
+        return spent <= PATIENCE * (1 if self.is_kept else FIRST)
+
+    @cached_property
+    def is_kept(self) -> bool:
+        """Whether an earlier process left compiled code on the disk."""
+        code = self._function.__code__
+        source = Path(code.co_filename).absolute()
+        version = f"py{sys.version_info.major}{sys.version_info.minor}{sys.abiflags}"
+        name = f"{source.stem}.{self.__name__}-{code.co_firstlineno}.{version}.nbi"
+        # Where numba looks: a directory that the user names, next to the source, the user's cache.
+        folder = f"{source.parent.name}_{sha1(str(source.parent).encode()).hexdigest()}"
+        user = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "numba" / folder
+        named = os.environ.get("NUMBA_CACHE_DIR")
+        places = [Path(named) / folder] if named else [source.parent / "__pycache__", user]
+        indices = [place / name for place in places]
+        try:
+            since = source.stat().st_mtime
+            return any(index.exists() and index.stat().st_mtime >= since for index in indices)
+        except (OSError, RuntimeError):  # a file that is gone, or no home directory
+            return False
 
     @cached_property
     def plain(self) -> Callable[..., Any]:

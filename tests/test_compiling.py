@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numba
 import numpy as np
 import pytest
 from numba.core import caching
@@ -13,7 +14,7 @@ from numba.core import caching
 import pufferkit
 from pufferkit import compiling
 from pufferkit.compiling import compiled_loop
-from pufferkit.influence.sums import chain_sums
+from pufferkit.influence.sums import chain_sums, long_vectors
 
 MODEL = Path(pufferkit.__file__).parents[1] / "examples" / "activity_model.json"
 HEAVY = {"numba", "scipy", "polars", "narwhals", "networkx", "opt_einsum", "opendp", "sqlite3"}
@@ -39,22 +40,33 @@ def test_kept_on_disk_where_that_can_be_written():
     assert added.compiled.stats.cache_path
 
 
+def test_what_an_earlier_process_compiled_is_known(monkeypatch, tmp_path):
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    assert not compiled_loop(added.__wrapped__).is_kept
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
+    compiled_loop(added.__wrapped__)(2, 3)
+    assert compiled_loop(added.__wrapped__).is_kept
+
+
 def test_loops_call_loops_of_their_own_kind(monkeypatch):
-    monkeypatch.setattr(compiling, "_spent", [0.0])
+    monkeypatch.setattr(compiling, "PATIENCE", np.inf)
     assert added_twice.plain(1, 2) == added_twice(1, 2) == added_twice.metered(1, 2) == 5
     assert not hasattr(added_twice.plain, "signatures")
     assert hasattr(added_twice.compiled, "signatures")
 
 
 def test_plain_python_ends_where_the_patience_does(monkeypatch):
-    monkeypatch.setattr(compiled_loop(added.__wrapped__).__class__, "compiled", "never")
+    monkeypatch.setattr(compiling.Loop, "compiled", "never")
     loop = compiled_loop(added.__wrapped__)
     few, many = np.ones(3), np.ones(compiling.LITTLE)
-    monkeypatch.setattr(compiling, "_spent", [0.0])
+    monkeypatch.setattr(compiling, "_spent", {})
+    loop.is_kept = False
     assert loop.metered(few, few).tolist() == [2, 2, 2]
     with pytest.raises(TypeError):
         loop.metered(many, many)
-    monkeypatch.setattr(compiling, "_spent", [2 * compiling.PATIENCE])
+    loop.patient(2 * compiling.PATIENCE)
+    assert loop.metered(few, few).tolist() == [2, 2, 2]  # never compiled before: waits longer
+    loop.is_kept = True
     with pytest.raises(TypeError):
         loop.metered(few, few)
 
@@ -67,8 +79,10 @@ def test_distances_of_sums_plain_and_compiled(length, monkeypatch):
     for _ in range(length - 1):
         rows.append(rows[-1] @ transition)
     results = []
-    for spent in (-np.inf, np.inf):  # always plain, always compiled
-        monkeypatch.setattr(compiling, "_spent", [spent])
+    for patience in (np.inf, -np.inf):  # always plain, always compiled
+        monkeypatch.setattr(compiling, "PATIENCE", patience)
+        for loop in vars(long_vectors).values():
+            vars(loop).pop("compiled", None) if isinstance(loop, compiling.Loop) else None
         around = [
             (node, blocks.mantissas.tobytes(), blocks.exponents.tobytes())
             for node, blocks in chain_sums._around(
@@ -102,6 +116,16 @@ def test_a_plan_loads_only_what_it_uses(query):
     )
     assert "numpy" in loaded
     assert not loaded & HEAVY
+
+
+@pytest.mark.parametrize("start", [[1, 0, 0], [0.2, 0.3, 0.5]])
+def test_a_first_plan_from_a_fixed_start_compiles_nothing(start, tmp_path, monkeypatch):
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "empty"))
+    transition = [[0.9, 0.08, 0.02], [0.1, 0.8, 0.1], [0.05, 0.15, 0.8]]
+    chain = pufferkit.MarkovChain(start, transition, states=("sit", "walk", "run"))
+    (tmp_path / "model.json").write_text(chain.to_json())
+    model = ["--model", str(tmp_path / "model.json")]
+    assert not loaded_after("plan", *model, "--epsilon", "1", "--length", "200") & HEAVY
 
 
 def test_help_loads_no_arrays():

@@ -3,8 +3,12 @@
 From a fixed initial distribution the kernel P(X_{i-m} = u | X_i = x) differs from node to node
 until the start is forgotten, and in an absorbing chain at all nodes. One object for each
 node and block would take most of the time. Here the candidates of all of them (see
-`pufferkit.influence.curve.steps`) are in two flat arrays, without the dominated ones, and
-one compiled loop goes through all nodes. Time and memory grow with nodes times blocks.
+`pufferkit.influence.curve.steps`) are in one table, without the dominated ones, and one
+loop goes through all nodes. Time and memory grow with nodes times blocks.
+
+Two ways to the same steps: little work is done by numpy, all nodes of a block at once and then all
+blocks of a node at once, so that a first plan need not wait for a compiler. More is done by
+compiled loops over flat arrays.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -13,17 +17,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
+from time import process_time
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from pufferkit.checks import Floats
+from pufferkit.checks import Bools, Floats
 from pufferkit.compiling import compiled_loop
 from pufferkit.influence.curve.steps import LARGE, kernel_error
 from pufferkit.influence.quilts.given_start import GivenStartInfluence
 from pufferkit.influence.quilts.powers import TINY
 
 _FEW = 32
+_MOST_NODES = 4_000
+_MANY = 5
+_MOST_CELLS = 4_000_000
 
 
 class NodeTables:
@@ -35,8 +44,21 @@ class NodeTables:
 
     def values(self, spent: Floats) -> Floats:
         """Alpha of every node; ``spent[i]`` is the total spent on the first i entries."""
-        values: Floats = _swept(*self._candidates, self._blocks, self._errors, spent)
-        return values
+        if self.solves_by_loops:
+            values: Floats = _swept(*self._candidates, self._blocks, self._errors, spent)
+            return values
+        begun = process_time()
+        try:
+            return self._arrays.values(self._blocks, self._errors, spent)
+        finally:
+            _tabled.patient(process_time() - begun)
+
+    @cached_property
+    def solves_by_loops(self) -> bool:
+        """Whether there is so much to do that compiled loops pay."""
+        many = self.nodes * (_MANY if _tabled.is_kept else 1) > _MOST_NODES
+        cells = self.nodes * len(self._blocks) * len(self._source.chain) ** 3
+        return many or cells > _MOST_CELLS or not _tabled.patient()
 
     @cached_property
     def _errors(self) -> Floats:
@@ -47,13 +69,13 @@ class NodeTables:
         return np.array([kernel_error(own + prior, size, size) for own in rounding])
 
     @cached_property
-    def _candidates(self) -> tuple[Any, ...]:
+    def _kernels(self) -> tuple[Any, ...]:
         source = self._source
         rows = source.rows(np.arange(1, self.nodes + 1))
         possible = source.patterns[source.which[rows]]
         distributions = np.where(possible, np.exp(source.logs[rows]), 0.0)
         kernels = [source.powers[m] for m in self._blocks.tolist()]
-        return _tabled(  # type: ignore[no-any-return]
+        return (
             distributions,
             possible,
             source.underflowed[rows].any(axis=1),
@@ -62,6 +84,101 @@ class NodeTables:
             self._blocks,
             TINY,
         )
+
+    @cached_property
+    def _candidates(self) -> tuple[Any, ...]:
+        return _tabled(*self._kernels)  # type: ignore[no-any-return]
+
+    @cached_property
+    def _arrays(self) -> _Arrays:
+        return _in_arrays(*self._kernels)
+
+
+class _Arrays(NamedTuple):
+    """Candidates of every node and block, padded with zeros; whether it has a kernel, and any."""
+
+    above: Floats
+    below: Floats
+    has_kernel: Bools
+    has_any: Bools
+
+    def values(self, blocks: NDArray[np.int64], errors: Floats, spent: Floats) -> Floats:
+        """The least bound of every node, one after another."""
+        before = np.arange(len(self.above))[:, None] - blocks
+        own = spent[1:, None] - spent[np.maximum(before + 1, 0)]
+        own[~self.has_kernel] = np.inf
+        errors = np.where(self.has_any, errors, 0.0)
+        values = spent[1:].copy()
+        for node in range(1, len(values)):
+            variations = values[before[node]]  # of some other node where there is no kernel
+            if variations.max() < LARGE:
+                rise = np.expm1(variations)[:, None]
+                ratios = (1.0 + self.above[node] * rise) / (1.0 + self.below[node] * rise)
+                steps = np.log(ratios.max(axis=1))
+            else:
+                each = zip(self.above[node], self.below[node], variations, strict=True)
+                steps = np.array(
+                    [_largest.plain(a, b, 0, np.count_nonzero(a), v) for a, b, v in each]
+                )
+            steps = np.minimum(steps + errors[node], variations)
+            values[node] = min(values[node], (own[node] + steps).min())
+        return values
+
+
+def _in_arrays(
+    distributions: Floats,
+    possible: Bools,
+    underflows: Bools,
+    kernels: Floats,
+    patterns: Bools,
+    blocks: NDArray[np.int64],
+    tiny: float,
+) -> _Arrays:
+    """The table of `_tabled`, by numpy."""
+    nodes, size = distributions.shape
+    tables = []
+    has_kernel = np.zeros((nodes, len(blocks)), dtype=bool)
+    for place, block in enumerate(blocks.tolist()):
+        here = np.arange(block, nodes)
+        before = here - block
+        has_kernel[here, place] = ~(underflows[here] | underflows[before])
+        joint = (distributions[before][:, :, None] * kernels[place]).transpose(0, 2, 1)
+        total = joint.sum(axis=2, keepdims=True)
+        value = np.divide(joint, total, out=np.zeros(joint.shape), where=total > 0)
+        may = possible[before][:, None, :] & patterns[place].T
+        upper = np.where(may, np.maximum(value, tiny), 0.0)[:, :, None, :]
+        lower = np.where(value >= tiny, value, 0.0)[:, None, :, :]
+        ratio = np.divide(
+            upper, lower, out=np.full((len(here), *3 * [size]), np.inf), where=lower > 0
+        )
+        order = np.argsort(-np.where(upper > 0, ratio, -1.0), axis=3, kind="stable")
+        high, low = (
+            np.minimum(np.take_along_axis(np.broadcast_to(own, order.shape), order, 3).cumsum(3), 1)
+            for own in (upper, lower)
+        )
+        both = possible[here][:, :, None] & possible[here][:, None, :] & ~np.eye(size, dtype=bool)
+        kept = both[..., None] & (high > low) & has_kernel[here, place][:, None, None, None]
+        tables.append(_undominated(np.where(kept, high, 0.0), np.where(kept, low, 0.0)))
+    width = max((above.shape[1] for above, _ in tables), default=1)
+    above, below = (np.zeros((nodes, len(blocks), width)) for _ in range(2))
+    for place, own in enumerate(tables):
+        for array, rows in zip((above, below), own, strict=True):
+            array[nodes - len(rows) :, place, : rows.shape[1]] = rows
+    return _Arrays(above, below, has_kernel, np.asarray(above.any(axis=2)))
+
+
+def _undominated(above: Floats, below: Floats) -> tuple[Floats, Floats]:
+    """Of every row the candidates that are not dominated, padded with zeros."""
+    above, below = above.reshape(len(above), -1), below.reshape(len(below), -1)
+    order = np.argsort(-above, axis=1, kind="stable")
+    above, below = np.take_along_axis(above, order, 1), np.take_along_axis(below, order, 1)
+    least = np.minimum.accumulate(below, axis=1)
+    kept = above > 0
+    kept[:, 1:] &= below[:, 1:] < least[:, :-1]
+    width = max(1, int(kept.sum(axis=1).max(initial=1)))
+    first = np.argsort(~kept, axis=1, kind="stable")[:, :width]
+    rows = (np.take_along_axis(np.where(kept, own, 0.0), first, 1) for own in (above, below))
+    return tuple(rows)  # type: ignore[return-value]
 
 
 @compiled_loop

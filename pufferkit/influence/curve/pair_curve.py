@@ -161,7 +161,7 @@ def _along(
 ) -> Followed | None:
     """Entries from this one on, by one compiled loop; ``None`` if that does not pay."""
     if here - 2 < len(side.first):
-        if not isinstance(side.first, StepsInRow):
+        if not (isinstance(side.first, StepsInRow) and side.first.may_follow):
             return None
         kernels, error = side.first.kernels[here - 2 : here - 2 + left], side.first.error
         count = len(kernels)

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit.checks import Bools, Floats
+from pufferkit.influence.curve import transport_programme
 
 _TIGHT = 1e-12
 _NEGATIVE = -1e-13
@@ -52,8 +53,6 @@ class CompiledPlans:
 
     def __call__(self, limit: Floats) -> tuple[Floats, Arcs]:
         """The matrix of steps at the variation ``limit``, and the plans behind it."""
-        from pufferkit.influence.curve import transport_programme  # noqa: PLC0415  (loads numba)
-
         rows, states = self._kernel.shape
         room = 2 * rows * rows * states
         places = [np.empty(room, dtype=np.int64) for _ in range(3)]

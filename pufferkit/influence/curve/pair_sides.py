@@ -30,9 +30,6 @@ LARGE = 24
 MOST_CELLS = 4e6
 """Most cells of all programmes of a side: those of 44 states with dense rows."""
 
-_MANY = 100
-"""From this many entries with their own kernels on, waiting for a compiler pays."""
-
 EXPLICIT_WORK = 50_000
 """Entries are computed one by one while entries x states^2 stays below this."""
 
@@ -71,7 +68,7 @@ def pair_sides(member: Member, length: int, *, often: bool = False) -> Sides | N
         return None
     if left is None:
         return None
-    often |= isinstance(left.first, StepsInRow)  # compiled loops are loaded then
+    often |= isinstance(left.first, StepsInRow) and left.first.many  # loaded then
     right = PairSteps([member.chain.transition], error, often=often)
     return left, PairSide([], right), supports
 
@@ -139,10 +136,7 @@ def _given_start(
         return None, []
     supports = [source.support(n) for n in range(1, own + 1)]
     error += source.prior(1)[1] + CONVERGED
-    if own > _MANY:
-        in_row = StepsInRow(kernels, error)
-        return PairSide(in_row, in_row[-1]), supports
-    steps = [PairSteps([kernel], error) for kernel in kernels]
+    steps = StepsInRow(kernels, error)
     return PairSide(steps, steps[-1] if steps else None), supports
 
 

@@ -49,7 +49,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit.checks import Floats
-from pufferkit.compiling import patient
+from pufferkit.influence.curve import transport_programme
 from pufferkit.influence.curve.pair_plans import MOST_PIVOTS, Arcs, CompiledPlans, PlansAtOnce
 from pufferkit.rounding import EPS
 
@@ -65,6 +65,7 @@ _MOST_SWEEPS = 256
 _DENSE = 24
 _CLOSE = 1e-5
 _SMALL = 12**3
+_MANY = 100
 
 
 class Steps(Protocol):
@@ -89,7 +90,8 @@ class PairSteps:
     error
         Bound on the error of the logarithm of a ratio of two entries, and so on that of a step.
     often
-        Whether it will be called so often that waiting for a compiler pays even for few states.
+        Whether it will be called so often that loading compiled loops pays even for few states;
+        where they would have to be compiled first, patience decides.
     half
         Whether to compute only steps from rows of the first half to rows of the second.
     """
@@ -109,7 +111,7 @@ class PairSteps:
         self._best: NDArray[np.intp] = np.zeros((self.rows, self.rows), dtype=np.intp)
         self._last: tuple[Floats, Floats] | None = None
         work = self.rows**2 * self.states * len(self.kernels)
-        small = work <= _SMALL and not often and patient()
+        small = work <= _SMALL and not compiling_pays(often)
         self._solve_by(PlansAtOnce if small else CompiledPlans)
 
     def _solve_by(self, way: type[PlansAtOnce] | type[CompiledPlans]) -> None:
@@ -125,7 +127,8 @@ class PairSteps:
         """The matrix of steps at the variation ``limit``, rounded up; 0 on the diagonal."""
         if self._last is not None and np.array_equal(self._last[0], limit):
             return self._last[1].copy()
-        if not (self._compiled or patient()):  # sweeps can be many, however few the states
+        loop = transport_programme.all_steps
+        if not (self._compiled or loop.patient()):  # sweeps can be many, however few the states
             self._solve_by(CompiledPlans)
         begun, values, self.arcs = process_time(), [], []
         for plans in self._plans:
@@ -133,7 +136,7 @@ class PairSteps:
             self.arcs.append(arcs)
             values.append(steps)
         if not self._compiled:
-            patient(process_time() - begun)
+            loop.patient(process_time() - begun)
         stacked = np.array(values)
         self._best = stacked.argmax(axis=0)
         largest: Floats = stacked.max(axis=0) + self.error * off_diagonal(self.rows)
@@ -156,6 +159,12 @@ class PairSteps:
             columns.append(arcs.source[kept] * self.states + arcs.target[kept])
             values.append(arcs.flow[kept])
         return np.concatenate(rows), np.concatenate(columns), np.concatenate(values)
+
+
+def compiling_pays(often: bool) -> bool:
+    """Whether compiled loops are the quicker way to few states; ``often`` as for `PairSteps`."""
+    loop = transport_programme.all_steps
+    return (often and loop.is_kept) or not loop.patient()
 
 
 def off_diagonal(size: int) -> Floats:
@@ -265,8 +274,18 @@ class StepsInRow(Sequence[PairSteps]):
             return StepsInRow(self.kernels[place], self.error)
         place = range(len(self))[place]
         if place not in self._made:
-            self._made[place] = PairSteps([self.kernels[place]], self.error, often=True)
+            self._made[place] = PairSteps([self.kernels[place]], self.error, often=self.many)
         return self._made[place]
+
+    @property
+    def many(self) -> bool:
+        """Whether there are so many that loading compiled loops pays."""
+        return len(self) > _MANY
+
+    @property
+    def may_follow(self) -> bool:
+        """Whether `followed` is the quicker way."""
+        return compiling_pays(self.many)
 
 
 @dataclass(frozen=True)
@@ -296,8 +315,6 @@ def followed(
     where the variation is above ``most``, and after the first entry where it is within ``limit``;
     with no more than ``cheap`` entries left, only where it is within ``near`` of that.
     """
-    from pufferkit.influence.curve import transport_programme  # noqa: PLC0415  (loads numba)
-
     shape = count, *cost.shape
     met, own = np.empty(shape), np.empty(shape)
     trees = np.empty((*shape, 2 * kernels.shape[2], 2), dtype=np.int16)

@@ -28,6 +28,7 @@ from pufferkit.beliefs.chain_class import ChainClass, Member, Mixing
 from pufferkit.beliefs.event_class import EventClass
 from pufferkit.beliefs.mixing_class import MixingClass
 from pufferkit.checks import Bools, Floats
+from pufferkit.influence.curve.node_tables import NodeTables
 from pufferkit.influence.curve.steps import (
     DiameterStep,
     KernelStep,
@@ -58,7 +59,7 @@ _FORGOTTEN = 0.02
 _WORK = 3 * 10**7
 _SMALL = 16
 _MANY = 64
-"""From this many nodes with their own kernels on, waiting for compiled loops pays."""
+"""From this many nodes with their own kernels on, one table of them all pays."""
 
 
 def sides_of(member: Member, length: int) -> tuple[Side, Side]:
@@ -190,9 +191,6 @@ def _tables(source: GivenStartInfluence, blocks: list[int], nodes: int) -> NodeT
     """The steps of the first nodes in one table, if there are enough for it to pay."""
     if nodes < _MANY:
         return None
-    # Compiled code, loaded when first needed: it takes a second.
-    from pufferkit.influence.curve.node_tables import NodeTables  # noqa: PLC0415
-
     return NodeTables(source, blocks, nodes)
 
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache, singledispatch
 from math import inf, sqrt
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -46,9 +46,6 @@ from pufferkit.influence.quilts.given_start import GivenStartInfluence
 from pufferkit.influence.quilts.hardest import influence_of
 from pufferkit.influence.quilts.mixing import MixingInfluence
 from pufferkit.influence.quilts.powers import Kernel, row_log_ratios
-
-if TYPE_CHECKING:
-    from pufferkit.influence.curve.node_tables import NodeTables
 
 SHORT = 48
 """Segments up to this length are evaluated with all blocks at every node."""
@@ -184,14 +181,8 @@ def _given_start(source: GivenStartInfluence, length: int, short: bool) -> tuple
     stretches = [(node, exact(node)) for node in range(1, own + 1)]
     if own < length:
         stretches += _reweighted(source, own + 1, length, final, reach)
-    return Side(stretches, blocks, _tables(source, blocks, own)), Side([(1, right)], blocks)
-
-
-def _tables(source: GivenStartInfluence, blocks: list[int], nodes: int) -> NodeTables | None:
-    """The steps of the first nodes in one table, if there are enough for it to pay."""
-    if nodes < _MANY:
-        return None
-    return NodeTables(source, blocks, nodes)
+    tables = NodeTables(source, blocks, own) if own >= _MANY else None
+    return Side(stretches, blocks, tables), Side([(1, right)], blocks)
 
 
 def _reweighted(

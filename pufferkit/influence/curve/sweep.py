@@ -30,16 +30,13 @@ from functools import cached_property
 from itertools import pairwise
 from math import inf
 from operator import itemgetter
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pufferkit.checks import Floats
+from pufferkit.influence.curve.node_tables import NodeTables
 from pufferkit.influence.curve.steps import KernelStep, Step, StepRow
 from pufferkit.rounding import last_passing
-
-if TYPE_CHECKING:
-    from pufferkit.influence.curve.node_tables import NodeTables
 
 StepOf = Callable[[int], Step | None]
 """From block size to step; ``None`` if that block has no kernel."""

@@ -55,7 +55,7 @@ def entries(frame: Any, rules: Rules) -> Any:
     import narwhals as nw  # noqa: PLC0415
 
     kinds = frame.collect_schema()
-    state = nw.col(STATE)
+    state = unchanged = nw.col(STATE)
     if rules.bins is not None:
         number = state.cast(nw.Float64)
         reached = [(number >= cut).cast(nw.Int32) for cut in rules.bins.cuts]
@@ -68,7 +68,7 @@ def entries(frame: Any, rules: Rules) -> Any:
     elif isinstance(kinds[STATE], (nw.Categorical, nw.Enum)):
         state = state.cast(nw.String)
     time = nw.col(TIME)
-    coded = frame.with_columns(state.alias(STATE))
+    coded = frame if state is unchanged else frame.with_columns(state.alias(STATE))
     if rules.every is not None:
         coded = _with_place(coded, rules.origin, rules.every, SLOT)
         if kinds[TIME].is_float() or isinstance(rules.every * rules.origin, float):
@@ -148,9 +148,10 @@ def linked(frame: Any, rules: Rules, *, ordered: bool, broken: bool = True) -> A
     if rules.every is not None:
         # On a grid the clock is known: next to one another, or not.
         step = nw.when(~first).then(nw.when(nw.col(STEP) > 2).then(2).otherwise(nw.col(STEP)))
-    frame = frame.with_columns(apart.alias(BREAK), step.alias(STEP))
+    one = [] if broken else [nw.lit(1).cast(nw.Int64).alias(SEGMENT)]
+    frame = frame.with_columns(apart.alias(BREAK), step.alias(STEP), *one)
     if not broken:
-        return frame.with_columns(nw.lit(1).cast(nw.Int64).alias(SEGMENT))
+        return frame
     segment = nw.col(BREAK).cast(nw.Int64).cum_sum()
     return frame.with_columns(
         (segment if ordered else segment.over(SUBJECT, order_by=TIME)).alias(SEGMENT)

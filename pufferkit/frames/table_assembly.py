@@ -170,26 +170,26 @@ class Layout:
     def codes(self, entries: pl.DataFrame, coded: pl.DataFrame) -> Counts | None:
         """The entries one by one, those that were not observed included, segment by segment.
 
-        ``None`` where that would be too many.
+        Segments are numbered through all subjects. ``None`` where that would be too many.
         """
-        import polars as pl  # noqa: PLC0415
-
         if int(self.spans.sum()) > MOST_ENTRIES:
             return None
-        place = pl.col(TIME if self.rules.every is None else SLOT)
-        before = pl.Series("_offset", np.cumsum(self.spans) - self.spans)
-        keys = [SUBJECT, SEGMENT]
-        rows = entries.join(
-            self.segments.with_columns(before), on=keys, how="inner", maintain_order="left"
-        )
+        new = np.flatnonzero(entries[BREAK].to_numpy())  # one row for each segment
+        sizes = np.diff(new, append=entries.height)
+        order = np.full(int(entries[SEGMENT].max()) + 1, -1)  # type: ignore[arg-type]
+        order[self.segments[SEGMENT].to_numpy()] = np.arange(len(self.spans))
+        number = np.repeat(order[entries[SEGMENT].to_numpy()[new]], sizes)
         if self.step is None:
-            at = pl.int_range(pl.len()).over(keys)
+            at = np.arange(entries.height) - np.repeat(new, sizes)
         else:
-            at = _steps(place - pl.col("_start"), self.step)
-        rows = rows.with_columns((pl.col("_offset") + at).alias("_at"))
-        rows = rows.join(coded, on=STATE, how="inner")
+            place = entries[TIME if self.rules.every is None else SLOT]
+            at = _steps(place - self.segments["_start"].gather(number), self.step).to_numpy()
+        at = at + (np.cumsum(self.spans) - self.spans)[number]
+        state = entries.select(STATE).join(coded, on=STATE, how="left", maintain_order="left")
+        code = state["_code"].fill_null(UNOBSERVED).to_numpy()
+        seen = (number >= 0) & (code != UNOBSERVED)
         codes = np.full(int(self.spans.sum()), UNOBSERVED, dtype=np.int64)
-        codes[rows["_at"].to_numpy()] = rows["_code"].to_numpy()
+        codes[at[seen]] = code[seen]
         return codes
 
     def table(

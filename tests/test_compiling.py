@@ -96,8 +96,8 @@ def test_distances_of_sums_plain_and_compiled(length, monkeypatch):
 def loaded_after(*arguments):
     """Top-level packages in a fresh process after a command."""
     code = (
-        "import sys; from pufferkit.cli import app\n"
-        "try: app(sys.argv[1:], standalone_mode=False)\n"
+        "import sys; from pufferkit.cli import main\n"
+        "try: main()\n"
         "except SystemExit as end: assert not end.code, end.code\n"
         "print(*{name.partition('.')[0] for name in sys.modules}, file=sys.stderr)"
     )
@@ -126,6 +126,15 @@ def test_a_first_plan_from_a_fixed_start_compiles_nothing(start, tmp_path, monke
     (tmp_path / "model.json").write_text(chain.to_json())
     model = ["--model", str(tmp_path / "model.json")]
     assert not loaded_after("plan", *model, "--epsilon", "1", "--length", "200") & HEAVY
+
+
+def test_a_verification_loads_only_what_it_uses(tmp_path):
+    model = pufferkit.MarkovChain.from_json(MODEL.read_text())
+    query = pufferkit.count(model.states[0], 50)
+    series = pufferkit.Series.of([model.states[0]] * 50, model.states)
+    release = pufferkit.influence_curve(model, query, 1).release(series)
+    (tmp_path / "release.json").write_text(release.to_json())
+    assert not loaded_after("verify", str(tmp_path / "release.json")) & HEAVY
 
 
 def test_help_loads_no_arrays():

@@ -1,63 +1,76 @@
 """The command line: parse, call, print.
 
 Nothing heavy is imported at the top of these modules, so that ``pufferkit --help`` answers at once;
-names of the package are loaded by `pufferkit` itself when a command first uses them.
+names of the package are loaded by `pufferkit` itself when a command first uses them. A command
+loads its own module only; ``app`` is the whole command line.
 """
 
 from __future__ import annotations
 
-from typing import Annotated
+import sys
+from collections.abc import Sequence
+from functools import cache
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
 
 import pufferkit
-from pufferkit.cli import (
-    audit_command,
-    beliefs_command,
-    dashboard_command,
-    explore_command,
-    hide_command,
-    ledger_command,
-    model_command,
-    plan_command,
-    release_command,
-    release_each_command,
-    reproduce_command,
-    sanitize_command,
-    stream_command,
-    synthetic_command,
-    terminal,
-    verify_command,
-)
+from pufferkit.cli import terminal
 from pufferkit.cli.terminal import OneLineErrors, help_if_alone
 
-app = typer.Typer(
-    cls=OneLineErrors,
-    name="pufferkit",
-    help="Pufferfish privacy for correlated data: compute the noise needed, and add it safely.",
-    context_settings={"help_option_names": ["-h", "--help"]},
-    rich_markup_mode=None,
-)
-for command in (
-    plan_command.plan,
-    release_command.release,
-    release_each_command.release_each,
-    dashboard_command.dashboard,
-    synthetic_command.synthetic,
-    sanitize_command.sanitize,
-    model_command.fit,
-    beliefs_command.beliefs,
-    model_command.check,
-    verify_command.verify,
-    audit_command.audit,
-    explore_command.explore,
-    reproduce_command.reproduce,
-):
-    app.command()(command)
-model_command.app.command()(hide_command.hide)
-app.add_typer(model_command.app, name="model")
-app.add_typer(ledger_command.app, name="ledger")
-app.add_typer(stream_command.app, name="stream")
+_COMMANDS = {
+    "plan": "plan_command",
+    "release": "release_command",
+    "release-each": "release_each_command",
+    "dashboard": "dashboard_command",
+    "synthetic": "synthetic_command",
+    "sanitize": "sanitize_command",
+    "fit": "model_command",
+    "beliefs": "beliefs_command",
+    "check": "model_command",
+    "verify": "verify_command",
+    "audit": "audit_command",
+    "explore": "explore_command",
+    "reproduce": "reproduce_command",
+}
+_GROUPS = {"model": "hide_command", "ledger": "ledger_command", "stream": "stream_command"}
+
+
+def application(words: Sequence[str] = ()) -> typer.Typer:
+    """The command line; if ``words`` begin with a command, this one alone, which is sooner made."""
+    app = typer.Typer(
+        cls=OneLineErrors,
+        name="pufferkit",
+        help="Pufferfish privacy for correlated data: compute the noise needed, and add it safely.",
+        context_settings={"help_option_names": ["-h", "--help"]},
+        rich_markup_mode=None,
+    )
+    app.callback(invoke_without_command=True)(root)
+    first = next((word for word in words if not word.startswith("-")), None)
+    known = first in _COMMANDS or first in _GROUPS
+    for name, module in _COMMANDS.items():
+        if name == first or not known:
+            app.command()(getattr(_loaded(module), name.replace("-", "_")))
+    for name, module in _GROUPS.items():
+        if name == first or not known:
+            app.add_typer(_loaded(module).app, name=name)
+    return app
+
+
+def _loaded(module: str) -> Any:
+    return import_module(f"pufferkit.cli.{module}")
+
+
+@cache
+def _whole() -> typer.Typer:
+    return application()
+
+
+def __getattr__(name: str) -> Any:
+    if name == "app":
+        return _whole()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def _version(asked: bool) -> None:
@@ -66,7 +79,6 @@ def _version(asked: bool) -> None:
         raise typer.Exit
 
 
-@app.callback(invoke_without_command=True)
 def root(
     context: typer.Context,
     version: Annotated[
@@ -88,4 +100,4 @@ def root(
 
 def main() -> None:
     """Entry point of the ``pufferkit`` command."""
-    app()
+    application(sys.argv[1:])()

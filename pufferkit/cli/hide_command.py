@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 import pufferkit as pk
 from pufferkit.cli import inputs, outputs, terminal
 from pufferkit.cli.flags import File, option, whole
-from pufferkit.cli.model_command import ModelFile, give
+from pufferkit.cli.model_command import ModelFile, app, give
 from pufferkit.errors import printable
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ _WHOLE = "STATE:ENTRIES"
 _PAIR = "STATE:STATE[:TIMES]"
 
 
+@app.command()
 def hide(
     model: ModelFile,
     runs: Annotated[int | None, whole("Any values of N entries in a row.")] = None,

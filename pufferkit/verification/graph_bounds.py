@@ -15,17 +15,19 @@ from __future__ import annotations
 import base64
 import json
 import zlib
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from itertools import combinations, product
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import networkx as nx
 import numpy as np
 
 from pufferkit.beliefs.junction_tree import GraphModel
 from pufferkit.checks import Floats
 from pufferkit.verification.pair_tables import Allowance, BadBeliefs, NotChecked
+
+if TYPE_CHECKING:
+    from networkx import Graph
 
 LogTable = tuple[tuple[int, ...], Floats]
 Messages = dict[tuple[int, int], dict[int, Floats]]
@@ -61,13 +63,26 @@ def loss_on_graphs(
     return largest
 
 
+def _without_edges() -> Graph[int]:
+    import networkx as nx  # noqa: PLC0415  (slow to load)
+
+    return nx.Graph()
+
+
+def _components(graph: Graph[int]) -> Iterable[set[int]]:
+    import networkx as nx  # noqa: PLC0415  (slow to load)
+
+    components: Iterable[set[int]] = nx.connected_components(graph)
+    return components
+
+
 def largest_part(model: GraphModel) -> int:
     """Number of nodes of the largest connected component."""
-    graph = nx.Graph()
+    graph = _without_edges()
     graph.add_nodes_from(range(len(model.nodes)))
     for scope, _ in model.log_factors:
         graph.add_edges_from(combinations(scope, 2))
-    return max(len(part) for part in nx.connected_components(graph))
+    return max(len(part) for part in _components(graph))
 
 
 def spread_on_graph(model: GraphModel, work: Allowance) -> float:
@@ -77,7 +92,7 @@ def spread_on_graph(model: GraphModel, work: Allowance) -> float:
     neighbour j changes. Row sums are added up power by power, which is right where the norm is
     below 1; if they do not settle, it is not, or hardly.
     """
-    sizes, graph = [len(model.values[node]) for node in model.nodes], nx.Graph()
+    sizes, graph = [len(model.values[node]) for node in model.nodes], _without_edges()
     factors = [(tuple(scope), table) for scope, table in model.log_factors]
     graph.add_nodes_from(range(len(sizes)))
     for scope, _ in factors:
@@ -114,10 +129,10 @@ def spread_on_graph(model: GraphModel, work: Allowance) -> float:
 
 
 def _norm_below_one(
-    gamma: Mapping[tuple[int, int], float], graph: nx.Graph[int], work: Allowance
+    gamma: Mapping[tuple[int, int], float], graph: Graph[int], work: Allowance
 ) -> bool:
     """Whether the spectral norm of every independent part is below 1."""
-    for part in nx.connected_components(graph):
+    for part in _components(graph):
         place = {n: at for at, n in enumerate(sorted(part))}
         own = {pair: value for pair, value in gamma.items() if pair[0] in place}
         by_rows, by_columns = np.zeros(len(part)), np.zeros(len(part))
@@ -148,7 +163,7 @@ class _CliqueGraph:
         text = unpacker.decompress(base64.b64decode(record["ways"]), _MOST_TEXT)
         self.ways = {(c, to, n): (order, moves) for c, to, n, order, moves in json.loads(text)}
         self._check_tree()
-        self.graph = nx.Graph()
+        self.graph = _without_edges()
         self.graph.add_nodes_from(range(len(self.sizes)))
         for scope, _ in self.factors:
             self.graph.add_edges_from(combinations(scope, 2))
@@ -254,7 +269,7 @@ class _CliqueGraph:
     def loss(self, costs: Sequence[Floats]) -> float:
         """The largest loss of a node."""
         whole = np.array([float(own.max()) if own.size else 0.0 for own in costs])
-        parts = {n: part for part in nx.connected_components(self.graph) for n in part}
+        parts = {n: part for part in _components(self.graph) for n in part}
         sent: Messages = {}
         below = [float(sum(whole[n] for n in own)) for own in self.cliques]
         for c, above in enumerate(self.parent):
@@ -293,7 +308,7 @@ class _CliqueGraph:
             if n in at and n in self.cliques[at[n]]:
                 most = min(most, float((costs[n] + message(at[n], -1, (n,))[n]).max(initial=0.0)))
             largest = max(largest, most if len(self.possible[n]) > 1 else 0.0)
-        for part in nx.connected_components(self.graph):
+        for part in _components(self.graph):
             if not part <= self.narrow:
                 most = float(sum(whole[n] for n in part))
                 largest = max(largest, min(most, self._drawn_again(sorted(part), whole)))

@@ -23,7 +23,6 @@ from collections.abc import Mapping, Sequence
 from math import inf, log
 from typing import Any
 
-import networkx as nx
 import numpy as np
 
 from pufferkit.beliefs.bayesian_network import BayesianNetwork
@@ -40,6 +39,8 @@ def score_of_quilts(
     theta: NetworkClass, verification_data: Mapping[str, Any], epsilon: float, work: Allowance
 ) -> float:
     """The largest score over nodes, each with the quilt that was recorded for it."""
+    import networkx as nx  # noqa: PLC0415  (slow to load)
+
     recorded = verification_data.get("quilts")
     nodes = theta.nodes
     if recorded is None or len(recorded) != len(nodes):

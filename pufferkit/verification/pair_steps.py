@@ -24,8 +24,6 @@ from math import inf
 from typing import Any
 
 import numpy as np
-from scipy.optimize import linprog
-from scipy.sparse import coo_matrix
 
 from pufferkit.checks import Floats
 from pufferkit.verification.pair_tables import Allowance, KnownChain, NotChecked
@@ -88,6 +86,9 @@ def plans(rows: Sequence[tuple[Floats, Floats]], limit: Floats, work: Allowance)
         objective += [0.0] * own.size + [UNIT]
         variables, loads = last + 1, loads + len(zs)
     work.spend(3e6 + 2e4 * variables)
+    from scipy.optimize import linprog  # noqa: PLC0415  (slow to load; stored plans need none)
+    from scipy.sparse import coo_matrix  # noqa: PLC0415
+
     answer = linprog(
         objective,
         A_ub=coo_matrix((entries[2], (entries[0], entries[1])), shape=(loads, variables)).tocsr(),

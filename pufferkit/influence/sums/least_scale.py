@@ -46,7 +46,7 @@ from pufferkit.influence.quilts.chains import (
 from pufferkit.influence.quilts.given_start import GivenStartInfluence
 from pufferkit.influence.quilts.hardest import influence_of
 from pufferkit.rounding import EPS, last_passing
-from pufferkit.threads import on_one_thread
+from pufferkit.threads import one_thread
 
 TRUSTED = 1e-280
 _MOST_CELLS = 2 * 10**7
@@ -376,7 +376,7 @@ class LeastScale:
     enough: int
 
 
-@on_one_thread
+@one_thread()
 def least_scale(
     member: Member,
     values: NDArray[np.int64],

@@ -41,7 +41,6 @@ from pufferkit.influence.curve.contaminated import ContaminatedSteps, contaminat
 from pufferkit.influence.curve.pair_curve import (
     WITHIN_EPSILON,
     CostRuns,
-    PairLoss,
     Stretch,
     stretches_of_both,
     swept,
@@ -56,6 +55,7 @@ from pufferkit.influence.curve.pairs import (
     off_diagonal,
 )
 from pufferkit.influence.curve.pinned import Pinned, PinnedSide
+from pufferkit.influence.curve.sweep import EntryLoss
 from pufferkit.influence.curve.window_losses import LabelLosses, value_losses, windows_of_both
 from pufferkit.influence.progress import Progress
 from pufferkit.rounding import EPS, largest_within
@@ -388,18 +388,17 @@ class KernelCurve:
         phases = 1 if self.kernels.start is not None else self.kernels.period
         return phases * self.length <= _EXPLICIT_STEPS
 
-    def loss(self, runs: CostRuns, most: float = LARGEST) -> PairLoss | None:
+    def loss(self, runs: CostRuns, most: float = LARGEST) -> EntryLoss | None:
         """The largest loss, where it is, and the losses of all pairs there."""
         rows = self.losses(runs, most)
         if not rows:
             return None
         first, last, losses = max(rows, key=lambda row: float(row[2].max()))
-        one, other = divmod(int(losses.argmax()), len(losses))
-        return PairLoss(float(losses.max()), (first + last) // 2, (one, other), losses)
+        return EntryLoss(float(losses.max()), (first + last) // 2, None, None, losses)
 
     def solve(
         self, metric: Floats, epsilon: float, most: float, progress: Progress | None = None
-    ) -> tuple[float, PairLoss] | None:
+    ) -> tuple[float, EntryLoss] | None:
         """The largest b reached for which the cost ``b metric`` per entry loses at most epsilon.
 
         The loss was computed for the b that is returned. ``None`` if the search has no result.
@@ -410,7 +409,7 @@ class KernelCurve:
         exposed = kernels.emission, kernels.paths, kernels.parts
         most_hidden = epsilon if all(e is None for e in exposed) else _FAR + 4 * epsilon
 
-        def loss_at(b: float) -> tuple[float, PairLoss] | None:
+        def loss_at(b: float) -> tuple[float, EntryLoss] | None:
             loss = self.loss([(self.length, b * metric)], most_hidden)
             return None if loss is None else (loss.value, loss)
 

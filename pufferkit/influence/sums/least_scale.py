@@ -12,7 +12,7 @@ from pufferkit.beliefs.chain_class import Member
 from pufferkit.errors import NotApplicable, TakesLong
 from pufferkit.influence.sums.entry_windows import SumWindow, SumWindows
 from pufferkit.rounding import last_passing
-from pufferkit.threads import on_one_thread
+from pufferkit.threads import one_thread
 
 _FIRST_REACH = 8
 _GOOD = 4e-4
@@ -30,7 +30,7 @@ class LeastScale:
     enough: int
 
 
-@on_one_thread
+@one_thread()
 def least_scale(
     member: Member,
     values: NDArray[np.int64],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping
 from heapq import heapify, heappop, heappush
 from itertools import product
 from typing import Any
@@ -150,10 +150,10 @@ def array(
     return checks.frozen(table.reshape(*shape, size))
 
 
-def _distributions(name: str, rows: Sequence[ArrayLike], size: int) -> Floats | None:
+def _distributions(name: str, rows: list[Any], size: int) -> Floats | None:
     """`distribution` of all rows at once; ``None`` if one is wrong or of another length."""
     try:
-        given = checks.numbers(name, list(rows))
+        given = checks.numbers(name, rows)
         if given.shape != (len(rows), size):
             return None
         scaled = checks.distributions(name, given)

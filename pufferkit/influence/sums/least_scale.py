@@ -27,7 +27,7 @@ on; a smaller one counts as infinite loss. Which ends are possible at all is sto
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf
@@ -58,6 +58,7 @@ _CELLS = 10**5
 _TRIALS = 800.0
 _GOOD = 4e-4
 _PRECISION = 1e-6
+_FEW_ENDS, _NEW_ENDS, _ROUNDS = 64, 8, 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,21 +98,42 @@ class SumWindow:
             ratio, place = self._of_one(rate), 0
         else:
             ratio, place = self._of_many(rate)
+        return self._rounded_up(ratio), self.entries[place]
+
+    def _rounded_up(self, ratio: float) -> float:
+        """The logarithm of a ratio of likelihoods, with the errors of these."""
         if not ratio < inf:
-            return inf, self.entries[place]
+            return inf
         largest = float(np.log(ratio))
-        loss = largest + self.error + 8 * EPS * (self.parts.shape[2] + 4 + largest)
-        return loss, self.entries[place]
+        rounding = 8 * EPS * (int(self.parts.shape[2]) + 4 + largest)
+        return largest + self.error + rounding
+
+    def at_hardest_ends(self, scale: float) -> float:
+        """The loss at a few ends, those that were hardest at the scales so far; at most `loss`."""
+        if len(self.entries) > 1 or self._seen.shape[1] <= _FEW_ENDS:
+            return self.loss(scale)
+        chosen, chances = sorted(self._hardest), self.chances[0][self.possible[0]]
+        ratios = _ratios(self._seen[:, chosen], chances, float(np.exp(-1.0 / scale)), TRUSTED)
+        return self._rounded_up(float(ratios.max(initial=1.0)))
 
     def _of_one(self, rate: float) -> float:
-        return _largest_ratio(self._seen, self.chances[0][self.possible[0]], rate, TRUSTED)
+        ratios = _ratios(self._seen, self.chances[0][self.possible[0]], rate, TRUSTED)
+        self._hardest.update(np.argsort(-ratios)[:_NEW_ENDS].tolist())
+        return float(ratios.max(initial=1.0))
+
+    @cached_property
+    def _hardest(self) -> set[int]:
+        """Ends that were hardest at some scale."""
+        return set()
 
     @cached_property
     def _seen(self) -> Floats:
         """Values and ends that are possible."""
         values = self.possible[0]
-        ends = self.starts[0][:, None] & self.allowed[values].any(axis=0)
-        return np.ascontiguousarray(self.parts[values][:, ends.ravel()])
+        ends = (self.starts[0][:, None] & self.allowed[values].any(axis=0)).ravel()
+        if values.all() and ends.all():
+            return self.parts
+        return np.ascontiguousarray(self.parts[values][:, ends])
 
     def _of_many(self, rate: float) -> tuple[float, int]:
         tables = _ratio_tables(self.parts, self.allowed, self.starts.shape[1], rate, TRUSTED)
@@ -169,19 +191,23 @@ def _likelihoods(parts: Floats, rate: float) -> Floats:
     return here.reshape(*parts.shape[:-1], -1)[..., :size]
 
 
-def _largest_ratio(parts: Floats, chances: Floats, rate: float, trusted: float) -> float:
-    """The largest ratio, over ends and outputs, of likelihoods under two values of one entry."""
+def _ratios(parts: Floats, chances: Floats, rate: float, trusted: float) -> Floats:
+    """For each end the largest ratio, over outputs, of likelihoods under two values of one entry.
+
+    If one cannot be trusted, it is infinite, and later ones are not computed.
+    """
     values, ends, size = parts.shape
-    worst, several = 1.0, max(1, _CELLS // (values * size))
+    ratios, several = np.ones(ends), max(1, _CELLS // (values * size))
     if values == 1:
-        return worst
+        return ratios
     for first in range(0, ends, several):
         here = _likelihoods(parts[:, first : first + several], rate)
         if here.min() < trusted:
-            return inf
+            ratios[first] = inf
+            break
         here /= chances[:, None, None]
-        worst = max(worst, float((here.max(axis=0) / here.min(axis=0)).max()))
-    return worst
+        ratios[first : first + several] = (here.max(axis=0) / here.min(axis=0)).max(axis=1)
+    return ratios
 
 
 def _ratio_tables(parts: Floats, allowed: Bools, lefts: int, rate: float, trusted: float) -> Floats:
@@ -456,20 +482,35 @@ def _over_all(windows: SumWindows, epsilon: float, scale: float) -> LeastScale |
 
 
 def _scale_for(window: SumWindow, epsilon: float, near: float) -> float | None:
-    """The least scale that passes for one window, searched from ``near``; ``None`` if none does."""
+    """The least scale that passes for one window, searched from ``near``; ``None`` if none does.
+
+    Searched where the ends are hardest, which is quick, then checked for all of them: if it does
+    not pass, the ends that need more are added.
+    """
     if window.loss(inf) > epsilon:
         return None  # the ends alone reveal more, whatever the noise
+    for _ in range(_ROUNDS):
+        scale = _searched(window, window.at_hardest_ends, epsilon, near)
+        if scale is None or window.loss(scale) <= epsilon:
+            return scale
+        near = scale
+    return _searched(window, window.loss, epsilon, near)
+
+
+def _searched(
+    window: SumWindow, loss: Callable[[float], float], epsilon: float, near: float
+) -> float | None:
     # Changing everything in the window moves the sum by its range, so this always suffices if the
     # ends reveal little enough.
     most = 1e3 * window.parts.shape[2] / epsilon
     good = near if near > 0 else 1.0 / epsilon
-    while window.loss(good) > epsilon:
+    while loss(good) > epsilon:
         good *= 2
         if good > most:
             return None
     bad = good / 2
-    while window.loss(bad) <= epsilon:
+    while loss(bad) <= epsilon:
         good, bad = bad, bad / 2
         if bad < 1e-4 / epsilon:
             return good
-    return last_passing(lambda scale: epsilon - window.loss(scale), good, bad, _PRECISION)
+    return last_passing(lambda scale: epsilon - loss(scale), good, bad, _PRECISION)

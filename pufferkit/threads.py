@@ -10,33 +10,22 @@ other numpy code of the process finds what it had, except while a calculation ru
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache, wraps
+from functools import cache
 from threading import Lock
-from typing import Any, ParamSpec, TypeVar
-
-_Arguments = ParamSpec("_Arguments")
-_Result = TypeVar("_Result")
+from typing import Any
 
 _WITH_BLAS = ("numpy", "scipy.linalg", "torch")
 _LIMITED = Lock()
 
 
-def on_one_thread(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
-    """The function, with BLAS on one thread while it runs."""
-
-    @wraps(function)
-    def limited(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
-        with one_thread():
-            return function(*args, **kwargs)
-
-    return limited
-
-
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """BLAS on one thread; nothing changes inside another such block, of this thread or another."""
+    """BLAS on one thread, in a block or, as a decorator, while a function runs.
+
+    Nothing changes inside another such block, of this thread or another.
+    """
     if not _LIMITED.acquire(blocking=False):
         yield
         return

@@ -8,7 +8,7 @@ import scipy.linalg  # noqa: F401  (loads its own library)
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
 from pufferkit import MarkovChain, count, influence_curve
-from pufferkit.threads import on_one_thread, one_thread
+from pufferkit.threads import one_thread
 
 
 def threads():
@@ -33,7 +33,7 @@ def test_one_thread_inside_and_what_was_before_outside():
 def test_an_error_leaves_nothing_behind():
     before = threads()
 
-    @on_one_thread
+    @one_thread()
     def fails():
         assert set(threads().values()) == {1}
         raise ArithmeticError

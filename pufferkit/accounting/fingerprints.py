@@ -209,15 +209,13 @@ def _either(content: bytes, pad: bytes) -> bytes:
 class KnownData:
     """The marks of many accounts, by the digests that reveal a second name for their data."""
 
-    def __init__(self, marks: Iterable[Marks] = ()) -> None:
+    def __init__(self) -> None:
         self.accounts = 0
         self.at: dict[tuple[int, bytes], str] = {}
         self.ends: Counter[tuple[int, bytes]] = Counter()
         self.places: set[int] = set()
         self._stretches: dict[int, str] = {}
         self._words: Words | None = None
-        for one in marks:
-            self.add(one)
 
     def add(self, marks: Marks) -> None:
         """One more account."""

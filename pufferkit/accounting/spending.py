@@ -17,7 +17,8 @@ from pufferkit.checks import Floats
 from pufferkit.data.queries import Query
 from pufferkit.data.series import Pattern, observed_places, runs_of
 from pufferkit.errors import NoTheorem
-from pufferkit.influence.curve.profile import Metric
+from pufferkit.influence.curve.pairs import off_diagonal
+from pufferkit.influence.curve.profile import metric_of_sum
 from pufferkit.mechanisms.calibration import OF_SUMS, Calibration
 from pufferkit.mechanisms.evidence import Guarantee
 from pufferkit.mechanisms.influence_curve import Contribution, contributions_of
@@ -185,9 +186,7 @@ def kind_of(added: Any) -> Any:
 
 def distance_of(states: Sequence[Hashable], kind: Any) -> Floats:
     """The distances between states under one kind of query."""
-    if kind is None:
-        return Metric.discrete(len(states)).distance
-    return Metric.of(kind).distance
+    return off_diagonal(len(states)) if kind is None else metric_of_sum(kind)
 
 
 def spendings_of(charges: Iterable[Entry], states: Sequence[Hashable]) -> list[Spending]:

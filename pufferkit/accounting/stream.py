@@ -51,10 +51,11 @@ from pufferkit.accounting.stream_windows import (
     places_of,
 )
 from pufferkit.beliefs.base import Beliefs, as_beliefs
+from pufferkit.checks import Floats
 from pufferkit.data.queries import Query
 from pufferkit.data.series import Series
 from pufferkit.errors import LedgerError, NoTheorem
-from pufferkit.influence.curve.profile import Metric, as_metric
+from pufferkit.influence.curve.profile import as_metric
 from pufferkit.mechanisms.calibration import Calibration, check_states
 from pufferkit.mechanisms.influence_curve import (
     Solved,
@@ -132,7 +133,7 @@ class Stream(Shown):
         self.epsilon = in_epsilon(micro)
         self.ledger = ledger if isinstance(ledger, Ledger) else Ledger(ledger)
         self._metric = self._distances(question)
-        self._apart = as_metric(self._metric, len(self.beliefs.states)).distance
+        self._apart = as_metric(self._metric, len(self.beliefs.states))
         about = {
             "kept by": "stream",
             "beliefs": digest(self.beliefs.to_dict()),
@@ -372,7 +373,7 @@ class Stream(Shown):
         far = self._apart > 0
         return round_up(float((moved[far] / self._apart[far]).max()) * (1 + added.size * EPS))
 
-    def _distances(self, question: Query | None) -> Metric | None:
+    def _distances(self, question: Query | None) -> Floats | None:
         if question is None:
             return None
         check_query(question, "any number of entries, like count(state, 1)")

@@ -9,15 +9,13 @@ records are called (``kind``), so a new class of beliefs is one module here and 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from numpy.typing import NDArray
-
 from pufferkit import checks
 from pufferkit.beliefs.markov_chain import MarkovChain
-from pufferkit.beliefs.provenance import ITSELF, PRIVATE_NOTE, Provenance
+from pufferkit.beliefs.provenance import PRIVATE_NOTE, Provenance
 from pufferkit.errors import NotApplicable
 from pufferkit.records import JsonRecord
 from pufferkit.shown import Matrix, Shown
@@ -152,11 +150,6 @@ class Beliefs(Shown, JsonRecord, ABC):
     def sources(self) -> tuple[Provenance, ...]:
         """The data the class was fitted on, if known."""
         return ()
-
-    def check_not_counted_from(self, counts: NDArray[Any], states: Sequence[Hashable]) -> None:
-        """Refuse a table whose transitions are those that the class was fitted on."""
-        if any(source.covers_counts(counts, states) for source in self.sources):
-            raise ValueError(ITSELF)
 
     @property
     def is_private(self) -> bool:

@@ -158,3 +158,11 @@ def check_not_fitted_on(sources: Sequence[Provenance], series: Series) -> None:
     """Refuse a series that the beliefs were fitted on."""
     if any(source.covers(series) for source in sources):
         raise ValueError(ITSELF)
+
+
+def check_not_counted_from(
+    sources: Sequence[Provenance], counts: NDArray[Any], states: Sequence[Hashable]
+) -> None:
+    """Refuse a table whose transitions are those that the beliefs were fitted on."""
+    if any(source.covers_counts(counts, states) for source in sources):
+        raise ValueError(ITSELF)

@@ -32,6 +32,7 @@ from typing import Any
 import numpy as np
 
 from pufferkit import noise
+from pufferkit.beliefs.provenance import check_not_counted_from
 from pufferkit.checks import Floats
 from pufferkit.data.questions import Question
 from pufferkit.data.table import Counts, Table
@@ -357,7 +358,7 @@ def _refuse(counted: CountedTable, run: FleetRun) -> None:
     """Refuse states that the beliefs lack, and beliefs that were fitted to the table."""
     counted.refuse_unknown(run.beliefs.states)
     moves = counted.transitions(run.beliefs.states)
-    run.beliefs.check_not_counted_from(moves, run.beliefs.states)
+    check_not_counted_from(run.beliefs.sources, moves, run.beliefs.states)
 
 
 def _refuse_files(accounts: Accounts, prefix: str) -> None:

@@ -7,7 +7,7 @@ scales from the mathematics.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from fractions import Fraction
 from typing import Any
@@ -108,8 +108,8 @@ class Calibration(Shown):
         if self.beliefs is not None and self.beliefs.names_secrets:
             object.__setattr__(self, "guarantee", self.guarantee.for_named_secrets)
         declared = declared_independent(self.query.independent_after)
-        evidence = _over_gaps(self.evidence, self.query.missing)
-        object.__setattr__(self, "evidence", evidence.noting(*notes, *declared))
+        evidence = self.evidence.noting(*notes, *declared, missing=self.query.missing)
+        object.__setattr__(self, "evidence", evidence)
 
     def __str__(self) -> str:
         words = f"{self.mechanism} for {self.query.name}: scale {self.scale:.6g}"
@@ -244,8 +244,8 @@ class Calibration(Shown):
             lipschitz=self.query.lipschitz,
             total=None if chosen else self.query.total,
             beliefs=None if self.beliefs is None else self.beliefs.to_dict(),
-            evidence=_over_gaps(self.evidence, data.missing).noting(
-                *declared_independent(data.independent_after)
+            evidence=self.evidence.noting(
+                *declared_independent(data.independent_after), missing=data.missing
             ),
             released_at=datetime.now(UTC).isoformat(timespec="seconds"),
             version=pufferkit.__version__,
@@ -344,13 +344,6 @@ class Calibration(Shown):
                 f"{self.query.name} was made for {sum(wanted)} observed entries; make the query "
                 "with the series in place of the lengths, like relative_frequencies(states, series)"
             )
-
-
-def _over_gaps(evidence: Evidence, missing: int) -> Evidence:
-    """The evidence, marked as counting the whole span unless the mechanism counted otherwise."""
-    if evidence.counted is not None or not missing or evidence.bound == "entry":
-        return evidence
-    return replace(evidence, counted="span")
 
 
 def chains_only(beliefs: Any, mechanism: str) -> ChainClass:

@@ -143,10 +143,15 @@ class Evidence:
         except ValueError as error:
             raise ValueError(f"release: in the evidence, {error}") from None
 
-    def noting(self, *notes: str) -> Evidence:
-        """The same with these notes too, each once."""
+    def noting(self, *notes: str, missing: int = 0) -> Evidence:
+        """The same with these notes too, each once.
+
+        Where entries are missing it counts the whole span, unless the mechanism counted otherwise.
+        """
+        spanned = missing and self.counted is None and self.bound != "entry"
         more = tuple(note for note in notes if note not in self.notes)
-        return replace(self, notes=self.notes + more)
+        counted: CountedOver | None = "span" if spanned else self.counted
+        return replace(self, notes=self.notes + more, counted=counted)
 
     def __str__(self) -> str:
         parts = []

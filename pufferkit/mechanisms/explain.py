@@ -18,7 +18,7 @@ from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable, printable
 from pufferkit.influence.curve.graphs import GraphCurve
 from pufferkit.influence.curve.pairs import off_diagonal
-from pufferkit.influence.curve.profile import InfluenceCurve, Metric, as_metric
+from pufferkit.influence.curve.profile import InfluenceCurve, as_metric
 from pufferkit.influence.curve.trees import TreeCurve
 from pufferkit.mechanisms.calibration import HISTOGRAMS, Calibration
 from pufferkit.mechanisms.evidence import Guarantee
@@ -142,7 +142,7 @@ def explain_release(record: Release) -> PairTable:
     theta = beliefs_from_dict(record.beliefs)
     _about_entries(theta)
     cost = _recorded_cost(record, len(theta.states))
-    losses = _losses(theta, max(record.lengths), Metric(cost / cost.max()), float(cost.max()))
+    losses = _losses(theta, max(record.lengths), cost / cost.max(), float(cost.max()))
     if record.guarantee in (Guarantee.PUFFERFISH, Guarantee.GROUP):
         losses = np.minimum(losses, record.epsilon)
     return PairTable(theta.states, losses, record.epsilon, record.query)
@@ -183,45 +183,45 @@ def entry_losses(calibration: Calibration) -> dict[Hashable, float]:
 
 
 @singledispatch
-def _entry_losses(theta: Beliefs, metric: Metric, b: float) -> dict[Hashable, float]:
+def _entry_losses(theta: Beliefs, metric: Floats, b: float) -> dict[Hashable, float]:
     raise NotApplicable(f"entry losses need a graph, not a {theta.description}")
 
 
 @_entry_losses.register
-def _(theta: NetworkClass, metric: Metric, b: float) -> dict[Hashable, float]:
+def _(theta: NetworkClass, metric: Floats, b: float) -> dict[Hashable, float]:
     if theta.networks[0].is_tree:
-        return TreeCurve(theta, metric.distance).losses(b)
-    return GraphCurve(theta.networks, theta.states, metric.distance).losses(b)
+        return TreeCurve(theta, metric).losses(b)
+    return GraphCurve(theta.networks, theta.states, metric).losses(b)
 
 
 @_entry_losses.register
-def _(theta: FieldClass, metric: Metric, b: float) -> dict[Hashable, float]:
-    return GraphCurve(theta.fields, theta.states, metric.distance).losses(b)
+def _(theta: FieldClass, metric: Floats, b: float) -> dict[Hashable, float]:
+    return GraphCurve(theta.fields, theta.states, metric).losses(b)
 
 
 @singledispatch
-def _losses(theta: Beliefs, length: int, metric: Metric, b: float) -> Floats:
+def _losses(theta: Beliefs, length: int, metric: Floats, b: float) -> Floats:
     """The loss of each pair of states, the largest over entries and over the class."""
     raise NotApplicable(f"explain needs Markov chains or a graph, not a {theta.description}")
 
 
 @_losses.register
-def _(theta: ChainClass, length: int, metric: Metric, b: float) -> Floats:
+def _(theta: ChainClass, length: int, metric: Floats, b: float) -> Floats:
     return InfluenceCurve(theta, length, metric).losses(b)
 
 
 @_losses.register
-def _(theta: NetworkClass, length: int, metric: Metric, b: float) -> Floats:
+def _(theta: NetworkClass, length: int, metric: Floats, b: float) -> Floats:
     if not theta.networks[0].is_tree:
-        return _on_graphs(GraphCurve(theta.networks, theta.states, metric.distance), b)
-    each = TreeCurve(theta, metric.distance).pair_losses(b)
+        return _on_graphs(GraphCurve(theta.networks, theta.states, metric), b)
+    each = TreeCurve(theta, metric).pair_losses(b)
     largest: Floats = np.max(list(each.values()), axis=0)
     return largest
 
 
 @_losses.register
-def _(theta: FieldClass, length: int, metric: Metric, b: float) -> Floats:
-    return _on_graphs(GraphCurve(theta.fields, theta.states, metric.distance), b)
+def _(theta: FieldClass, length: int, metric: Floats, b: float) -> Floats:
+    return _on_graphs(GraphCurve(theta.fields, theta.states, metric), b)
 
 
 def _on_graphs(curve: GraphCurve, b: float) -> Floats:

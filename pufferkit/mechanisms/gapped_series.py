@@ -17,7 +17,7 @@ from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.checks import Floats
 from pufferkit.data.queries import Query
 from pufferkit.data.series import SegmentPattern
-from pufferkit.influence.curve.profile import InfluenceCurve, Metric
+from pufferkit.influence.curve.profile import InfluenceCurve
 from pufferkit.influence.curve.sweep import EntryLoss, Run
 from pufferkit.influence.quilts.gaps import Named, hardest_observed
 from pufferkit.influence.quilts.hardest import QuiltBound
@@ -72,7 +72,7 @@ def quilts_of_observed(
 
 
 def curve_of_observed(
-    theta: ChainClass, query: Query, epsilon: float, metric: Metric | Floats | None, least: float
+    theta: ChainClass, query: Query, epsilon: float, metric: Floats | None, least: float
 ) -> tuple[float, Evidence] | None:
     """The largest event-level epsilon of the observed entries, and its evidence.
 

@@ -22,7 +22,7 @@ from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.answers import quilt_bound
 from pufferkit.influence.curve.graphs import GraphCurve
-from pufferkit.influence.curve.profile import InfluenceCurve, Metric, as_metric
+from pufferkit.influence.curve.profile import InfluenceCurve, as_metric, metric_of_sum
 from pufferkit.influence.curve.trees import TreeCurve
 from pufferkit.influence.progress import Progress
 from pufferkit.influence.quilts.gaps import solvers
@@ -36,7 +36,7 @@ from pufferkit.mechanisms.gapped_series import (
 )
 from pufferkit.rounding import round_up
 
-AnyMetric = Metric | Floats | None
+Metric = Floats | None
 """Distances between states; ``None``: 1 between any two."""
 
 Solved = tuple[float, Evidence, dict[str, Any] | None]
@@ -157,7 +157,7 @@ Contribution = float | tuple[float, ...]
 
 
 def _where_observed(
-    theta: ChainClass, query: Query, epsilon: float, metric: Metric | None, whole: Solved
+    theta: ChainClass, query: Query, epsilon: float, metric: Metric, whole: Solved
 ) -> Solved:
     """The same for the pattern of observed entries, by the curve or by quilts, if that is more.
 
@@ -186,12 +186,10 @@ def _where_observed(
     return best
 
 
-def metric_of(
-    beliefs: Beliefs, query: Query, scales: Sequence[float] | None = None
-) -> Metric | None:
+def metric_of(beliefs: Beliefs, query: Query, scales: Sequence[float] | None = None) -> Metric:
     """The metric of a sum on the states of a chain; ``None`` if all are equally far apart."""
     contributions = contributions_of(beliefs, query, scales)
-    return None if contributions is None else Metric.of(contributions)
+    return None if contributions is None else metric_of_sum(contributions)
 
 
 def contributions_of(
@@ -285,7 +283,7 @@ def entry_epsilon(
 
 @singledispatch
 def entry_epsilon_for(
-    beliefs: Beliefs, length: int, epsilon: float, metric: AnyMetric, progress: Progress | None
+    beliefs: Beliefs, length: int, epsilon: float, metric: Metric, progress: Progress | None
 ) -> Solved:
     """The largest event-level epsilon that hides every entry, its evidence, verification data."""
     raise NotApplicable(
@@ -295,11 +293,11 @@ def entry_epsilon_for(
 
 @entry_epsilon_for.register
 def _(
-    beliefs: NetworkClass, length: int, epsilon: float, metric: AnyMetric, progress: Progress | None
+    beliefs: NetworkClass, length: int, epsilon: float, metric: Metric, progress: Progress | None
 ) -> Solved:
     if not beliefs.networks[0].is_tree:
         return _on_graphs(beliefs, length, epsilon, metric, progress)
-    curve = TreeCurve(beliefs, as_metric(metric, len(beliefs.states)).distance)
+    curve = TreeCurve(beliefs, as_metric(metric, len(beliefs.states)))
     b, tree = curve.solve(epsilon)
     name = f"network {tree.network + 1} of {len(beliefs.networks)}"
     bound: Bound = "pairs" if tree.pairwise else "curve"
@@ -309,10 +307,10 @@ def _(
 
 @entry_epsilon_for.register
 def _on_graphs(
-    beliefs: GraphClass, length: int, epsilon: float, metric: AnyMetric, progress: Progress | None
+    beliefs: GraphClass, length: int, epsilon: float, metric: Metric, progress: Progress | None
 ) -> Solved:
     """Nodes averaged out of a graph, or resampled given their neighbours where it is wide."""
-    distance = as_metric(metric, len(beliefs.states)).distance
+    distance = as_metric(metric, len(beliefs.states))
     curve = GraphCurve(beliefs.listed, beliefs.states, distance)
     b, loss = curve.solve(epsilon, progress)
     name = f"{beliefs.called} {loss.model + 1} of {len(beliefs.listed)}"
@@ -322,7 +320,7 @@ def _on_graphs(
 
 @entry_epsilon_for.register
 def _(
-    beliefs: ChainClass, length: int, epsilon: float, metric: AnyMetric, progress: Progress | None
+    beliefs: ChainClass, length: int, epsilon: float, metric: Metric, progress: Progress | None
 ) -> Solved:
     beliefs.check_length(length)
     curve = InfluenceCurve(beliefs, length, metric)

@@ -356,7 +356,7 @@ def _together(calibration: Calibration) -> float | None:
     if calibration.mechanism not in OF_SUMS or theta is None or calibration.query.weights is None:
         return None
     if theta.entries is not None:
-        apart = as_metric(metric_of(theta, calibration.query), len(theta.states)).distance
+        apart = as_metric(metric_of(theta, calibration.query), len(theta.states))
         return record_loss(theta, 2 * calibration.entry_epsilon * apart)
     curve = InfluenceCurve(theta, calibration.query.longest, metric_of(theta, calibration.query))
     return curve.epsilon(2 * calibration.entry_epsilon)

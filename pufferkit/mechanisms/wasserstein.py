@@ -102,7 +102,11 @@ def wasserstein(
     """
     windows, pairs = _kinds(secrets)
     theta, epsilon = checked(beliefs, query, epsilon, windows)
-    check_scalar(query)
+    if query.size > 1:  # the distance is computed by order statistics, on the line only
+        raise NotApplicable(
+            f"the Wasserstein Mechanism is for numbers, and {query.name} has {query.size} "
+            "coordinates; use influence_curve or markov_quilt, which take vectors"
+        )
     if query.missing:
         raise NotApplicable(GAPS)
     worst, name, length, verification_data = _largest_distance(theta, query, pairs, progress)
@@ -348,15 +352,6 @@ def _answer(query: Query, row: JointRow) -> Fraction:
         return sum((query.weights[v][0] for v in row if v in query.weights), Fraction(0))
     # The exact value of the float, as a release uses it, not the decimal it prints as.
     return Fraction(checks.real("answer", query.evaluate(np.array(row))))
-
-
-def check_scalar(query: Query) -> None:
-    """Refuse vectors: the distance is computed by order statistics, on the line only."""
-    if query.size > 1:
-        raise NotApplicable(
-            f"the Wasserstein Mechanism is for numbers, and {query.name} has {query.size} "
-            "coordinates; use influence_curve or markov_quilt, which take vectors"
-        )
 
 
 @singledispatch

@@ -18,13 +18,9 @@ from pufferkit import checks
 from pufferkit.rounding import at_least, round_up
 
 _home = [os.getpid()]
+"""Not that of a process that was forked: Python's hook clears it, or other code forked."""
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_home.clear)
-
-
-def _is_forked() -> bool:
-    """Whether this process was forked, by Python's hook or, if other code forked, by process id."""
-    return _home != [os.getpid()]
 
 
 def drawn(made: tuple[Any, float], allowed: float, values: list[Any]) -> Any:
@@ -48,7 +44,7 @@ def drawn(made: tuple[Any, float], allowed: float, values: list[Any]) -> Any:
         raise RuntimeError(
             f"noise: the sampler charges {cost!r} for {allowed!r}; nothing was released"
         )
-    if _is_forked():
+    if _home != [os.getpid()]:  # forked
         with ThreadPoolExecutor(max_workers=1) as own:
             return own.submit(measurement, values).result()
     return measurement(values)

@@ -231,7 +231,7 @@ def not_from_raw(record: Release) -> Iterator[str]:
         if record.value != record.raw:
             yield "value: differs from raw, but is said to be the answer as drawn"
         return
-    totals = _totals(record)
+    totals = record.totals
     if totals is None or len(record.raw) % len(totals):
         yield f"value: is said to be a histogram, but a {record.kind} has no known total"
         return
@@ -243,13 +243,6 @@ def not_from_raw(record: Release) -> Iterator[str]:
     ]
     if not near(record.value, made, record.total or 0.0):
         yield "value: is not the nearest histogram to raw"
-
-
-def _totals(record: Release) -> list[float] | None:
-    """The sums of the parts of a histogram: for queries by time, of each slot."""
-    if record.kind == "by time":
-        return [float(seen) for seen in (record.question or {})["observed"]]
-    return None if record.total is None else [record.total]
 
 
 def _not_such_a_question(record: Release, states: Sequence[Hashable] | None) -> Iterator[str]:

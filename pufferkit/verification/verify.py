@@ -27,7 +27,7 @@ from pufferkit.errors import NotApplicable
 from pufferkit.mechanisms.evidence import Guarantee
 from pufferkit.mechanisms.release import Release
 from pufferkit.shown import Shown
-from pufferkit.threads import on_one_thread
+from pufferkit.threads import one_thread
 from pufferkit.verification.fleets import compare_table, read_fleet
 from pufferkit.verification.pair_tables import TOLERANCE, Allowance, BadBeliefs, NotChecked
 from pufferkit.verification.query_checks import (
@@ -217,7 +217,7 @@ def _verify_rows(data: Mapping[str, Any], problems: tuple[str, ...], most_work: 
     )
 
 
-@on_one_thread
+@one_thread()
 def _verify_one(record: Release, most_work: float) -> Verdict:
     checks: list[str] = []
     problems = list(_unusable(record))

@@ -81,10 +81,13 @@ def test_other_data_are_not_refused(book):
 
 def test_unrelated_series_share_nothing():
     data = [recognised(CHAIN.sample(3000, seed=n).tolist()) for n in range(60)]
-    known = [Marks(KEY, f"{n}", marks_of(KEY, f"{n}", data[n])) for n in range(30)]
-    assert all(len(marks.shingles) == 16 for marks in known)
+    known = KnownData()
+    for n in range(30):
+        marks = Marks(KEY, f"{n}", marks_of(KEY, f"{n}", data[n]))
+        assert len(marks.shingles) == 16
+        known.add(marks)
     for new in data[30:]:
-        assert same_data(KEY, {"new": new}, KnownData(known)) is None
+        assert same_data(KEY, {"new": new}, known) is None
 
 
 def test_changed_rows_under_the_same_name_are_refused(book):

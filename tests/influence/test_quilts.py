@@ -66,14 +66,13 @@ def test_ratios_of_rows():
     assert (np.diag(ratios) == 0).all()
     assert ratios[0, 2] == inf  # 0.5 over a number that underflowed
     assert ratios[2, 0] == pytest.approx(log(2))
-    alone = Kernel(np.array([[0.0, 1.0]]), np.array([[False, True]]))
-    other = Kernel(np.array([[1.0, 0.0]]), np.array([[True, False]]))
-    assert log_ratio(alone, other) == inf
-    never, twice, thrice = (
-        Kernel(np.array([[value]]), np.array([[value > 0]])) for value in (0.0, 2.0, 3.0)
-    )
-    assert log_ratio(never, twice) == -inf
-    assert log_ratio(thrice, twice) == pytest.approx(log(1.5))
+    apart = np.eye(2)
+    assert log_ratio(Kernel(apart, apart > 0), 0, 1) == inf
+    column = np.array([[0.0], [2.0], [3.0]])
+    never, twice, thrice = range(3)
+    assert log_ratio(Kernel(column, column > 0), never, twice) == -inf
+    assert log_ratio(Kernel(column, column > 0), thrice, twice) == pytest.approx(log(1.5))
+    assert log_ratio(Kernel(column, column > 0), thrice, thrice) == 0
 
 
 def test_ratios_in_parts_are_the_same(monkeypatch):

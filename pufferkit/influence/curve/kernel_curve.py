@@ -37,11 +37,10 @@ import numpy as np
 
 from pufferkit.beliefs.kernel_class import Kernels
 from pufferkit.checks import Bools, Floats
-from pufferkit.influence.curve.contaminated import ContaminatedSteps
+from pufferkit.influence.curve.contaminated import ContaminatedSteps, contaminated_discrete
 from pufferkit.influence.curve.pair_curve import (
     WITHIN_EPSILON,
     CostRuns,
-    PairLoss,
     Stretch,
     stretches_of_both,
     swept,
@@ -56,6 +55,7 @@ from pufferkit.influence.curve.pairs import (
     off_diagonal,
 )
 from pufferkit.influence.curve.pinned import Pinned, PinnedSide
+from pufferkit.influence.curve.sweep import EntryLoss
 from pufferkit.influence.curve.window_losses import LabelLosses, value_losses, windows_of_both
 from pufferkit.influence.progress import Progress
 from pufferkit.rounding import EPS, largest_within
@@ -388,18 +388,17 @@ class KernelCurve:
         phases = 1 if self.kernels.start is not None else self.kernels.period
         return phases * self.length <= _EXPLICIT_STEPS
 
-    def loss(self, runs: CostRuns, most: float = LARGEST) -> PairLoss | None:
+    def loss(self, runs: CostRuns, most: float = LARGEST) -> EntryLoss | None:
         """The largest loss, where it is, and the losses of all pairs there."""
         rows = self.losses(runs, most)
         if not rows:
             return None
         first, last, losses = max(rows, key=lambda row: float(row[2].max()))
-        one, other = divmod(int(losses.argmax()), len(losses))
-        return PairLoss(float(losses.max()), (first + last) // 2, (one, other), losses)
+        return EntryLoss(float(losses.max()), (first + last) // 2, None, None, losses)
 
     def solve(
         self, metric: Floats, epsilon: float, most: float, progress: Progress | None = None
-    ) -> tuple[float, PairLoss] | None:
+    ) -> tuple[float, EntryLoss] | None:
         """The largest b reached for which the cost ``b metric`` per entry loses at most epsilon.
 
         The loss was computed for the b that is returned. ``None`` if the search has no result.
@@ -410,36 +409,12 @@ class KernelCurve:
         exposed = kernels.emission, kernels.paths, kernels.parts
         most_hidden = epsilon if all(e is None for e in exposed) else _FAR + 4 * epsilon
 
-        def loss_at(b: float) -> tuple[float, PairLoss] | None:
+        def loss_at(b: float) -> tuple[float, EntryLoss] | None:
             loss = self.loss([(self.length, b * metric)], most_hidden)
             return None if loss is None else (loss.value, loss)
 
         start = epsilon / _FIRST_TRIAL
         return largest_within(loss_at, epsilon, start, most, WITHIN_EPSILON, progress=progress)
-
-
-def contaminated_discrete(emission: Floats, eta: float, cost: float) -> Floats:
-    """The steps of contaminated rows where all states are equally far apart, in closed form.
-
-    With r = e^cost - 1 the step from row z to row y is the largest over sets S of
-    log (1 + r ((1 - eta) E_z(S) + eta)) / (1 + r (1 - eta) E_y(S)), reached on states sorted by the
-    ratio of the two rows.
-    """
-    r = float(np.expm1(cost))
-    size = len(emission)
-    steps = np.zeros((size, size))
-    for z in range(size):
-        for y in range(size):
-            if z == y:
-                continue
-            with np.errstate(divide="ignore", invalid="ignore"):
-                ratio = np.where(emission[y] > 0, emission[z] / emission[y], np.inf)
-            order = np.argsort(-np.where(emission[z] > 0, ratio, -1.0), kind="stable")
-            above = np.concatenate([[0.0], emission[z][order].cumsum()])
-            below = np.concatenate([[0.0], emission[y][order].cumsum()])
-            logs = np.log1p(r * ((1 - eta) * above + eta)) - np.log1p(r * (1 - eta) * below)
-            steps[z, y] = float(logs.max()) + 8 * emission.shape[1] * EPS * (1 + cost)
-    return steps
 
 
 def _cut(steps: Steps, variation: Floats) -> Floats:

@@ -14,7 +14,7 @@ from pufferkit.beliefs.chain_class import Member
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.curve.kernel_curve import KernelCurve
-from pufferkit.influence.curve.pair_curve import PairCurve, PairLoss
+from pufferkit.influence.curve.pair_curve import PairCurve
 from pufferkit.influence.curve.pair_sides import LARGE
 from pufferkit.influence.curve.pairs import off_diagonal
 from pufferkit.influence.curve.starts import SHORT, sides_of
@@ -73,7 +73,7 @@ class MemberCurve:
         pairwise = self.pairs.loss(_runs(spent))
         if pairwise is None or pairwise.value >= scalar.value:
             return scalar
-        return _as_entry_loss(pairwise)
+        return pairwise
 
     def hides(self, spent: PairRun, epsilon: float) -> bool:
         """Whether no entry loses more than epsilon, by the quickest bound that shows it."""
@@ -161,14 +161,14 @@ class MemberCurve:
             if better is not None:
                 above = self.scalar([Run(length, better[0] * (1 + 2 * _PRECISION))])
                 if better[0] >= most or above.value > epsilon:
-                    return better[0], _as_entry_loss(better[1])
+                    return better
         b, loss = self._solve_scalar(epsilon, most, length)
         if self.pairs is None or b >= most:
             return b, loss
         better = self.pairs.solve(distance, epsilon, b, most, progress)
         if better is None or better[0] <= b:
             return b, loss
-        return better[0], _as_entry_loss(better[1])
+        return better
 
     def _quick_start(self, epsilon: float, most: float, length: int) -> float:
         """A starting point of the search from below, by the quick bound."""
@@ -227,7 +227,7 @@ class KernelMember:
         pairwise = self.curve.loss(_runs(spent))
         if pairwise is None or pairwise.value > whole:
             return EntryLoss(whole, 1, None, None)
-        return EntryLoss(pairwise.value, pairwise.entry, None, None, pairwise.losses)
+        return pairwise
 
     def hides(self, spent: PairRun, epsilon: float) -> bool:
         return self.loss([spent]).value <= epsilon
@@ -251,7 +251,7 @@ class KernelMember:
         better = self.curve.solve(distance, epsilon, most, progress)
         if better is None or better[0] <= b:
             return b, self.loss([PairRun(length, b * distance)])
-        return better[0], _as_entry_loss(better[1])
+        return better
 
 
 def _largest_pairs(rows: Sequence[tuple[int, int, Floats]], bound: float, states: int) -> Floats:
@@ -265,14 +265,6 @@ def _largest_pairs(rows: Sequence[tuple[int, int, Floats]], bound: float, states
 def curve_bytes(states: int) -> int:
     """About how many bytes the scalar curve of a chain of dense rows takes: powers and tables."""
     return 1_200 * states**2
-
-
-def _check_memory(states: int) -> None:
-    if curve_bytes(states) > MOST_BYTES:
-        raise NotApplicable(
-            f"the influence curve of {states:,} states needs about {curve_bytes(states) / 1e9:.3g} "
-            f"GB of memory, more than {MOST_BYTES / 1e9:.3g}; merge states, or use markov_quilt"
-        )
 
 
 class CornerCurves(Sequence[MemberCurve]):
@@ -289,8 +281,14 @@ class CornerCurves(Sequence[MemberCurve]):
         place = range(len(self.corners))[place]
         if place not in self._made:
             member = self.corners[place]
-            _check_memory(len(member.chain))
-            often = len(self.corners) > _MANY and len(member.chain) > 2
+            states = len(member.chain)
+            if (needed := curve_bytes(states)) > MOST_BYTES:
+                raise NotApplicable(
+                    f"the influence curve of {states:,} states needs about {needed / 1e9:.3g} GB "
+                    f"of memory, more than {MOST_BYTES / 1e9:.3g}; merge states, or use "
+                    "markov_quilt"
+                )
+            often = len(self.corners) > _MANY and states > 2
             pairs = PairCurve(member, self.length, often=often)
             sides = sides_of(member, self.length)
             self._made[place] = MemberCurve(
@@ -306,10 +304,6 @@ class CornerCurves(Sequence[MemberCurve]):
 
 def _runs(spent: Sequence[PairRun]) -> list[tuple[int, Floats]]:
     return [(run.count, run.cost) for run in spent]
-
-
-def _as_entry_loss(pairwise: PairLoss) -> EntryLoss:
-    return EntryLoss(pairwise.value, pairwise.entry, None, None, pairwise.losses)
 
 
 def _everything(runs: Sequence[Run]) -> float:

@@ -8,9 +8,10 @@ the output by at most cost(x, x'). Laplace noise of scale s on a sum of contribu
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from math import log
 from typing import Any
 
@@ -38,6 +39,7 @@ from pufferkit.influence.curve.pairs import (
     off_diagonal,
 )
 from pufferkit.influence.curve.plan_bases import bases_in, packed
+from pufferkit.influence.curve.sweep import EntryLoss
 from pufferkit.influence.progress import Progress
 from pufferkit.rounding import EPS, largest_within
 
@@ -182,16 +184,6 @@ def _may_take_limit(variation: Floats, limit: Floats, cheap: bool) -> bool:
     return not cheap or bool(np.all(variation >= limit - _NEAR * float(limit.max())))
 
 
-@dataclass(frozen=True)
-class PairLoss:
-    """The largest loss of an entry: its index, its pair of states, and the loss of every pair."""
-
-    value: float
-    entry: int
-    pair: tuple[int, int]
-    losses: Floats
-
-
 def stretches_of_both(
     left: Sequence[Stretch], right: Sequence[Stretch], runs: CostRuns, marks: Iterable[int] = ()
 ) -> Iterator[tuple[int, int, Floats, Floats]]:
@@ -199,14 +191,11 @@ def stretches_of_both(
 
     ``right`` counts entries from the right end; a new stretch begins at each of ``marks`` too.
     """
-    length = sum(count for count, _ in runs)
-    firsts = {stretch.first for stretch in left}
+    ends = list(accumulate(count for count, _ in runs))
+    length = ends[-1]
+    firsts = {1, *(end + 1 for end in ends[:-1]), *(stretch.first for stretch in left)}
     firsts |= {length + 1 - stretch.last for stretch in right}
     firsts |= {mark for mark in marks if mark <= length}
-    done = 1
-    for count, _ in runs:
-        firsts.add(done)
-        done += count
     ours, theirs = 0, len(right) - 1
     for first, after in pairwise([*sorted(firsts), length + 1]):
         while left[ours].last < first:
@@ -214,7 +203,7 @@ def stretches_of_both(
         while right[theirs].first > length + 1 - first:
             theirs -= 1
         steps = left[ours].steps + right[theirs].steps
-        yield first, after - 1, _cost_at(runs, first), steps
+        yield first, after - 1, runs[bisect_left(ends, first)][1], steps
 
 
 def pair_losses(
@@ -253,14 +242,6 @@ def _bases(side: PairSide, stretches: Sequence[Stretch]) -> Iterator[bytes]:
         yield bases_in(steps.kernels, steps.trees if stretch.trees is None else [stretch.trees])
 
 
-def _cost_at(runs: CostRuns, entry: int) -> Floats:
-    for count, cost in runs:
-        if entry <= count:
-            return cost
-        entry -= count
-    raise AssertionError("an entry beyond the runs")
-
-
 class PairCurve:
     """The pairwise curve of one chain of a class.
 
@@ -295,24 +276,21 @@ class PairCurve:
 
     def _swept(self, which: int, runs: CostRuns, most: float) -> list[Stretch] | None:
         """What the left (0) or right (1) side adds, starting from the stored profiles."""
-        side = self._side(which)
+        assert self._sides is not None
+        both = self._sides[:2]
         if len(runs) > 1:
-            return swept(side, runs, most)
+            return swept(both[which], runs, most)
         key = which, runs[0][1].tobytes()
         if key not in self._known:
             near = self._near(which, runs[0][1], most)
-            alike = not any(len(self._side(each).first) for each in (0, 1))
-            stretches = swept(side, runs, most, near, alike=alike)
+            alike = not any(len(side.first) for side in both)
+            stretches = swept(both[which], runs, most, near, alike=alike)
             if stretches is None:
                 return None
             if len(self._known) >= _MOST_KNOWN:
                 del self._known[next(iter(self._known))]
             self._known[key] = stretches
         return self._known[key]
-
-    def _side(self, which: int) -> PairSide:
-        assert self._sides is not None
-        return self._sides[0] if which == 0 else self._sides[1]
 
     def _near(self, which: int, cost: Floats, most: float) -> Floats | None:
         """The limit of the last stored profile, extrapolated; within ``most``.
@@ -357,17 +335,16 @@ class PairCurve:
             for stretch in repeated:
                 limit = [] if stretch.limit is None else stretch.limit.tolist()
                 record[name] = {"from": stretch.first, "limit": limit}
-            record["plans"][name] = packed(_bases(self._side(which), stretches))
+            record["plans"][name] = packed(_bases(self._sides[:2][which], stretches))
         return record
 
-    def loss(self, runs: CostRuns, most: float = LARGEST) -> PairLoss | None:
+    def loss(self, runs: CostRuns, most: float = LARGEST) -> EntryLoss | None:
         """The largest loss, where it is, and the losses of all pairs there."""
         rows = self.losses(runs, most)
         if rows is None:
             return None
         first, last, losses = max(rows, key=lambda row: float(row[2].max()))
-        one, other = divmod(int(losses.argmax()), len(losses))
-        return PairLoss(float(losses.max()), (first + last) // 2, (one, other), losses)
+        return EntryLoss(float(losses.max()), (first + last) // 2, None, None, losses)
 
     def solve(
         self,
@@ -376,14 +353,14 @@ class PairCurve:
         start: float,
         most: float = np.inf,
         progress: Progress | None = None,
-    ) -> tuple[float, PairLoss] | None:
+    ) -> tuple[float, EntryLoss] | None:
         """The largest b reached for which the cost ``b metric`` per entry loses at most epsilon.
 
         The loss was computed for the b that is returned, and is at most epsilon. ``None`` if the
         search has no result. Nothing above ``most`` is tried.
         """
 
-        def loss_at(b: float) -> tuple[float, PairLoss] | None:
+        def loss_at(b: float) -> tuple[float, EntryLoss] | None:
             loss = self.loss([(self.length, b * metric)], epsilon)
             return None if loss is None else (loss.value, loss)
 

@@ -11,7 +11,6 @@ Two bounds hold for every chain of a class, and the better one is taken:
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from math import inf
 from typing import Any
@@ -39,45 +38,33 @@ from pufferkit.influence.curve.sweep import (
 )
 from pufferkit.influence.progress import Progress
 from pufferkit.rounding import EPS
-from pufferkit.threads import on_one_thread
+from pufferkit.threads import one_thread
 
 Profile = float | Sequence[float] | Sequence[Run] | Sequence[PairRun]
 
 
-@dataclass(frozen=True, eq=False)
-class Metric:
-    """Distances between states for a release, relative to the two that are furthest apart.
+def metric_of_sum(contributions: Sequence[float | tuple[float, ...]]) -> Floats:
+    """The metric of a noisy sum, from the contributions of the states: numbers or rows of them.
 
-    An entry of event-level epsilon b moves the log-likelihood by at most ``b distance(x, x')`` when
-    x is replaced by x'.
+    It is the L1 distance, scaled so that the largest is 1. States that contribute almost the same
+    keep a small distance, for the rounding of answers.
     """
-
-    distance: Floats
-
-    @classmethod
-    def discrete(cls, size: int) -> Metric:
-        """All states at distance 1: valid for anything with event-level epsilon b."""
-        return cls(off_diagonal(size))
-
-    @classmethod
-    def of(cls, contributions: Sequence[float | tuple[float, ...]]) -> Metric:
-        """The metric of a noisy sum, from the contributions of the states: numbers or rows of them.
-
-        It is the L1 distance, scaled so that the largest is 1. States that contribute
-        almost the same keep a small distance, for the rounding of answers.
-        """
-        values = np.array(contributions).reshape(len(contributions), -1)
-        distance = np.abs(values[:, None, :] - values[None, :, :]).sum(axis=2)
-        room = values.shape[1] * EPS
-        apart = np.clip(distance * (1 + 16 * EPS + room) + 4 * room, CLOSE, 1.0)
-        return cls(np.where(distance > 0, apart, 0.0))
+    values = np.array(contributions).reshape(len(contributions), -1)
+    distance = np.abs(values[:, None, :] - values[None, :, :]).sum(axis=2)
+    room = values.shape[1] * EPS
+    apart = np.clip(distance * (1 + 16 * EPS + room) + 4 * room, CLOSE, 1.0)
+    return np.where(distance > 0, apart, 0.0)
 
 
-def as_metric(metric: Metric | Floats | None, size: int) -> Metric:
-    """A metric over ``size`` states, scaled to a largest distance of 1; discrete by default."""
+def as_metric(metric: Floats | None, size: int) -> Floats:
+    """A metric over ``size`` states, scaled to a largest distance of 1.
+
+    An entry of event-level epsilon b moves the log-likelihood by at most ``b metric(x, x')`` when x
+    is replaced by x'. By default all states are at distance 1, which is valid for any such entry.
+    """
     if metric is None or size == 1:  # one state: nothing to hide
-        return Metric.discrete(size)
-    distance = metric.distance if isinstance(metric, Metric) else checks.numbers("metric", metric)
+        return off_diagonal(size)
+    distance = checks.numbers("metric", metric)
     if distance.shape != (size, size):
         raise ValueError(
             f"metric: must have a row and a column for each of {size} states, got shape "
@@ -87,7 +74,8 @@ def as_metric(metric: Metric | Floats | None, size: int) -> Metric:
         raise ValueError(
             "metric: must have zeros on the diagonal, no negative and some positive entry"
         )
-    return Metric(distance / distance.max())
+    scaled: Floats = distance / distance.max()
+    return scaled
 
 
 class InfluenceCurve:
@@ -121,7 +109,7 @@ class InfluenceCurve:
     """
 
     def __init__(
-        self, beliefs: Any, lengths: int | Iterable[int], metric: Metric | Floats | None = None
+        self, beliefs: Any, lengths: int | Iterable[int], metric: Floats | None = None
     ) -> None:
         self.beliefs: ChainClass = as_chain_class(beliefs)
         self.length = max(checks.segment_lengths(lengths))
@@ -180,7 +168,7 @@ class InfluenceCurve:
         """
         return self.binding(b)[1].value
 
-    @on_one_thread
+    @one_thread()
     def binding(self, b: Profile, *, by_pairs: bool = True) -> tuple[str, EntryLoss]:
         """The chain and the entry that lose most under ``b``, and how much.
 
@@ -192,17 +180,17 @@ class InfluenceCurve:
         losses = [(member.name, member.loss(spent, by_pairs)) for member in self._members]
         return max(losses, key=lambda pair: pair[1].value)
 
-    @on_one_thread
+    @one_thread()
     def losses(self, b: Profile) -> Floats:
         """The loss of every pair of states, the largest over entries and chains of the class."""
         spent = self._spent(b)
         largest: Floats = np.max([member.losses(spent) for member in self._members], axis=0)
         return largest
 
-    @on_one_thread
+    @one_thread()
     def pair_record(self, b: float, epsilon: float) -> dict[str, Any]:
         """Verification data of every chain whose scalar curve loses more than ``epsilon``."""
-        spent = PairRun(self.length, _nonnegative(b) * self.metric.distance)
+        spent = PairRun(self.length, _nonnegative(b) * self.metric)
         record = {}
         for member in (self._members[n] for n in sorted(self._critical(b, epsilon))):
             shown = member.record(spent, epsilon)
@@ -210,7 +198,7 @@ class InfluenceCurve:
                 record[member.name] = shown
         return record
 
-    @on_one_thread
+    @one_thread()
     def entry_losses(self, b: Profile) -> dict[str, Floats]:
         """The loss of every entry, for each chain of the class."""
         spent = self._spent(b)
@@ -236,11 +224,12 @@ class InfluenceCurve:
 
     def _spent(self, b: Profile) -> list[PairRun]:
         if isinstance(b, (int, float, np.floating, np.integer)):
-            return [PairRun(self.length, _nonnegative(b) * self.metric.distance)]
+            return [PairRun(self.length, _nonnegative(b) * self.metric)]
         runs: list[PairRun] = []
         for item in b:
             run = item if isinstance(item, (Run, PairRun)) else Run(1, item)
-            count, cost = checks.whole("profile", run.count, 1), self._cost(run)
+            count = checks.whole("profile", run.count, 1)
+            cost = run.cost if isinstance(run, PairRun) else _nonnegative(run.b) * self.metric
             if runs and np.array_equal(runs[-1].cost, cost):
                 runs[-1] = PairRun(runs[-1].count + count, cost)
             else:
@@ -252,12 +241,7 @@ class InfluenceCurve:
             )
         return runs
 
-    def _cost(self, run: Run | PairRun) -> Floats:
-        if isinstance(run, PairRun):
-            return run.cost
-        return _nonnegative(run.b) * self.metric.distance
-
-    @on_one_thread
+    @one_thread()
     def solve(
         self, epsilon: float, progress: Progress | None = None
     ) -> tuple[float, str, EntryLoss]:
@@ -273,12 +257,10 @@ class InfluenceCurve:
             for n in todo:
                 member = self._members[n]
                 done.add(n)
-                if b < inf and member.hides(
-                    PairRun(self.length, b * self.metric.distance), epsilon
-                ):
+                if b < inf and member.hides(PairRun(self.length, b * self.metric), epsilon):
                     continue
                 b, binding = member.solve(
-                    self.metric.distance, epsilon, min(b, epsilon), self.length, progress
+                    self.metric, epsilon, min(b, epsilon), self.length, progress
                 )
                 name = member.name
                 if self._screen is not None:

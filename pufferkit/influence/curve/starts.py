@@ -36,7 +36,7 @@ from pufferkit.influence.curve.steps import (
     ReweightedStep,
     Step,
 )
-from pufferkit.influence.curve.sweep import Side, StepOf, Tables
+from pufferkit.influence.curve.sweep import Side, StepOf
 from pufferkit.influence.quilts.chains import (
     AnyStartInfluence,
     ChainInfluence,
@@ -70,7 +70,7 @@ def sides_of(member: Member, length: int) -> tuple[Side, Side]:
             lambda m: (
                 None
                 if source.chain.has_underflow
-                else _backward(source, source.distribution(1), support, support, m, 0.0)
+                else _backward(source, source.chain.initial, support, support, m, 0.0)
             )
         )
         alike = _rows_alike(source, _square(support))
@@ -181,14 +181,8 @@ def _given_start(source: GivenStartInfluence, length: int, short: bool) -> tuple
     stretches = [(node, exact(node)) for node in range(1, own + 1)]
     if own < length:
         stretches += _reweighted(source, own + 1, length, final, reach)
-    return Side(stretches, blocks, _tables(source, blocks, own)), Side([(1, right)], blocks)
-
-
-def _tables(source: GivenStartInfluence, blocks: list[int], nodes: int) -> Tables | None:
-    """The steps of the first nodes in one table, if there are enough for it to pay."""
-    if nodes < _MANY:
-        return None
-    return NodeTables(source, blocks, nodes)
+    tables = NodeTables(source, blocks, own) if own >= _MANY else None
+    return Side(stretches, blocks, tables), Side([(1, right)], blocks)
 
 
 def _reweighted(

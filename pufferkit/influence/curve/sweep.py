@@ -29,11 +29,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from math import inf
-from typing import Protocol
+from operator import itemgetter
 
 import numpy as np
 
 from pufferkit.checks import Floats
+from pufferkit.influence.curve.node_tables import NodeTables
 from pufferkit.influence.curve.steps import KernelStep, Step, StepRow
 from pufferkit.rounding import last_passing
 
@@ -43,6 +44,7 @@ StepOf = Callable[[int], Step | None]
 PATIENCE = 8
 """Nodes of a stretch that are visited one by one before one bound covers the rest."""
 
+_COST = itemgetter(0)
 _FIXED = 1e-9
 _NEAR = 1e-6
 
@@ -53,16 +55,6 @@ class Run:
 
     count: int
     b: float
-
-
-class Tables(Protocol):
-    """The steps of nodes 1 ... ``nodes``, each with its own kernels, in one table."""
-
-    nodes: int
-
-    def values(self, spent: Floats) -> Floats:
-        """Alpha of every node; ``spent[i]`` is the total spent on the first i entries."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -81,7 +73,7 @@ class Side:
 
     stretches: Sequence[tuple[int, StepOf]]
     blocks: Sequence[int]
-    tables: Tables | None = None
+    tables: NodeTables | None = None
 
     @cached_property
     def _firsts(self) -> list[int]:
@@ -124,11 +116,6 @@ class Option:
     spent: float
     step: Step | None
     incoming: float
-
-    @property
-    def cost(self) -> float:
-        """The bound for the worst pair of values."""
-        return self.spent + (0.0 if self.step is None else self.step.largest(self.incoming))
 
     def pairs(self) -> Floats | float:
         """The step for each pair of values, or one number for all."""
@@ -185,20 +172,17 @@ class Sweep:
         """The least bounds of this side of a node, and of all nodes on its plateau."""
         steps = self.side.steps_at(node)
         plateau = self.plateau_at(node)
-        cheapest: list[tuple[float, Option]] = []
-
-        def add(option: Option) -> None:
-            insort(cheapest, (option.cost, option), key=lambda pair: pair[0])
-            del cheapest[most:]
-
-        add(Option(None, self._until(node if plateau is None else plateau.last), None, 0.0))
+        every = self._until(node if plateau is None else plateau.last)
+        cheapest = [(every, Option(None, every, None, 0.0))]
         for block in self.side.blocks if plateau is None else plateau.blocks:
             spent = self.spent(node, block) if plateau is None else block * plateau.b
             if len(cheapest) == most and spent >= cheapest[-1][0]:
                 break  # larger blocks cost more still
             if (plateau is not None or block < node) and (step := steps(block)) is not None:
                 incoming = self.value_at(node - block) if plateau is None else plateau.value
-                add(Option(block, spent, step, incoming))
+                cost = spent + step.largest(incoming)  # of the worst pair of values
+                insort(cheapest, (cost, Option(block, spent, step, incoming)), key=_COST)
+                del cheapest[most:]
         return cheapest
 
     def _run(self, node: int) -> int:
@@ -211,13 +195,6 @@ class Sweep:
         before_nodes, before_sum = (self.ends[run - 1], self._sums[run - 1]) if run else (0, 0.0)
         return float(before_sum + (node - before_nodes) * self.runs[run].b)
 
-    def _regions(self) -> Iterator[tuple[int, int, StepOf]]:
-        """Ranges of nodes with constant b and constant kernels."""
-        marks = {1, *(end + 1 for end in self.ends), *(first for first, _ in self.side.stretches)}
-        ordered = [mark for mark in sorted(marks) if mark <= self.length]
-        for first, after in zip(ordered, [*ordered[1:], self.length + 1], strict=True):
-            yield first, after - 1, self.side.steps_at(first)
-
     def _sweep(self) -> None:
         tables = self.side.tables
         if tables is not None:
@@ -225,10 +202,13 @@ class Sweep:
             self.firsts = list(range(1, tables.nodes + 1))
             self.values = tables.values(spent).tolist()
         done = len(self.values)
-        for first, last, steps in self._regions():
+        # Ranges of nodes with constant b and constant kernels.
+        marks = {1, *(end + 1 for end in self.ends), *(first for first, _ in self.side.stretches)}
+        ordered = [mark for mark in sorted(marks) if mark <= self.length]
+        for first, after in pairwise([*ordered, self.length + 1]):
             if first <= done:
                 continue
-            node = first
+            node, last, steps = first, after - 1, self.side.steps_at(first)
             while node <= last:
                 plateau = None
                 if node - first >= PATIENCE and last - node >= PATIENCE:

@@ -31,7 +31,7 @@ import numpy as np
 
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Bools, Floats
-from pufferkit.influence.quilts.powers import TINY, Kernel, Powers, log_ratio, row_log_ratios
+from pufferkit.influence.quilts.powers import TINY, Powers, log_ratio, row_log_ratios
 from pufferkit.influence.quilts.search import (
     NOTHING,
     Binding,
@@ -40,7 +40,6 @@ from pufferkit.influence.quilts.search import (
     Solve,
     Until,
     best_quilt,
-    counted_near,
     hardest_node,
 )
 
@@ -139,7 +138,7 @@ class ChainInfluence(ABC):
     def solve(self, length: int, epsilon: float, until: Until | None = None) -> Solve:
         """The best quilt of any one node of a segment, which may have unobserved entries."""
         return lambda node, enough, hint: best_quilt(
-            _ChainNode(self, node, length), epsilon, enough, hint, counted_near(node, until)
+            _ChainNode(self, node, length), epsilon, enough, hint, until
         )
 
 
@@ -166,26 +165,19 @@ class _ChainNode:
             if chain.reading == "formula":
                 sources = np.ones_like(sources)
             columns = chain.powers[steps].rows(sources).transposed
-            self._parts[key] = float(chain.prior(self.node)[0][pair]) + _of_pair(columns, pair)
+            self._parts[key] = float(chain.prior(self.node)[0][pair]) + log_ratio(columns, *pair)
         return self._parts[key]
 
     def right_part(self, b: int, pair: Pair) -> float:
         key = False, b, pair
         if key not in self._parts:
-            self._parts[key] = _of_pair(self.chain.powers[self.chain.reach(b)], pair)
+            self._parts[key] = log_ratio(self.chain.powers[self.chain.reach(b)], *pair)
         return self._parts[key]
 
     def slack(self, n: int, side: int) -> float:
         if self._error is None:  # a node with one possible value hides nothing
             return 0.0
         return self.chain.powers.rounding(self.chain.reach(n)) + (self._error if side == 0 else 0.0)
-
-
-def _of_pair(kernel: Kernel, pair: Pair) -> float:
-    x, other = pair
-    if x == other:
-        return 0.0
-    return log_ratio(kernel.rows(slice(x, x + 1)), kernel.rows(slice(other, other + 1)))
 
 
 class StationaryInfluence(ChainInfluence):

@@ -36,7 +36,7 @@ from pufferkit.influence.quilts.chains import (
 from pufferkit.influence.quilts.given_start import GivenStartInfluence
 from pufferkit.influence.quilts.powers import TINY, Powers
 from pufferkit.influence.quilts.search import NOTHING, Binding, Quilt
-from pufferkit.threads import on_one_thread
+from pufferkit.threads import one_thread
 
 
 def max_influence(
@@ -188,7 +188,7 @@ def hardest_corner(theta: ChainClass, members: Sequence[Member], search: QuiltSe
     return QuiltBound.of_chain(member.name, binding.node, length, binding.quilt, reading, *notes)
 
 
-@on_one_thread
+@one_thread()
 def hardest_member(
     members: Sequence[Member], length: int, epsilon: float, reading: InfluenceReading
 ) -> tuple[Member, Binding]:

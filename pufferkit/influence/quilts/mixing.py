@@ -30,7 +30,6 @@ from pufferkit.influence.quilts.search import (
     Solve,
     Until,
     best_quilt,
-    counted_near,
     hardest_node,
 )
 
@@ -66,11 +65,7 @@ class MixingInfluence:
     def solve(self, length: int, epsilon: float, until: Until | None = None) -> Solve:
         """The best quilt of any one node of a segment, of which perhaps not all was observed."""
         return lambda node, enough, hint: best_quilt(
-            _MixingNode(self, node, length - node + 1),
-            epsilon,
-            enough,
-            hint,
-            counted_near(node, until),
+            _MixingNode(self, node, length - node + 1), epsilon, enough, hint, until
         )
 
     def hardest(self, length: int, epsilon: float) -> tuple[int, Quilt]:

@@ -64,19 +64,15 @@ class Powers:
             self._known.move_to_end(steps)
             return self._known[steps]
         low = steps & -steps
-        kernel = self._square(low.bit_length() - 1)
+        while len(self._squares) < low.bit_length():
+            self._squares.append(_product(self._squares[-1], self._squares[-1]))
+        kernel = self._squares[low.bit_length() - 1]
         if low != steps:
             kernel = _product(self[steps - low], kernel)
         self._known[steps] = kernel
         if len(self._known) > self._room:
             self._known.popitem(last=False)
         return kernel
-
-    def _square(self, doublings: int) -> Kernel:
-        while len(self._squares) <= doublings:
-            last = self._squares[-1]
-            self._squares.append(_product(last, last))
-        return self._squares[doublings]
 
     def rounding(self, steps: int) -> float:
         """Bound on the error of a log-ratio of entries of P^steps."""
@@ -87,8 +83,11 @@ def _product(first: Kernel, second: Kernel) -> Kernel:
     return Kernel(first.values @ second.values, boolean_product(first.possible, second.possible))
 
 
-def log_ratio(above: Kernel, below: Kernel) -> float:
+def log_ratio(kernel: Kernel, x: int, other: int) -> float:
     """The largest log ratio of the entries of one row to those of another."""
+    if x == other:
+        return 0.0
+    above, below = kernel.rows(slice(x, x + 1)), kernel.rows(slice(other, other + 1))
     return float(_largest_log_ratios(above, below)[0, 0])
 
 

@@ -154,17 +154,12 @@ class CountedEntries:
         return int(high) - self.node
 
 
-def counted_near(node: int, until: Until | None) -> CountedEntries | None:
-    """The entries that count around a node; ``None`` if all of a segment do."""
-    return None if until is None else CountedEntries(until, node)
-
-
 def best_quilt(
     node: NodeInfluence,
     epsilon: float,
     enough: float = 0.0,
     hint: Quilt | None = None,
-    counted: CountedEntries | None = None,
+    until: Until | None = None,
 ) -> Quilt:
     """The quilt with the least score ``nearby / (epsilon - influence)``.
 
@@ -176,10 +171,33 @@ def best_quilt(
         Stop at the first quilt that scores no more than this.
     hint
         A quilt to try first: the best one of a similar node.
-    counted
-        Which nearby nodes count; all of them if left out.
+    until
+        Which nearby nodes count, those that were observed; all of them if left out.
     """
-    return _Search(node, epsilon, enough, counted).run(hint)
+    left, right = node.left, node.right
+    counted = None if until is None else CountedEntries(until, left)
+    search = _Search(node, epsilon, enough, counted)
+    if hint is not None:
+        search.attempt(min(hint.keep_left, left), min(hint.keep_right, right))
+    else:
+        # A first quilt by doubling, so that the time does not depend on the length of the series.
+        for n in (1 << j for j in range(max(left, right).bit_length())):
+            better, _ = search.attempt(min(n, left), min(n, right))
+            if search.best.influence > 0 and not better:
+                break
+    boxes = [
+        (1, left - 1, right, right),
+        (left, left, 1, right - 1),
+        (1, left - 1, 1, right - 1),
+    ]
+    while boxes and search.best.score > enough:
+        a1, a2, b1, b2 = boxes.pop()
+        # A quilt that keeps more than this scores more, whatever its influence.
+        most = int(search.best.score * epsilon) + 1
+        a2, b2 = min(a2, search.reach(most, 0)), min(b2, search.reach(most, 1))
+        if a1 <= a2 and b1 <= b2:
+            boxes.extend(search.parts((a1, a2, b1, b2)))
+    return search.best
 
 
 class _Search:
@@ -193,32 +211,6 @@ class _Search:
         self.own = self.count(1, 0)
         score = self.card(self.left, self.right) / epsilon
         self.best = Quilt(score, 0.0, self.left, self.right, False, False)
-
-    def run(self, hint: Quilt | None) -> Quilt:
-        """Search boxes of quilts until none can contain a better one."""
-        left, right = self.left, self.right
-        if hint is not None:
-            self.attempt(min(hint.keep_left, left), min(hint.keep_right, right))
-        else:
-            # A first quilt by doubling, so that the time does not depend on the length of the
-            # series.
-            for n in (1 << j for j in range(max(left, right).bit_length())):
-                better, _ = self.attempt(min(n, left), min(n, right))
-                if self.best.influence > 0 and not better:
-                    break
-        boxes = [
-            (1, left - 1, right, right),
-            (left, left, 1, right - 1),
-            (1, left - 1, 1, right - 1),
-        ]
-        while boxes and self.best.score > self.enough:
-            a1, a2, b1, b2 = boxes.pop()
-            # A quilt that keeps more than this scores more, whatever its influence.
-            most = int(self.best.score * self.epsilon) + 1
-            a2, b2 = min(a2, self.reach(most, 0)), min(b2, self.reach(most, 1))
-            if a1 <= a2 and b1 <= b2:
-                boxes.extend(self.parts((a1, a2, b1, b2)))
-        return self.best
 
     def count(self, n: int, side: int) -> int:
         """Nodes that count among n of a side, the node itself included."""

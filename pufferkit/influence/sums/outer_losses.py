@@ -20,7 +20,7 @@ import numpy as np
 
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
-from pufferkit.threads import on_one_thread
+from pufferkit.threads import one_thread
 
 _ALL_SIGNS = 6
 _ROUNDS = 3
@@ -31,7 +31,7 @@ _OFTEN = 200  # steps between looks at the speed of convergence
 _ROUGHLY = 1e-9
 
 
-@on_one_thread
+@one_thread()
 def outer_loss(chain: MarkovChain, contributions: Floats, scale: float, length: int) -> float:
     """The largest loss of an entry at the outer outputs that were tried, rounded down.
 

@@ -24,6 +24,7 @@ Found = TypeVar("Found")
 EPS = math.ulp(1.0)
 """Relative spacing of floats: one rounding errs by at most half of it."""
 
+_FINEST = 1e-13
 _MOST_TRIALS, _USUAL_TRIALS = 40, 5
 
 
@@ -47,6 +48,17 @@ def at_least(value: Fraction) -> float:
     return number if Fraction(number) >= value else math.nextafter(number, math.inf)
 
 
+def few_digits(value: float, precision: float) -> float:
+    """About ``value``, with a hundredth of the precision.
+
+    Where the last bits of a loss depend on the machine, or on the way it was computed, a search
+    through such numbers still ends at the same one, except by rare chance.
+    """
+    if precision < _FINEST:
+        return value
+    return float(f"{value:.{2 - math.floor(math.log10(precision))}g}")
+
+
 def last_passing(
     margin: Callable[[float], float], good: float, bad: float, precision: float
 ) -> float:
@@ -54,7 +66,7 @@ def last_passing(
 
     ``good`` passes, ``bad`` does not. The result was itself checked to pass, so neither rounding
     nor the shape of the function can put it on the wrong side. The search makes secant steps, and
-    bisects whenever the same end has not moved for two steps.
+    bisects whenever the same end has not moved for two steps. It tries numbers of few digits.
     """
     at_good, at_bad = margin(good), margin(bad)
     kept = 0
@@ -69,6 +81,9 @@ def last_passing(
             guess = min(max(guess, low + edge), high - edge)
         else:
             kept = 0
+        short = few_digits(guess, precision)
+        if min(good, bad) < short < max(good, bad):
+            guess = short
         distance = margin(guess)
         if guess in (good, bad):
             break
@@ -124,11 +139,11 @@ def largest_within(
     """The largest b tried up to ``most`` whose loss is at most ``limit``, and what comes with it.
 
     A loss grows about like a power of b, so each guess is read off the last two; where it leaves
-    the bracket, the bracket is halved. ``loss_at`` may have no answer where b is too large.
-    ``None`` if no b passed above ``least``, below which none is of use.
+    the bracket, the bracket is halved. Guesses have few digits. ``loss_at`` may have no answer
+    where b is too large. ``None`` if no b passed above ``least``, below which none is of use.
     """
     good: tuple[float, Found] | None = None
-    high, b = inf, min(start, most)
+    high, b = inf, most if start >= most else min(few_digits(start, precision), most)
     seen: list[tuple[float, float]] = []
     for trial in range(_MOST_TRIALS):
         answer = loss_at(b)
@@ -150,6 +165,7 @@ def largest_within(
         else:
             seen.append((math.log(b), math.log(answer[0])))
             guess = b * (limit * (1 - precision / 2) / answer[0]) ** (1 / _power(seen))
+            guess = few_digits(guess, precision)
         if not low < guess < high:
             guess = (low + high) / 2 if high < inf else 2 * low
         if high - low <= precision * low:

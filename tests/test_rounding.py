@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from pufferkit.rounding import (
     as_fraction,
     at_least,
+    few_digits,
+    largest_within,
     last_passing,
     last_passing_each,
     least_passing,
@@ -145,3 +147,31 @@ def test_many_searches_end_where_each_passed(precision):
     assert (ends <= edges).all()
     assert (edges - ends <= precision).all()
     assert (last_passing_each(passes, np.ones(4), np.ones(4), precision) == 1).all()
+
+
+@pytest.mark.parametrize("precision", [1e-4, 2e-5, 1e-8])
+def test_the_last_bits_of_a_loss_do_not_move_the_end_of_a_search(precision):
+    rng = np.random.default_rng(3)
+    for _ in range(20):
+        factor, power = rng.uniform(0.5, 3.0, 2)
+
+        def loss(b, blur, factor=factor, power=power):
+            return factor * b**power * (1 + blur * 1e-14)
+
+        ends = {
+            (
+                largest_within(
+                    lambda b, k=k: (loss(b, k), b), 1.0, 0.01 + k * 1e-17, 3.0, precision
+                ),
+                last_passing(lambda b, k=k: 1.0 - loss(b, k), 0.01, 3.0, precision),
+            )
+            for k in (-1, 0, 1)
+        }
+        assert len(ends) == 1
+
+
+def test_few_digits_are_a_hundredth_of_the_precision_away():
+    assert few_digits(1 / 3, 2e-5) == 0.3333333
+    assert few_digits(1 / 3, 1e-8) == 0.3333333333
+    assert few_digits(1 / 3, 0.0) == few_digits(1 / 3, 1e-15) == 1 / 3
+    assert few_digits(5e-324, 1e-8) == 5e-324

@@ -39,6 +39,12 @@ def in_epsilon(micro: int) -> float:
     return micro / MICRO
 
 
+def three_digits(epsilon: float) -> float:
+    """Rounded down to three significant digits, so that the printed value is the one tested."""
+    digits = Decimal(repr(epsilon))
+    return float(digits.quantize(Decimal((0, (1,), digits.adjusted() - 2)), ROUND_FLOOR))
+
+
 def show(micro: int) -> str:
     """An amount as text for messages: three decimals (0.600), or more where they are needed."""
     text = f"{Decimal(micro) / MICRO:.6f}".rstrip("0")

@@ -10,7 +10,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
-from decimal import ROUND_FLOOR, Decimal
 from typing import Any
 
 from pufferkit import checks
@@ -21,6 +20,7 @@ from pufferkit.accounting.amounts import (
     show,
     spent_micro,
     spent_pico,
+    three_digits,
 )
 from pufferkit.accounting.charges import Charge, Terms, over_budget
 from pufferkit.accounting.composition import ANY_START, Composition, compose, compose_kept
@@ -29,7 +29,14 @@ from pufferkit.accounting.fingerprints import SeriesData
 from pufferkit.accounting.history import Composed, entry_rows
 from pufferkit.accounting.ledger import Ledger
 from pufferkit.accounting.session_plan import BEST, SessionPlan, best_for, composable
-from pufferkit.accounting.spending import Spending, asked, check_query, joined, spendings_of
+from pufferkit.accounting.spending import (
+    Spending,
+    asked,
+    check_query,
+    joined,
+    recorded_charge,
+    spendings_of,
+)
 from pufferkit.accounting.windows import check_start
 from pufferkit.beliefs.base import Beliefs, as_beliefs
 from pufferkit.beliefs.provenance import check_not_fitted_on
@@ -321,7 +328,10 @@ class Session(Shown):
                 if joint.micro > account.budget:
                     fits = self._what_fits(account, composed, calibration, window, name)
                     raise over_budget(joint.micro - account.total, account.remaining, fits)
-                total, body = joint.micro, self._body(calibration, spending, joint)
+                total, body = (
+                    joint.micro,
+                    recorded_charge(calibration, spending, self.beliefs, joint.rule),
+                )
                 state = after.to_dict()
             else:
                 # Charged but not drawn by an earlier version: never draw with less noise.
@@ -378,7 +388,7 @@ class Session(Shown):
         """The largest epsilon, to three digits, for which the same mechanism fits the budget."""
 
         def epsilon(part: int) -> float:
-            return _three_digits(refused.epsilon * part / _PARTS)
+            return three_digits(refused.epsilon * part / _PARTS)
 
         def refuses(part: int) -> bool:
             smaller = calibrate(name, self.beliefs, refused.query, epsilon(part))
@@ -432,24 +442,6 @@ class Session(Shown):
     def _charges(self) -> list[Entry]:
         return self.ledger.charges_of([self.name])[1]
 
-    def _body(
-        self, calibration: Calibration, spending: Spending, joint: Composition
-    ) -> dict[str, Any]:
-        b, added = spending.entry_epsilon, spending.contributions
-        return {
-            "query": calibration.query.name,
-            "labels": list(calibration.query.labels),
-            "window": list(spending.window),
-            "beliefs": digest(self.beliefs.to_dict()),
-            "mechanism": calibration.mechanism,
-            "scale": calibration.scale,
-            "entry_privacy_pico": None if b is None else spent_pico(b),
-            "quilt": None if spending.quilt is None else list(spending.quilt),
-            "contributions": None if added is None else [value for _, value in added],
-            "gaps": None if spending.gaps is None else list(spending.gaps),
-            "rule": joint.rule,
-        }
-
     def _window(self, window: tuple[int, int] | None) -> tuple[int, int]:
         if window is None:
             return 1, len(self.data)
@@ -472,12 +464,6 @@ class Session(Shown):
                 "label": label,
             }
         )
-
-
-def _three_digits(epsilon: float) -> float:
-    """Rounded down to three significant digits, so that the printed value is the one tested."""
-    digits = Decimal(repr(epsilon))
-    return float(digits.quantize(Decimal((0, (1,), digits.adjusted() - 2)), ROUND_FLOOR))
 
 
 def _lengths(series: Series) -> str | list[int]:

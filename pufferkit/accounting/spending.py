@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from pufferkit import checks
-from pufferkit.accounting.amounts import PICO, in_epsilon
+from pufferkit.accounting.amounts import PICO, in_epsilon, spent_pico
 from pufferkit.accounting.entries import Entry
 from pufferkit.accounting.windows import QUILTS
+from pufferkit.beliefs.base import Beliefs
 from pufferkit.checks import Floats
 from pufferkit.data.queries import Query
 from pufferkit.data.series import Pattern, observed_places, runs_of
@@ -22,6 +23,7 @@ from pufferkit.influence.curve.profile import metric_of_sum
 from pufferkit.mechanisms.calibration import OF_SUMS, Calibration
 from pufferkit.mechanisms.evidence import Guarantee
 from pufferkit.mechanisms.influence_curve import Contribution, contributions_of
+from pufferkit.records import digest
 
 ENTRYWISE = QUILTS | OF_SUMS | {"influence_curve", "gk16", "group_dp", "entry_dp"}
 """Mechanisms that give a per-entry bound, whatever else they promise. The mechanisms for sums do
@@ -187,6 +189,26 @@ def kind_of(added: Any) -> Any:
 def distance_of(states: Sequence[Hashable], kind: Any) -> Floats:
     """The distances between states under one kind of query."""
     return off_diagonal(len(states)) if kind is None else metric_of_sum(kind)
+
+
+def recorded_charge(
+    calibration: Calibration, spending: Spending, beliefs: Beliefs, rule: str
+) -> dict[str, Any]:
+    """What a session's charge records; `spendings_of` reads it again."""
+    b, added = spending.entry_epsilon, spending.contributions
+    return {
+        "query": calibration.query.name,
+        "labels": list(calibration.query.labels),
+        "window": list(spending.window),
+        "beliefs": digest(beliefs.to_dict()),
+        "mechanism": calibration.mechanism,
+        "scale": calibration.scale,
+        "entry_privacy_pico": None if b is None else spent_pico(b),
+        "quilt": None if spending.quilt is None else list(spending.quilt),
+        "contributions": None if added is None else [value for _, value in added],
+        "gaps": None if spending.gaps is None else list(spending.gaps),
+        "rule": rule,
+    }
 
 
 def spendings_of(charges: Iterable[Entry], states: Sequence[Hashable]) -> list[Spending]:

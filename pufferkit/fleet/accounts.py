@@ -8,7 +8,8 @@ charges to an account are added entry by entry (the rule ``entry_profile`` of `c
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -36,7 +37,7 @@ from pufferkit.fleet.released_entries import (
 from pufferkit.fleet.subject_run import FleetRun, PendingRelease
 from pufferkit.influence.curve.profile import InfluenceCurve
 from pufferkit.mechanisms.calibration import Calibration
-from pufferkit.records import digest
+from pufferkit.records import canonical, digest
 
 _MOST_PROFILES = 200
 
@@ -210,8 +211,34 @@ class Accounts:
         whole, so its label is for exactly these entries. The values are stored in the same
         transaction. Returns their key.
         """
-        used = digest([[release.account, release.window, *release.used] for release in pending])
-        return self.pay_record(record, used, body, draw, pending)
+        return self.pay_record(record, used_digest([pending]), body, draw, pending)
+
+    def pay_in_batches(
+        self,
+        batches: Callable[[], Iterable[Sequence[PendingRelease]]],
+        record: str,
+        body: Mapping[str, Any],
+        draw: DrawRecord,
+    ) -> str:
+        """The same for more releases than one transaction should hold, one for each batch.
+
+        All accounts are checked before one is charged, and values are drawn when the last has paid.
+        If another process spends in the meantime, or this one is killed, some have paid and nothing
+        is drawn; the same call continues from there.
+        """
+        used, total, scale = used_digest(batches()), 0, 0.0
+        self.refuse_other_entries(record, used)
+        self.ledger.check_terms({record: (self.terms, None)})
+        for pending in batches():
+            self.check(pending)
+            self.forget()
+        for pending in batches():
+            own, charged = self.charge(pending)
+            total, scale = max(total, own), max(scale, charged)
+            self.forget()
+        return self.pay_record(
+            record, used, body, lambda least: draw(max(least, scale)), least=total
+        )
 
     @_uncollected()
     def charge(self, pending: Sequence[PendingRelease]) -> tuple[int, float]:
@@ -445,6 +472,18 @@ class Accounts:
         if release.begins not in bodies:
             bodies[release.begins] = Extended(shared, {"begins": release.begins})
         return bodies[release.begins]
+
+
+def used_digest(batches: Iterable[Iterable[PendingRelease]]) -> str:
+    """Digest of the entries that releases use, in their order."""
+    text, between = hashlib.sha256(b"["), b""
+    for pending in batches:
+        for release in pending:
+            line = canonical([release.account, release.window, *release.used])
+            text.update(between + line.encode())
+            between = b","
+    text.update(b"]")
+    return text.hexdigest()
 
 
 def _again(entry: Entry, known: Mapping[str, Account], value: Mapping[str, Any]) -> Charge:

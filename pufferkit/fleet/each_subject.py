@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -23,7 +23,9 @@ from pufferkit.fleet.groups import Groups
 from pufferkit.fleet.releases import Releases
 from pufferkit.fleet.subject_recognition import TableData
 from pufferkit.fleet.subject_run import (
+    AT_ONCE,
     EVERYBODY,
+    FleetRows,
     FleetRun,
     PendingRelease,
     account_names,
@@ -199,8 +201,9 @@ def release_all(
     group of a subject is assumed to be public, like the lengths of the series.
 
     The release uses the entries of every subject, so the account of *every* subject is charged,
-    all in one transaction. One more account, ``(all subjects)``, keeps the values. On a cluster
-    accounts are charged in batches, and the values are drawn after the last of them.
+    all in one transaction. One more account, ``(all subjects)``, keeps the values. On a cluster,
+    and for more than 100,000 rows, all accounts are checked, then charged in batches, and the
+    values are drawn after the last of them; the same call continues what was interrupted.
 
     Parameters
     ----------
@@ -253,15 +256,15 @@ def release_all(
     longest = int(local.longest.max())
     calibration = run.calibration(longest)
     used, calibrations = np.full(len(local.subjects), longest), {longest: calibration}
-    rows = np.arange(len(asked.owner))
     data = TableData(local, account_names(local, prefix)) if ledger is not None else {}
     with _accounts(run, ledger, budget, data, data_meant) as accounts:
         if accounts is None:
             values, scales = noisy_sums(sums, run, calibration.scale)
         else:
             record = f"{prefix}{EVERYBODY}"
-            pending = pending_releases(local, asked, rows, used, calibrations, prefix)
-            values, scales = _recorded(accounts, run, record, pending, windows, sums, calibration)
+            pending = partial(pending_releases, local, asked)
+            paying = partial(pending, used=used, calibrations=calibrations, prefix=prefix)
+            values, scales = _recorded(accounts, run, record, paying, asked, together, calibration)
     if progress is not None:
         progress(len(windows), len(windows))
     answer = releases_of(run, None, together, values, scales, calibrations, labels, record_of)
@@ -279,9 +282,9 @@ def _recorded(
     accounts: Accounts,
     run: FleetRun,
     record: str,
-    pending: Sequence[PendingRelease],
-    windows: Counts,
-    sums: Counts,
+    pending: Callable[[Counts], list[PendingRelease]],
+    asked: FleetRows,
+    together: FleetRows,
     calibration: Calibration,
 ) -> tuple[Floats, Floats]:
     """Charge every account, draw and store in the account of the record; or the stored value."""
@@ -289,14 +292,20 @@ def _recorded(
         "query": f"{run.query} over all subjects",
         "mechanism": run.mechanism,
         "scale": calibration.scale,
-        "windows": windows.tolist(),
+        "windows": together.window.tolist(),
     }
 
     def draw(least: float) -> dict[str, Any]:
-        values, scales = noisy_sums(sums, run, max(calibration.scale, least))
+        values, scales = noisy_sums(together.counts, run, max(calibration.scale, least))
         return {"value": values.tolist(), "scale": scales.tolist()}
 
-    stored = accounts.ledger.find(record, accounts.pay_jointly(pending, record, body, draw))
+    if len(asked.owner) <= AT_ONCE:
+        every_row = np.arange(len(asked.owner))
+        key = accounts.pay_jointly(pending(every_row), record, body, draw)
+    else:
+        batches = chunks_of(asked.owner)
+        key = accounts.pay_in_batches(lambda: map(pending, batches), record, body, draw)
+    stored = accounts.ledger.find(record, key)
     assert stored is not None
     return np.array(stored.body["value"]), np.array(stored.body["scale"])
 

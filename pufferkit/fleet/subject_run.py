@@ -53,6 +53,9 @@ ON_CLUSTER = "(runs on a cluster)"
 CHUNK = 5000
 """Rows that are charged, drawn and stored together."""
 
+AT_ONCE = 100_000
+"""Rows of a release over all subjects up to which one transaction charges all, in half a GB."""
+
 
 @dataclass(frozen=True)
 class FleetRun:

@@ -4,17 +4,12 @@
 `aggregate` runs inside the engine, and `spark` holds what only a cluster needs.
 """
 
+from pufferkit.frames.answer_files import answer_table, check_table
 from pufferkit.frames.damaged_files import check_parquet
 from pufferkit.frames.group_column import groups_of
 from pufferkit.frames.raw_files import TextFormat, first_cell, first_rows
 from pufferkit.frames.raw_times import Clock
-from pufferkit.frames.series_files import (
-    answer_table,
-    check_table,
-    read_record,
-    read_series,
-    states_from_text,
-)
+from pufferkit.frames.series_files import read_record, read_series, states_from_text
 from pufferkit.frames.tables import frame_of, read_table, write_columns
 from pufferkit.frames.window_files import Late, read_window
 

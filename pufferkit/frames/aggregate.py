@@ -202,17 +202,21 @@ def collected(frame: Any, rules: Rules) -> tuple[pl.DataFrame, pl.DataFrame]:
     """`piece_counts` and `pair_counts` of entries in an unordered engine.
 
     Both are sums of finer counts, by the keys of either. Where these are few, as on a clock, the
-    engine finds neighbours once and the sums are made here; otherwise it is asked for each. To
-    number segments costs it more than to find neighbours, so that is done only if one breaks.
+    engine finds neighbours once and the sums are made here; otherwise it is asked for each, and
+    needs no neighbours to count the pieces of whole series. To number segments costs it more than
+    to find neighbours, so that is done only if one breaks.
     """
     import polars as pl  # noqa: PLC0415
 
-    lines = _fine(linked(frame, rules, ordered=False, broken=False), rules)
+    whole = linked(frame, rules, ordered=False, broken=False)
+    lines = None if _many_lines(frame) else _fine(whole, rules)
     if lines is not None and (lines[BREAK] & lines[STEP].is_not_null()).any():
         lines = _fine(linked(frame, rules, ordered=False), rules)
     if lines is None:
-        rows = linked(frame, rules, ordered=False)
-        return in_polars(piece_counts(rows, rules).collect()), collected_pairs(rows)
+        pairs = collected_pairs(whole)
+        if (pairs[BREAK] & pairs["low"].is_not_null()).any():
+            whole = linked(frame, rules, ordered=False)
+        return in_polars(piece_counts(whole, rules).collect()), pairs
     number = pl.col("n").cast(pl.Int64).sum()
     pieces = lines.group_by(_piece_keys(rules)).agg(
         number, pl.col(FIRST).min(), pl.col(LOW).min(), pl.col(HIGH).max()
@@ -223,6 +227,18 @@ def collected(frame: Any, rules: Rules) -> tuple[pl.DataFrame, pl.DataFrame]:
     if pairs.height > MOST_STEPS:
         pairs = lines.group_by(BEFORE, STATE, BREAK).agg(sums)
     return pieces, pairs
+
+
+def _many_lines(frame: Any) -> bool:
+    """Whether finer counts are likely too many to be worth asking for."""
+    import narwhals as nw  # noqa: PLC0415
+
+    rows = int(frame.select(nw.len()).collect().item())
+    if rows <= MOST_LINES:
+        return False
+    numbers = frame.select(nw.col(SUBJECT).n_unique(), nw.col(STATE).n_unique()).collect()
+    subjects, states = (int(number) for number in numbers.row(0))
+    return min(rows, subjects * states**2) > MOST_LINES
 
 
 def _fine(frame: Any, rules: Rules) -> pl.DataFrame | None:

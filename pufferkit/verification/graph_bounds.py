@@ -29,13 +29,12 @@ from pufferkit.verification.pair_tables import Allowance, BadBeliefs, NotChecked
 if TYPE_CHECKING:
     from networkx import Graph
 
-LogTable = tuple[tuple[int, ...], Floats]
 Messages = dict[tuple[int, int], dict[int, Floats]]
 
 _MOST_TEXT = 50_000_000
 _MOST_VALUES = 10
-_MOST_AROUND = 1 << 14
-_MOST_ROUNDS = 20_000
+MOST_AROUND = 1 << 14
+MOST_ROUNDS = 20_000
 
 
 def loss_on_graphs(
@@ -63,91 +62,23 @@ def loss_on_graphs(
     return largest
 
 
-def _without_edges() -> Graph[int]:
+def graph_of(nodes: int, scopes: Iterable[Sequence[int]]) -> Graph[int]:
+    """Nodes by number, with an edge between any two that a factor has in its scope."""
     import networkx as nx  # noqa: PLC0415  (slow to load)
 
-    return nx.Graph()
+    graph: Graph[int] = nx.Graph()
+    graph.add_nodes_from(range(nodes))
+    for scope in scopes:
+        graph.add_edges_from(combinations(scope, 2))
+    return graph
 
 
-def _components(graph: Graph[int]) -> Iterable[set[int]]:
+def components(graph: Graph[int]) -> Iterable[set[int]]:
+    """The nodes of each connected component."""
     import networkx as nx  # noqa: PLC0415  (slow to load)
 
-    components: Iterable[set[int]] = nx.connected_components(graph)
-    return components
-
-
-def largest_part(model: GraphModel) -> int:
-    """Number of nodes of the largest connected component."""
-    graph = _without_edges()
-    graph.add_nodes_from(range(len(model.nodes)))
-    for scope, _ in model.log_factors:
-        graph.add_edges_from(combinations(scope, 2))
-    return max(len(part) for part in _components(graph))
-
-
-def spread_on_graph(model: GraphModel, work: Allowance) -> float:
-    """Ghosh and Kleinberg (2016): twice the largest row sum of (I - Gamma)^-1, or infinite.
-
-    Gamma_ij is half the largest log-ratio of the distribution of node i given its neighbours when
-    neighbour j changes. Row sums are added up power by power, which is right where the norm is
-    below 1; if they do not settle, it is not, or hardly.
-    """
-    sizes, graph = [len(model.values[node]) for node in model.nodes], _without_edges()
-    factors = [(tuple(scope), table) for scope, table in model.log_factors]
-    graph.add_nodes_from(range(len(sizes)))
-    for scope, _ in factors:
-        graph.add_edges_from(combinations(scope, 2))
-    if any(not np.isfinite(table).all() for _, table in factors):
-        return np.inf
-    gamma: dict[tuple[int, int], float] = {}
-    for i in graph:
-        around = sorted(graph[i])
-        entries = prod(sizes[n] for n in (*around, i))
-        work.spend(1e4 + 100.0 * entries * (1 + len(around)))
-        if entries > _MOST_AROUND:
-            return np.inf
-        weights = np.zeros([sizes[n] for n in (*around, i)])
-        for scope, table in factors:
-            if i in scope:
-                weights = weights + _aligned(table, scope, (*around, i))
-        chance = np.exp(weights - weights.max(axis=-1, keepdims=True))
-        logs = np.log(chance / chance.sum(axis=-1, keepdims=True))
-        for axis, j in enumerate(around):
-            gamma[i, j] = float(np.ptp(logs, axis=axis).max()) / 2
-    if not _norm_below_one(gamma, graph, work):
-        return np.inf
-    sums = np.ones(len(sizes))
-    rows, columns = np.array(list(gamma), dtype=int).reshape(-1, 2).T
-    values = np.array(list(gamma.values()))
-    for _ in range(_MOST_ROUNDS):
-        work.spend(20.0 * len(values) + 1e3)
-        update = np.bincount(rows, values * sums[columns], minlength=len(sums)).astype(float) + 1
-        if float(np.max(update - sums)) <= 1e-12:
-            return 2 * float(update.max())
-        sums = update
-    return np.inf
-
-
-def _norm_below_one(
-    gamma: Mapping[tuple[int, int], float], graph: Graph[int], work: Allowance
-) -> bool:
-    """Whether the spectral norm of every independent part is below 1."""
-    for part in _components(graph):
-        place = {n: at for at, n in enumerate(sorted(part))}
-        own = {pair: value for pair, value in gamma.items() if pair[0] in place}
-        by_rows, by_columns = np.zeros(len(part)), np.zeros(len(part))
-        for (i, j), value in own.items():
-            by_rows[place[i]] += value
-            by_columns[place[j]] += value
-        if by_rows.max() * by_columns.max() < 1:
-            continue
-        work.spend(20.0 * len(part) ** 3)
-        matrix = np.zeros((len(part), len(part)))
-        for (i, j), value in own.items():
-            matrix[place[i], place[j]] = value
-        if np.linalg.svd(matrix, compute_uv=False)[0] >= 1:
-            return False
-    return True
+    parts: Iterable[set[int]] = nx.connected_components(graph)
+    return parts
 
 
 class _CliqueGraph:
@@ -163,10 +94,7 @@ class _CliqueGraph:
         text = unpacker.decompress(base64.b64decode(record["ways"]), _MOST_TEXT)
         self.ways = {(c, to, n): (order, moves) for c, to, n, order, moves in json.loads(text)}
         self._check_tree()
-        self.graph = _without_edges()
-        self.graph.add_nodes_from(range(len(self.sizes)))
-        for scope, _ in self.factors:
-            self.graph.add_edges_from(combinations(scope, 2))
+        self.graph = graph_of(len(self.sizes), (scope for scope, _ in self.factors))
         tables = self._distributions()
         self.possible = [list(range(size)) for size in self.sizes]
         for own, table in zip(self.cliques, tables, strict=True):
@@ -218,7 +146,7 @@ class _CliqueGraph:
         local = [np.zeros([self.sizes[n] for n in own]) for own in self.cliques]
         for (scope, table), at in zip(self.factors, self.home_of_factor, strict=True):
             if at >= 0:
-                local[at] = local[at] + _aligned(table, scope, self.cliques[at])
+                local[at] = local[at] + in_scope(table, scope, self.cliques[at])
         for own in local:
             self.work.spend(200.0 * own.size)
         sent: dict[tuple[int, int], Floats] = {}
@@ -228,7 +156,7 @@ class _CliqueGraph:
             table = local[c]
             for other in self._beside(c):
                 if other != to:
-                    table = table + _aligned(
+                    table = table + in_scope(
                         sent[other, c], self._between(other, c), self.cliques[c]
                     )
             return table
@@ -269,7 +197,7 @@ class _CliqueGraph:
     def loss(self, costs: Sequence[Floats]) -> float:
         """The largest loss of a node."""
         whole = np.array([float(own.max()) if own.size else 0.0 for own in costs])
-        parts = {n: part for part in _components(self.graph) for n in part}
+        parts = {n: part for part in components(self.graph) for n in part}
         sent: Messages = {}
         below = [float(sum(whole[n] for n in own)) for own in self.cliques]
         for c, above in enumerate(self.parent):
@@ -308,7 +236,7 @@ class _CliqueGraph:
             if n in at and n in self.cliques[at[n]]:
                 most = min(most, float((costs[n] + message(at[n], -1, (n,))[n]).max(initial=0.0)))
             largest = max(largest, most if len(self.possible[n]) > 1 else 0.0)
-        for part in _components(self.graph):
+        for part in components(self.graph):
             if not part <= self.narrow:
                 most = float(sum(whole[n] for n in part))
                 largest = max(largest, min(most, self._drawn_again(sorted(part), whole)))
@@ -366,19 +294,19 @@ class _CliqueGraph:
             around = sorted(self.graph[j])
             entries = prod(self.sizes[n] for n in (*around, j))
             self.work.spend(1e4 + 100.0 * entries * len(around))
-            if entries > _MOST_AROUND:
+            if entries > MOST_AROUND:
                 return np.inf
             local = np.zeros([self.sizes[n] for n in (*around, j)])
             for scope, table in self.factors:
                 if j in scope:
                     if not np.isfinite(table).all():
                         return np.inf
-                    local = local + _aligned(table, scope, (*around, j))
+                    local = local + in_scope(table, scope, (*around, j))
             for axis, k in enumerate(around):
                 sways[j, k] = _sway(np.moveaxis(local, axis, 0))
         costs = {n: max(float(whole[n]), 1e-9 * float(whole.max())) for n in part}
         amounts = dict(costs)
-        for _ in range(_MOST_ROUNDS):
+        for _ in range(MOST_ROUNDS):
             self.work.spend(3e3 * len(sways))
             rates = {pair: sway(amounts[pair[0]]) for pair, sway in sways.items()}
             update = dict(costs)
@@ -397,7 +325,7 @@ class _CliqueGraph:
         return max(amounts[n] / returns[n] for n in part)
 
 
-def _aligned(table: Floats, scope: Sequence[int], whole: Sequence[int]) -> Floats:
+def in_scope(table: Floats, scope: Sequence[int], whole: Sequence[int]) -> Floats:
     """A table over ``scope`` with an axis for each node of ``whole``."""
     order = sorted(range(len(scope)), key=lambda axis: list(whole).index(scope[axis]))
     index = tuple(slice(None) if n in scope else None for n in whole)

@@ -34,7 +34,8 @@ from pufferkit.verification.gap_bounds import (
     patterns,
     score_over_gaps,
 )
-from pufferkit.verification.graph_bounds import largest_part, loss_on_graphs, spread_on_graph
+from pufferkit.verification.graph_bounds import loss_on_graphs
+from pufferkit.verification.graph_spread import largest_part, spread_on_graph
 from pufferkit.verification.kernel_steps import loss_of_kernels
 from pufferkit.verification.network_bounds import loss_on_trees, score_of_quilts
 from pufferkit.verification.pair_steps import loss_of_pairs

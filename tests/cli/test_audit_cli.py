@@ -7,7 +7,7 @@ import pytest
 
 from pufferkit import plots
 from pufferkit.experiments.attack_curve import attack_curve
-from tests.strategies.command_line import folder, good, refusal, run  # noqa: F401
+from tests.strategies.command_line import folder, good, refusal, refusals, run  # noqa: F401
 
 AUDIT = ("audit", "--model", "model.json", "--epsilon", "1", "--length", "4", "--trials", "2000")
 COUNT = ("--query", "count", "--state-value", "run")
@@ -41,20 +41,19 @@ def test_json_and_picture():
 
 
 @pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize(
-    ("extra", "said"),
-    [
-        (("--trials", "3"), "trials: must be at least 100"),
-        (("--confidence", "2"), "confidence"),
-        (("--mechanism", "magic"), "'magic' is unknown"),
-        (("--plot", "curve.txt"), "figures are written to"),
-        (("--plot", "model.json"), "already uses this file"),
-        (("--epsilon", "0"), "epsilon: must be above 0"),
-        (("--length", "0"), "at least 1"),
-    ],
+@refusals(
+    {
+        "--trials 3": "trials: must be at least 100",
+        "--confidence 2": "confidence",
+        "--mechanism magic": "'magic' is unknown",
+        "--plot curve.txt": "figures are written to",
+        "--plot model.json": "already uses this file",
+        "--epsilon 0": "epsilon: must be above 0",
+        "--length 0": "at least 1",
+    }
 )
-def test_refusals(extra, said):
-    assert said in refusal(*AUDIT, *extra)
+def test_refusals(options, words):
+    assert words in refusal(*AUDIT, *options)
 
 
 @pytest.mark.usefixtures("folder")

@@ -11,7 +11,17 @@ from rich.console import Console
 
 import pufferkit as pk
 from pufferkit.cli import outputs, terminal
-from tests.strategies.command_line import MODEL, PLAN, RELEASE, folder, good, refusal, run, snapshot
+from tests.strategies.command_line import (
+    MODEL,
+    PLAN,
+    RELEASE,
+    folder,
+    good,
+    refusal,
+    refusals,
+    run,
+    snapshot,
+)
 
 __all__ = ["folder"]
 
@@ -349,14 +359,13 @@ def test_fit_a_second_order_chain(folder: Path):
     assert "memory of 2 entries" in theta.description
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (["--around", "2"], "confidence: must be"),
-        (["--around", "0.9", "--smoothing", "1"], "--around: do not combine"),
-        (["--order", "0"], "order"),
-        (["--order", "2", "--start", "first"], "--order: needs --start stationary"),
-    ],
+@refusals(
+    {
+        "--around 2": "confidence: must be",
+        "--around 0.9 --smoothing 1": "--around: do not combine",
+        "--order 0": "order",
+        "--order 2 --start first": "--order: needs --start stationary",
+    }
 )
 def test_bad_regions(folder: Path, options: list[str], words: str):
     assert words in refusal("fit", "data.csv", "--state", "state", *options)

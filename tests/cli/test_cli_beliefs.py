@@ -8,7 +8,7 @@ import pytest
 
 import pufferkit as pk
 from tests.oracles.switching import draw
-from tests.strategies.command_line import refusal, run
+from tests.strategies.command_line import refusal, refusals, run
 
 REGIMES = np.array([[0.97, 0.03], [0.03, 0.97]])
 SHOWN = np.array([[0.9, 0.1], [0.2, 0.8]])
@@ -99,17 +99,16 @@ def test_each_class_is_counted_by_one_command(table, tmp_path, monkeypatch, opti
     assert "influence_curve" in planned.stdout
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (["--class", "hull", "--around", "0.9"], "--class hull: drop --around"),
-        (["--class", "seasonal", "--inflate", "0.1"], "--inflate: needs --class"),
-        (["--class", "regimes"], "--regimes: gives the number"),
-        (["--regimes", "2"], "--regimes: gives the number"),
-        (["--period", "7d"], "--period: needs --class"),
-        (["--class", "hull", "--inflate", "much"], "much"),
-        (["--class", "seasonal", "--period", "45m"], "period"),
-    ],
+@refusals(
+    {
+        "--class hull --around 0.9": "--class hull: drop --around",
+        "--class seasonal --inflate 0.1": "--inflate: needs --class",
+        "--class regimes": "--regimes: gives the number",
+        "--regimes 2": "--regimes: gives the number",
+        "--period 7d": "--period: needs --class",
+        "--class hull --inflate much": "much",
+        "--class seasonal --period 45m": "period",
+    }
 )
 def test_classes_that_cannot_be_counted(table, tmp_path, monkeypatch, options, words):
     monkeypatch.chdir(tmp_path)

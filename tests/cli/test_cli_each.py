@@ -9,7 +9,7 @@ import typer
 
 import pufferkit as pk
 from pufferkit.cli import app, terminal
-from tests.strategies.command_line import MODEL, folder, good, refusal, run  # noqa: F401
+from tests.strategies.command_line import MODEL, folder, good, refusal, refusals, run  # noqa: F401
 
 EACH = (
     "release-each", "table.csv", "--model", "model.json", "--epsilon", "1", "--state", "what",
@@ -79,26 +79,25 @@ def test_numbers_cut_into_states(table: Path):
     ]
 
 
-@pytest.mark.parametrize(
-    ("extra", "match"),
-    [
-        (("--window", "soon"), "not a duration"),
-        (("--window", "7"), "timestamps"),
-        (("--out", "x.json"), ".csv or .parquet"),
-        (("--query", "count"), "--state-value: needed for --query count"),
-        (("--query", "mean"), "--values: a number for each state"),
-        (("--segment", "who"), "--segment"),
-        (("--ledger", "l.db"), "must be given together"),
-        (("--account", "x"), "--ledger"),
-        (("--mechanism", "entry-dp"), "entry_dp"),
-        (("--max-gap", "1h", "--independent-after", "1h"), "old name"),
-        (("--cuts", "a"), "not a number"),
-        (("--subject", "nobody"), "no column 'nobody'"),
-        (("--out", "table.csv"), "already uses this file"),
-    ],
+@refusals(
+    {
+        "--window soon": "not a duration",
+        "--window 7": "timestamps",
+        "--out x.json": ".csv or .parquet",
+        "--query count": "--state-value: needed for --query count",
+        "--query mean": "--values: a number for each state",
+        "--segment who": "--segment",
+        "--ledger l.db": "must be given together",
+        "--account x": "--ledger",
+        "--mechanism entry-dp": "entry_dp",
+        "--max-gap 1h --independent-after 1h": "old name",
+        "--cuts a": "not a number",
+        "--subject nobody": "no column 'nobody'",
+        "--out table.csv": "already uses this file",
+    }
 )
-def test_refusals(table: Path, extra, match):
-    assert match in refusal(*EACH, *extra)
+def test_refusals(table: Path, options, words):
+    assert words in refusal(*EACH, *options)
 
 
 def test_refusals_without_each_or_time(table: Path):

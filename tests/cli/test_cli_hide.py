@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import pufferkit as pk
-from tests.strategies.command_line import refusal, run
+from tests.strategies.command_line import refusal, refusals, run
 
 CHAIN = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]], states=["rest", "run"])
 
@@ -49,17 +49,16 @@ def test_named_pairs_only():
     assert (one["window"], one["times"], one["states"]) == (12, 4, ["run"])
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ([], "no secrets given"),
-        (["--at-least", "run"], "--at-least: expected STATE:ENTRIES"),
-        (["--at-least", "walk:12"], "not a state of the model; it has rest, run"),
-        (["--at-least", "run:3:4"], "must be at most 3"),
-        (["--throughout", "run:x"], "whole number"),
-        (["--runs", "0"], "must be at least 1"),
-        (["--pair", "rest:run:0.5"], "multiples must be at least 1"),
-    ],
+@refusals(
+    {
+        "": "no secrets given",
+        "--at-least run": "--at-least: expected STATE:ENTRIES",
+        "--at-least walk:12": "not a state of the model; it has rest, run",
+        "--at-least run:3:4": "must be at most 3",
+        "--throughout run:x": "whole number",
+        "--runs 0": "must be at least 1",
+        "--pair rest:run:0.5": "multiples must be at least 1",
+    }
 )
 def test_refusals(options, words, tmp_path):
     assert words in refusal("model", "hide", "m.json", *options, "--out", "h.json")

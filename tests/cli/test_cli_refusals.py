@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pufferkit.plots import canvas
-from tests.strategies.command_line import PLAN, RELEASE, folder, good, refusal, run
+from tests.strategies.command_line import PLAN, RELEASE, folder, good, refusal, refusals, run
 
 __all__ = ["folder"]
 
@@ -67,32 +67,28 @@ def test_length_one(folder: Path):
     assert json.loads(good("release", "one.csv", *RELEASE[2:]))["lengths"] == [1]
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (["--data", "data.csv"], "either --length N or --data FILE"),
-        (["--query", "median"], "'median'"),
-        (["--query", "count"], "--state-value: needed"),
-        (["--query", "count", "--state-value", "fly"], "'fly' is not a state of the model"),
-        (["--state-value", "run"], "--state-value: only for"),
-        (["--query", "total"], "--values: a number for each state"),
-        (["--values", "rest=1,run=2"], "--values: only for"),
-        (["--query", "mean", "--values", "rest=1"], "no value for run"),
-        (
-            ["--query", "mean", "--values", "rest=1,run"],
-            "must have the form state=number, got 'run'",
-        ),
-        (["--query", "mean", "--values", "rest=1,run=x"], "'x' is not a number"),
-        (["--query", "mean", "--values", "rest=1,rest=2"], "'rest' is given twice"),
-        (["--query", "mean", "--values", "rest=1,fly=2"], "'fly' is not a state"),
-        (["--query", "mean", "--values", "rest=1,run=1"], "at least two different values"),
-        (["--query", "mean", "--values", "rest=nan,run=1"], "not a number"),
-        (["--query", "total", "--values", "rest=-1e308,run=1e308"], "too large"),
-        (["--plot", "plan.gif"], ".png, .svg, .pdf"),
-        (["--plot", "nowhere/plan.png"], "no directory nowhere"),
-        (["--nonsense"], "--nonsense"),
-        (["extra"], "extra"),
-    ],
+@refusals(
+    {
+        "--data data.csv": "either --length N or --data FILE",
+        "--query median": "'median'",
+        "--query count": "--state-value: needed",
+        "--query count --state-value fly": "'fly' is not a state of the model",
+        "--state-value run": "--state-value: only for",
+        "--query total": "--values: a number for each state",
+        "--values rest=1,run=2": "--values: only for",
+        "--query mean --values rest=1": "no value for run",
+        "--query mean --values rest=1,run": "must have the form state=number, got 'run'",
+        "--query mean --values rest=1,run=x": "'x' is not a number",
+        "--query mean --values rest=1,rest=2": "'rest' is given twice",
+        "--query mean --values rest=1,fly=2": "'fly' is not a state",
+        "--query mean --values rest=1,run=1": "at least two different values",
+        "--query mean --values rest=nan,run=1": "not a number",
+        "--query total --values rest=-1e308,run=1e308": "too large",
+        "--plot plan.gif": ".png, .svg, .pdf",
+        "--plot nowhere/plan.png": "no directory nowhere",
+        "--nonsense": "--nonsense",
+        "extra": "extra",
+    }
 )
 def test_bad_options_of_plan(folder: Path, options: list[str], words: str):
     assert words in refusal(*PLAN, *options)
@@ -103,23 +99,22 @@ def test_plan_needs_a_size(folder: Path):
     assert "--state" in refusal(*PLAN[:-2], "--data", "data.csv")
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (["--state", "nowhere"], "it has 'when', 'state'"),
-        (["--time", "state"], "row 1 has time"),
-        (["--mechanism", "magic"], "'magic' is unknown; known are "),
-        (["--mechanism", "gk16"], "spectral norm"),
-        (["--query", "count", "--state-value", "run", "--proper"], "--proper"),
-        (["--show-exact"], "--plot"),
-        (["--out", "nowhere/r.json"], "no directory nowhere"),
-        (["--out", "."], "is a directory"),
-        (["--out", "/dev/null"], "not a regular file"),
-        (["--out", "data.csv"], "already uses this file"),
-        (["--plot", "model.json"], "already uses this file"),
-        (["--out", "r.png", "--plot", "r.png"], "already uses this file"),
-        (["--plot", "r.bmp"], ".png, .svg, .pdf"),
-    ],
+@refusals(
+    {
+        "--state nowhere": "it has 'when', 'state'",
+        "--time state": "row 1 has time",
+        "--mechanism magic": "'magic' is unknown; known are ",
+        "--mechanism gk16": "spectral norm",
+        "--query count --state-value run --proper": "--proper",
+        "--show-exact": "--plot",
+        "--out nowhere/r.json": "no directory nowhere",
+        "--out .": "is a directory",
+        "--out /dev/null": "not a regular file",
+        "--out data.csv": "already uses this file",
+        "--plot model.json": "already uses this file",
+        "--out r.png --plot r.png": "already uses this file",
+        "--plot r.bmp": ".png, .svg, .pdf",
+    }
 )
 def test_bad_options_of_release(folder: Path, options: list[str], words: str):
     written = [] if "--out" in options else ["--out", "r.json"]

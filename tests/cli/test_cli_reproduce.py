@@ -8,7 +8,7 @@ import pytest
 
 from pufferkit import experiments
 from pufferkit.plots import canvas
-from tests.strategies.command_line import folder, good, refusal, run  # noqa: F401
+from tests.strategies.command_line import folder, good, refusal, refusals, run  # noqa: F401
 from tests.strategies.measured import measured  # noqa: F401
 
 pytestmark = pytest.mark.usefixtures("folder")
@@ -49,21 +49,20 @@ def test_one_file_as_data(measured):  # noqa: F811
     assert "10min" not in printed
 
 
-@pytest.mark.parametrize(
-    ("args", "error"),
-    [
-        (["table-9"], "is not an experiment; known are"),
-        (["quilt-table-1"], "accelerometry"),
-        (["quilt-table-1", "--data", "nowhere"], "no file or folder nowhere"),
-        (["quilt-table-1", "--data", "data.csv"], "no column seqn"),
-        (["quilt-table-2", "--quick", "--data", "data.csv"], "must be a folder"),
-        (["composition-year", "--seed", "-1"], "seed"),
-        (["composition-year", "--quick", "--out", "data.csv"], "not a directory"),
-        (["composition-year", "--quick", "--out", "data.csv/deeper"], "not a directory"),
-    ],
+@refusals(
+    {
+        "table-9": "is not an experiment; known are",
+        "quilt-table-1": "accelerometry",
+        "quilt-table-1 --data nowhere": "no file or folder nowhere",
+        "quilt-table-1 --data data.csv": "no column seqn",
+        "quilt-table-2 --quick --data data.csv": "must be a folder",
+        "composition-year --seed -1": "seed",
+        "composition-year --quick --out data.csv": "not a directory",
+        "composition-year --quick --out data.csv/deeper": "not a directory",
+    }
 )
-def test_refusals(args, error):
-    assert error in refusal("reproduce", *args)
+def test_refusals(options, words):
+    assert words in refusal("reproduce", *options)
 
 
 def test_without_matplotlib_there_is_no_picture(monkeypatch):

@@ -3,10 +3,8 @@
 import json
 from pathlib import Path
 
-import pytest
-
 import pufferkit as pk
-from tests.strategies.command_line import folder, good, refusal
+from tests.strategies.command_line import folder, good, refusal, refusals
 
 __all__ = ["folder"]
 
@@ -50,20 +48,19 @@ def test_questions_about_numbers_with_pictures(folder):
     assert Path("joint.svg").stat().st_size > 1000
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (("--ask", "histogram=9", "--clip", "0,1"), "--clip: only for --query variance, total"),
-        (("--ask", "mean=9"), "--values: a number for each state"),
-        (("--ask", "histogram"), "must have the form episodes:run=20"),
-        (("--ask", "median=3"), "questions are histogram"),
-        (("--ask", "histogram=x"), "'x' is not a number"),
-        (("--ask", "histogram=-1"), "error"),
-        (("--ask", "episodes=3"), "--state-value: needed"),
-        (("--ask", "episodes:fly=3"), "'fly' is not a state of the model"),
-        (("--ask", "histogram=3", "--ask", "histogram=3"), "the same question is given twice"),
-        (("--ask", "histogram=30", "--ledger", "l.db"), "must be given together"),
-    ],
+@refusals(
+    {
+        "--ask histogram=9 --clip 0,1": "--clip: only for --query variance, total",
+        "--ask mean=9": "--values: a number for each state",
+        "--ask histogram": "must have the form episodes:run=20",
+        "--ask median=3": "questions are histogram",
+        "--ask histogram=x": "'x' is not a number",
+        "--ask histogram=-1": "error",
+        "--ask episodes=3": "--state-value: needed",
+        "--ask episodes:fly=3": "'fly' is not a state of the model",
+        "--ask histogram=3 --ask histogram=3": "the same question is given twice",
+        "--ask histogram=30 --ledger l.db": "must be given together",
+    }
 )
 def test_what_does_not_fit_is_refused(folder, options, words):
     assert words in refusal(*FILES, *options)

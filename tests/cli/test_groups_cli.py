@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import pufferkit as pk
-from tests.strategies.command_line import MODEL, folder, good, refusal
+from tests.strategies.command_line import MODEL, folder, good, refusal, refusals
 
 __all__ = ["folder"]
 
@@ -42,15 +42,14 @@ def test_groups_cost_what_one_release_costs(people):
     assert {account.total for account in accounts} == {2_000_000}
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (("--group-by", "region"), "--group-by and --keys: must be given together"),
-        (("--keys", "north"), "--group-by and --keys: must be given together"),
-        (("--group-by", "region", "--keys", "north"), "'south' not among the declared keys"),
-        (("--group-by", "nothing", "--keys", "a,b"), "there is no column 'nothing'"),
-        (("--group-by", "t", "--keys", "a,b"), "two groups"),
-    ],
+@refusals(
+    {
+        "--group-by region": "--group-by and --keys: must be given together",
+        "--keys north": "--group-by and --keys: must be given together",
+        "--group-by region --keys north": "'south' not among the declared keys",
+        "--group-by nothing --keys a,b": "there is no column 'nothing'",
+        "--group-by t --keys a,b": "two groups",
+    }
 )
 def test_what_does_not_fit_is_refused(people, options, words):
     assert words in refusal(*EACH, *COLUMNS, *options)

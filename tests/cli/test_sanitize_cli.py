@@ -8,7 +8,7 @@ import pytest
 
 import pufferkit as pk
 from pufferkit.local import RandomizedResponse, estimate
-from tests.strategies.command_line import folder, good, refusal, run
+from tests.strategies.command_line import folder, good, refusal, refusals, run
 
 __all__ = ["folder"]
 
@@ -75,24 +75,23 @@ def test_the_ignorant_adversary_comes_with_a_warning():
     assert "NOT against one who knows some" in result.stdout
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (("--out", "data.csv"), "already uses this file"),
-        (("--out", "answers.txt"), "written to .csv or .parquet"),
-        (("--out", "there/answers.csv"), "no directory"),
-        (("--out", "a.csv", "--adversary", "clever"), "adversary: must be"),
-        (("--out", "a.csv", "--epsilon", "0"), "epsilon: must be above 0"),
-        (("--out", "a.csv", "--epsilon", "nan"), "is not a number; write it in digits"),
-        (("--out", "a.csv", "--time", "hour"), "no column 'hour'"),
-        (("--out", "a.csv", "--length", "299"), "longer than the 299 entries"),
-        (("--out", "a.csv", "--length", "0"), "length: must be at least 1"),
-        (("--out", "a.csv", "--model", "nowhere.json"), "nowhere.json"),
-        ((), "--out"),
-    ],
+@refusals(
+    {
+        "--out data.csv": "already uses this file",
+        "--out answers.txt": "written to .csv or .parquet",
+        "--out there/answers.csv": "no directory",
+        "--out a.csv --adversary clever": "adversary: must be",
+        "--out a.csv --epsilon 0": "epsilon: must be above 0",
+        "--out a.csv --epsilon nan": "is not a number; write it in digits",
+        "--out a.csv --time hour": "no column 'hour'",
+        "--out a.csv --length 299": "longer than the 299 entries",
+        "--out a.csv --length 0": "length: must be at least 1",
+        "--out a.csv --model nowhere.json": "nowhere.json",
+        "": "--out",
+    }
 )
-def test_refusals(options, message):
-    assert message in refusal(*SANITIZE, *options)
+def test_refusals(options, words):
+    assert words in refusal(*SANITIZE, *options)
 
 
 def test_unknown_states_and_other_beliefs_are_refused():

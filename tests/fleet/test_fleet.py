@@ -17,8 +17,15 @@ from pufferkit import noise
 from pufferkit.beliefs.estimation import fit
 from pufferkit.beliefs.provenance import PRIVATE_NOTE
 from pufferkit.fleet import subject_run as fleet_run
-from pufferkit.fleet.accounts import Accounts
-from pufferkit.fleet.subject_run import FleetRows, FleetRun, aligned, pending_releases
+from pufferkit.fleet.accounts import Accounts, used_digest
+from pufferkit.fleet.subject_run import (
+    FleetRows,
+    FleetRun,
+    PendingRelease,
+    aligned,
+    pending_releases,
+)
+from pufferkit.records import digest
 
 STATES = ("rest", "walk", "run")
 BELIEF = pk.MarkovChain.steady([[0.8, 0.15, 0.05], [0.2, 0.6, 0.2], [0.1, 0.3, 0.6]], states=STATES)
@@ -369,7 +376,16 @@ def test_other_beliefs_need_other_accounts(book):
     pk.release_each(table, other, 1, ledger=book, budget=5, prefix="any start/", data_meant=True)
 
 
-def test_an_aggregate_is_paid_by_everybody_in_one_transaction(book):
+@pytest.fixture
+def small_batches(monkeypatch):
+    monkeypatch.setattr("pufferkit.fleet.each_subject.AT_ONCE", 1)
+    monkeypatch.setattr("pufferkit.fleet.subject_run.CHUNK", 1)
+
+
+@pytest.mark.parametrize("batches", [False, True])
+def test_an_aggregate_is_paid_by_everybody(book, batches, request):
+    if batches:
+        request.getfixturevalue("small_batches")
     table = table_of(people([(50,), (20,), (9,)]))
     options = {"ledger": book, "budget": 1.5, "label": "sum"}
     release = pk.release_all(table, BELIEF, 1, **options)
@@ -387,6 +403,56 @@ def test_an_aggregate_is_paid_by_everybody_in_one_transaction(book):
     with pytest.raises(pk.OverBudget):
         pk.release_each(table, BELIEF, 1, ledger=book, budget=1.5)
     assert book.verify() == []
+
+
+@pytest.mark.usefixtures("small_batches")
+def test_an_aggregate_that_was_killed_between_batches_goes_on(book, monkeypatch):
+    table = table_of(people([(50,), (20,), (9,)]))
+    options = {"ledger": book, "budget": 1.5, "label": "sum"}
+    real, calls = pk.Ledger.charge_many, []
+
+    def charge_many(self, *args, **rest):
+        calls.append(args)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return real(self, *args, **rest)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pk.Ledger, "charge_many", charge_many)
+        with pytest.raises(KeyboardInterrupt):
+            pk.release_all(table, BELIEF, 1, **options)
+    assert {a.account for a in book.accounts()} == {"p0", "p1"}
+    assert not any(entry.kind == "value" for entry in book.entries())
+    release = pk.release_all(table, BELIEF, 1, **options)
+    assert {a.total for a in book.accounts()} == {1_000_000}
+    assert [entry.account for entry in book.entries() if entry.kind == "value"] == [
+        "(all subjects)"
+    ]
+    # The batches make no difference to what is asked for.
+    monkeypatch.setattr("pufferkit.fleet.each_subject.AT_ONCE", 100)
+    assert (pk.release_all(table, BELIEF, 1, **options).value == release.value).all()
+    assert book.verify() == []
+
+
+def test_batches_do_not_change_the_digest_of_the_entries_used():
+    run = FleetRun.of("all", BELIEF, 1, "histogram", "influence_curve", "", None)
+    pending = [
+        PendingRelease(name, (9,), 0, 1, 9, run.calibration(9), entries=entries)
+        for name, entries in (("é", 9), ("b", 7), ("c", 9))
+    ]
+    whole = digest([["é", 0, 1, 9], ["b", 0, 1, 9, 7], ["c", 0, 1, 9]])
+    assert used_digest([pending]) == used_digest([pending[:1], pending[1:]]) == whole
+    assert used_digest([]) == digest([])
+
+
+@pytest.mark.usefixtures("small_batches")
+def test_an_aggregate_in_batches_checks_everybody_before_anyone_pays(book):
+    table = table_of(people([(50,), (20,), (9,)]))
+    book.open_account("p2", 1.5, rule="composed", about={"beliefs": "others", "kept by": "fleet"})
+    before = book.entries()
+    with pytest.raises(ValueError, match="other data or beliefs"):
+        pk.release_all(table, BELIEF, 1, ledger=book, budget=1.5)
+    assert book.entries() == before
 
 
 def test_flat_profiles_are_on_the_safe_side(book, monkeypatch):

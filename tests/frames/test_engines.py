@@ -129,11 +129,12 @@ def test_local_engines_agree(state, clock):
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas")
 def test_spark_agrees(spark):
-    for state, clock in PAIRS:
+    """Each pair of types meets half of the rules, every rule three pairs."""
+    for turn, (state, clock) in enumerate(PAIRS):
         rows = _rows(state, clock, 8)
         kinds = f"who string, when {CLOCKS[clock][2]}, what {CELLS[state][2]}"
         frame, far = _frame(state, clock, rows), spark.createDataFrame(rows, kinds)
-        for rules in _rules(clock):
+        for rules in list(_rules(clock))[turn % 2 :: 2]:
             expected = _facts(frame, rules)
             assert _facts(far, rules) == expected, (state, clock, rules)
 

@@ -287,7 +287,7 @@ def test_the_least_scale_against_every_path(seed):
 @pytest.mark.parametrize("seed", range(20))
 def test_windows_cover_a_series_that_is_longer(seed):
     """Windows shorter than the series: valid, and not far from the truth."""
-    from pufferkit.influence.sums.least_scale import SumWindows
+    from pufferkit.influence.sums.entry_windows import SumWindows
 
     chain = pk.MarkovChain.steady(chains(seed, 2) * 0.9 + 0.05)
     length, reach, scale = 7, 2 + seed % 2, float(np.exp(seed % 5 - 2))

@@ -50,9 +50,10 @@ AREAS = {
                 "chain_sums",
                 "long_vectors",
                 "network_sums",
-                "outer",
+                "outer_losses",
                 "least_scale",
-                "work",
+                "entry_windows",
+                "sum_work",
             )
         ],
         [
@@ -115,7 +116,6 @@ AREAS = {
             for name in (
                 "amounts",
                 "anchor",
-                "database",
                 "entries",
                 "fingerprints",
                 "ledger",

@@ -1,6 +1,7 @@
 """Runs the command line in a small working directory."""
 
 import json
+import shlex
 from functools import cache
 from pathlib import Path
 
@@ -56,6 +57,12 @@ def refusal(*args: str, anyway: bool = True) -> str:
     (line,) = [line for line in lines if "the noise drowns" not in line or not anyway]
     assert line.startswith("error: ")
     return line
+
+
+def refusals(cases: dict[str, str]) -> pytest.MarkDecorator:
+    """Cases of a test: options as on a command line, and words of the refusal."""
+    listed = [(shlex.split(options), words) for options, words in cases.items()]
+    return pytest.mark.parametrize(("options", "words"), listed)
 
 
 def snapshot() -> dict[str, bytes]:

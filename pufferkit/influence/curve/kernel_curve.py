@@ -37,7 +37,7 @@ import numpy as np
 
 from pufferkit.beliefs.kernel_class import Kernels
 from pufferkit.checks import Bools, Floats
-from pufferkit.influence.curve.contaminated import ContaminatedSteps
+from pufferkit.influence.curve.contaminated import ContaminatedSteps, contaminated_discrete
 from pufferkit.influence.curve.pair_curve import (
     WITHIN_EPSILON,
     CostRuns,
@@ -415,30 +415,6 @@ class KernelCurve:
 
         start = epsilon / _FIRST_TRIAL
         return largest_within(loss_at, epsilon, start, most, WITHIN_EPSILON, progress=progress)
-
-
-def contaminated_discrete(emission: Floats, eta: float, cost: float) -> Floats:
-    """The steps of contaminated rows where all states are equally far apart, in closed form.
-
-    With r = e^cost - 1 the step from row z to row y is the largest over sets S of
-    log (1 + r ((1 - eta) E_z(S) + eta)) / (1 + r (1 - eta) E_y(S)), reached on states sorted by the
-    ratio of the two rows.
-    """
-    r = float(np.expm1(cost))
-    size = len(emission)
-    steps = np.zeros((size, size))
-    for z in range(size):
-        for y in range(size):
-            if z == y:
-                continue
-            with np.errstate(divide="ignore", invalid="ignore"):
-                ratio = np.where(emission[y] > 0, emission[z] / emission[y], np.inf)
-            order = np.argsort(-np.where(emission[z] > 0, ratio, -1.0), kind="stable")
-            above = np.concatenate([[0.0], emission[z][order].cumsum()])
-            below = np.concatenate([[0.0], emission[y][order].cumsum()])
-            logs = np.log1p(r * ((1 - eta) * above + eta)) - np.log1p(r * (1 - eta) * below)
-            steps[z, y] = float(logs.max()) + 8 * emission.shape[1] * EPS * (1 + cost)
-    return steps
 
 
 def _cut(steps: Steps, variation: Floats) -> Floats:

@@ -1,0 +1,358 @@
+"""The exact loss of Laplace noise on one sum over a chain, by windows around an entry.
+
+The sum is N = v(X_1) + ... + v(X_T) with whole non-negative values v, the noise is Laplace of scale
+s.
+
+Theorem (PAIRS 3). Let D_x(w) = sum_n P(N = n | X_i = x) e^{-|w - n| / s}. The loss of entry i is
+the largest log D_x(w) / D_x'(w), and w need only run over the values of N: between two of them D_x
+is A e^{-w/s} + C e^{w/s} with A, C >= 0, so a ratio of two is monotone there, and outside it is
+constant. The loss never grows with s, because Laplace noise of a larger scale is noise of a smaller
+one plus independent noise.
+
+Theorem (PAIRS 4). Let S be the sum over the entries strictly between i - l and i + m. For every T
+the loss of entry i is at most that of publishing X_{i-l}, X_{i+m} and S with the same noise: given
+these two, the inside and the outside are independent, so the likelihood of an output is a mean over
+the outside of the likelihoods of the inside, with the same weights for x and x'. A side may also be
+exhausted: no end is published, and all its entries are in S. With both sides exhausted it is
+exact.
+
+Secrets: every pair of possible values of every entry. Beliefs: one known chain; a finite class by
+the largest over its members. Releases: this sum and nothing else. The loss of two such releases is
+not bounded by the sum of the two.
+
+Only non-negative numbers are added and multiplied, so relative errors stay small and are added to
+the loss. Underflow loses less than 1e-299 in all, so a likelihood is trusted from 1e-280
+on; a smaller one counts as infinite loss. Which ends are possible at all is stored exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from math import inf
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
+
+from pufferkit.beliefs.chain_class import Member
+from pufferkit.checks import Bools, Floats
+from pufferkit.errors import NotApplicable
+from pufferkit.influence.quilts.chains import AnyStartInfluence, StationaryInfluence
+from pufferkit.influence.quilts.given_start import GivenStartInfluence
+from pufferkit.influence.quilts.hardest import influence_of
+from pufferkit.rounding import EPS
+
+TRUSTED = 1e-280
+_MOST_CELLS = 2 * 10**7
+_MOST_VALUES = 4_000
+_BLOCK = 32
+_AT_ONCE = 128
+_CELLS = 10**5
+_TRIALS = 800.0
+
+
+@dataclass(frozen=True, eq=False)
+class SumWindow:
+    """Entries with the same surroundings: the sums around them, and their distributions.
+
+    ``parts[x, (u, y)]`` is the distribution of the sum inside together with the ends, given X_i =
+    x, up to the factor P(X_{i-l} = u) / P(X_i = x). The numerator is the same for all x and
+    cancels in every ratio; ``chances`` has a row of denominators for each entry. ``possible``
+    says, exactly, which values each entry can have, ``allowed`` which ends each value allows, and
+    ``starts`` which left ends are possible at all.
+    """
+
+    entries: tuple[int, ...]
+    left: int | None
+    right: int | None
+    parts: Floats
+    allowed: Bools
+    starts: Bools
+    chances: Floats
+    possible: Bools
+    error: float
+
+    @property
+    def entry(self) -> int:
+        """The first of the entries."""
+        return self.entries[0]
+
+    def loss(self, scale: float) -> float:
+        """The largest loss of an entry at a scale, rounded up; in the unit of the values."""
+        return self.hardest(scale)[0]
+
+    def hardest(self, scale: float) -> tuple[float, int]:
+        """The largest loss, and the entry that has it."""
+        rate = float(np.exp(-1.0 / scale))
+        if len(self.entries) == 1:
+            ratio, place = self._of_one(rate), 0
+        else:
+            ratio, place = self._of_many(rate)
+        if not ratio < inf:
+            return inf, self.entries[place]
+        largest = float(np.log(ratio))
+        loss = largest + self.error + 8 * EPS * (self.parts.shape[2] + 4 + largest)
+        return loss, self.entries[place]
+
+    def _of_one(self, rate: float) -> float:
+        return _largest_ratio(self._seen, self.chances[0][self.possible[0]], rate, TRUSTED)
+
+    @cached_property
+    def _seen(self) -> Floats:
+        """Values and ends that are possible."""
+        values = self.possible[0]
+        ends = self.starts[0][:, None] & self.allowed[values].any(axis=0)
+        return np.ascontiguousarray(self.parts[values][:, ends.ravel()])
+
+    def _of_many(self, rate: float) -> tuple[float, int]:
+        tables = _ratio_tables(self.parts, self.allowed, self.starts.shape[1], rate, TRUSTED)
+        worst, place = 1.0, 0
+        for starts, values, entries in self._alike:
+            own = tables[starts].max(axis=0)[np.ix_(values, values)]
+            chances = self.chances[entries][:, values]
+            if not chances.size:
+                continue
+            given = (own * (chances[:, None, :] / chances[:, :, None])).max(axis=(1, 2))
+            hardest = int(given.argmax())
+            if not given[hardest] <= worst:
+                worst, place = float(given[hardest]), int(entries[hardest])
+        return worst, place
+
+    @cached_property
+    def _alike(self) -> list[tuple[Bools, Bools, NDArray[np.intp]]]:
+        """Possible left ends and values, and the entries that share them."""
+        patterns, which = np.unique(
+            np.hstack([self.starts, self.possible]), axis=0, return_inverse=True
+        )
+        ends = self.starts.shape[1]
+        return [
+            (pattern[:ends], pattern[ends:], np.flatnonzero(which.ravel() == n))
+            for n, pattern in enumerate(patterns)
+        ]
+
+
+def _likelihoods(parts: Floats, rate: float) -> Floats:
+    """The likelihoods at w: the mass at each v times rate^|w - v|, summed; along the last axis.
+
+    Block by block: a small matrix inside, and what comes in from the blocks on either side. Sums of
+    positive terms only.
+    """
+    size = parts.shape[-1]
+    width = size if size <= _AT_ONCE else _BLOCK
+    count = -(-size // width)
+    blocks = parts
+    if count * width > size:
+        blocks = np.zeros((*parts.shape[:-1], count * width))
+        blocks[..., :size] = parts
+    blocks = blocks.reshape(*parts.shape[:-1], count, width)
+    powers, places = rate ** np.arange(width + 1.0), np.arange(width)
+    here: Floats = blocks @ powers[np.abs(places[:, None] - places)]
+    if count == 1:
+        return here[..., 0, :]
+    carried = np.zeros(parts.shape[:-1])
+    for block in range(count):
+        here[..., block, :] += carried[..., None] * powers[1:]
+        carried = carried * powers[-1] + blocks[..., block, :] @ powers[-2::-1]
+    carried = np.zeros(parts.shape[:-1])
+    for block in range(count - 1, -1, -1):
+        here[..., block, :] += carried[..., None] * powers[:0:-1]
+        carried = carried * powers[-1] + blocks[..., block, :] @ powers[:-1]
+    return here.reshape(*parts.shape[:-1], -1)[..., :size]
+
+
+def _largest_ratio(parts: Floats, chances: Floats, rate: float, trusted: float) -> float:
+    """The largest ratio, over ends and outputs, of likelihoods under two values of one entry."""
+    values, ends, size = parts.shape
+    worst, several = 1.0, max(1, _CELLS // (values * size))
+    if values == 1:
+        return worst
+    for first in range(0, ends, several):
+        here = _likelihoods(parts[:, first : first + several], rate)
+        if here.min() < trusted:
+            return inf
+        here /= chances[:, None, None]
+        worst = max(worst, float((here.max(axis=0) / here.min(axis=0)).max()))
+    return worst
+
+
+def _ratio_tables(parts: Floats, allowed: Bools, lefts: int, rate: float, trusted: float) -> Floats:
+    """For each left end and pair of values the largest ratio of likelihoods, before chances."""
+    values, ends, _ = parts.shape
+    rights = ends // lefts
+    tables = np.zeros((lefts, values, values))
+    for u in range(lefts):
+        here = _likelihoods(parts[:, u * rights : (u + 1) * rights], rate)
+        known = (here >= trusted).all(axis=2) & allowed[:, u]
+        here = np.where(known[:, :, None], here, 1.0)
+        for x in range(values):
+            ratios = np.where(known[x] & known, (here[x] / here).max(axis=2), inf)
+            tables[u, x] = np.where(allowed[x, u], ratios, 0.0).max(axis=1)
+            tables[u, x, x] = 0.0
+    return tables
+
+
+class SumWindows:
+    """Windows of one reach around every entry of a chain of given length.
+
+    Parameters
+    ----------
+    member
+        A known chain.
+    values
+        Whole non-negative value of every state.
+    length
+        Number of entries.
+    reach
+        Distance of the ends from the entry; a side with fewer entries is exhausted.
+    """
+
+    def __init__(self, member: Member, values: NDArray[np.int64], length: int, reach: int) -> None:
+        source = influence_of(member, "definition", length)
+        if isinstance(source, AnyStartInfluence):
+            raise NotApplicable(
+                "the distribution of a sum is unknown for any start; give an initial distribution"
+            )
+        self.source: StationaryInfluence | GivenStartInfluence = source  # type: ignore[assignment]
+        if member.chain.has_underflow:
+            raise NotApplicable("the probability of some states underflows; drop or merge them")
+        self.chain = member.chain
+        self.values, self.length, self.reach = values, length, min(reach, length)
+        size = len(values)
+        span = (2 * self.reach + 1) * int(values.max()) + 1
+        if span > _MOST_VALUES or size**3 * span > _MOST_CELLS:
+            raise NotApplicable(
+                f"the sum over a window takes {span} values for each of {size**2} pairs of ends, "
+                "which is too much work; use fewer or rounder values, or influence_curve"
+            )
+
+    @property
+    def distinct(self) -> int:
+        """Number of entries after which every distribution repeats an earlier one."""
+        source = self.source
+        return source.burn_in + source.cycle if isinstance(source, GivenStartInfluence) else 0
+
+    @property
+    def enough(self) -> int:
+        """Every series of at least this length has the same windows; none, if all are inside."""
+        source = self.source
+        periodic = isinstance(source, GivenStartInfluence) and source.cycle > 1
+        if periodic or self.reach == self.length:
+            return self.length + 1
+        return self.distinct + 3 * self.reach + 1
+
+    @property
+    def work(self) -> float:
+        """Approximate number of multiplications for all windows."""
+        size, width = len(self.values), self.reach * max(1, int(self.values.max()))
+        joined = size**3 * width * (width + 40.0) if self.length > 2 * self.reach else 0.0
+        ends = self.reach * size**2 * width * (width + 20.0)
+        # Each scale that is tried looks at all sums for all values and ends, one by one.
+        searched = _TRIALS * size**3 * (2.0 * width + 1)
+        return joined + ends + searched + 500.0 * self.distinct
+
+    @cached_property
+    def _across(self) -> Floats:
+        """The entry ``reach`` steps on is y, and those strictly between sum to a, given x."""
+        size, largest = len(self.values), int(self.values.max())
+        between: Floats = self.chain.transition[:, :, None]
+        for n in range(1, self.reach):
+            following = np.zeros((size, size, n * largest + 1))
+            for z, shift in enumerate(self.values):
+                own = between[:, z, :]
+                following[:, :, shift : shift + own.shape[1]] += (
+                    own[:, None, :] * self.chain.transition[z][None, :, None]
+                )
+            between = following
+        return between
+
+    @cached_property
+    def _after(self) -> list[Floats]:
+        """For r = 0, 1, ...: all r entries that follow sum to a, given x."""
+        largest, sums = int(self.values.max()), [np.ones((len(self.values), 1))]
+        for _ in range(min(self.reach, self.length) - 1):
+            moved = _shifted(sums[-1], self.values, largest)
+            sums.append(self.chain.transition @ moved)
+        return sums
+
+    @cached_property
+    def _before(self) -> list[Floats]:
+        """For entries 1, 2, ...: it is x, and all entries before it sum to a."""
+        largest, sums = int(self.values.max()), [self.chain.initial[:, None]]
+        for _ in range(min(self.reach, self.length) - 1):
+            moved = _shifted(sums[-1], self.values, largest)
+            sums.append(self.chain.transition.T @ moved)
+        return sums
+
+    @property
+    def inner(self) -> SumWindow | None:
+        """The window of all entries away from both ends; ``None`` if there are none."""
+        first, last = self.reach + 1, self.length - self.reach
+        if first > last:
+            return None
+        return self._window(range(first, max(first, min(last, self.distinct + self.reach)) + 1))
+
+    def windows(self) -> Iterator[SumWindow]:
+        """All windows, inner ones first."""
+        inner = self.inner
+        if inner is not None:
+            yield inner
+        ends = {*range(1, self.reach + 1)}
+        ends |= {*range(max(1, self.length - self.reach + 1), self.length + 1)}
+        for entry in sorted(ends, key=lambda n: -min(n, self.length + 1 - n)):
+            yield self.window(entry)
+
+    def window(self, entry: int) -> SumWindow:
+        """The window around one entry."""
+        return self._window(range(entry, entry + 1))
+
+    def _window(self, entries: range) -> SumWindow:
+        source, reach, size = self.source, self.reach, len(self.values)
+        first, after = entries[0], self.length - entries[-1]
+        left_open, right_open = first > reach, after >= reach
+        across = source.powers[reach].possible if left_open or right_open else None
+        anything: Bools = np.ones((size, 1), dtype=bool)
+        left = self._across.transpose(1, 0, 2) if left_open else self._before[first - 1][:, None, :]
+        right = self._across if right_open else self._after[after][:, None, :]
+        parts = _joined(np.ascontiguousarray(left), np.ascontiguousarray(right), self.values)
+        ends_left = across.T if left_open and across is not None else anything
+        ends_right = across if right_open and across is not None else anything
+        starts = [
+            source.support(n - reach) if left_open else np.ones(1, dtype=bool) for n in entries
+        ]
+        roundings = 2 * reach * (size + 4) + left.shape[2] + right.shape[2] + 32
+        return SumWindow(
+            tuple(entries),
+            reach if left_open else None,
+            reach if right_open else None,
+            parts,
+            ends_left[:, :, None] & ends_right[:, None, :],
+            np.array(starts),
+            np.array([source.distribution(n) for n in entries]),
+            np.array([source.support(n) for n in entries]),
+            2 * EPS * roundings + 2 * source.prior(first)[1],
+        )
+
+
+def _shifted(sums: Floats, values: NDArray[np.int64], largest: int) -> Floats:
+    """Each row with the value of its state added to the sum."""
+    moved = np.zeros((len(values), sums.shape[1] + largest))
+    for x, shift in enumerate(values):
+        moved[x, shift : shift + sums.shape[1]] = sums[x]
+    return moved
+
+
+def _joined(left: Floats, right: Floats, values: NDArray[np.int64]) -> Floats:
+    """Convolution of both sides for every value of the entry and every pair of ends."""
+    size, lefts, width = left.shape
+    rights, depth = right.shape[1:]
+    total = width + depth - 1
+    parts = np.zeros((size, lefts, rights, total + int(values.max())))
+    padded = np.zeros(total + width - 1)
+    shifted = sliding_window_view(padded, width).T
+    for x, own in enumerate(left[:, :, ::-1]):
+        for y in range(rights):
+            padded[width - 1 : total] = right[x, y]
+            parts[x, :, y, values[x] : values[x] + total] = own @ shifted
+    return parts.reshape(size, lefts * rights, -1)

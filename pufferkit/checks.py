@@ -108,6 +108,14 @@ def probability_vector(name: str, values: ArrayLike) -> Floats:
     return frozen(_rescaled(array[None, :])[0])
 
 
+def distributions(name: str, rows: Floats) -> Floats:
+    """Rows that are distributions, rescaled to sum to one exactly."""
+    wrong = (rows < 0).any(axis=1) | ~(np.abs(rows.sum(axis=1) - 1) <= SUM_TOLERANCE)
+    for x in np.flatnonzero(wrong):
+        _distribution(name, rows[x], f"row {x} ")
+    return _rescaled(rows)
+
+
 def stochastic_matrix(name: str, values: ArrayLike) -> Floats:
     """A square matrix whose rows are distributions, rescaled to sum to one exactly, read-only."""
     array = numbers(name, values)
@@ -116,9 +124,7 @@ def stochastic_matrix(name: str, values: ArrayLike) -> Floats:
             f"{name}: must be a square matrix, row x the distribution of the next state after x; "
             f"got shape {array.shape}"
         )
-    for x, row in enumerate(array):
-        _distribution(name, row, f"row {x} ")
-    return frozen(_rescaled(array))
+    return frozen(distributions(name, array))
 
 
 def stochastic_matrices(name: str, named: Iterable[tuple[str, ArrayLike]]) -> tuple[Floats, ...]:

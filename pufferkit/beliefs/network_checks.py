@@ -135,6 +135,10 @@ def array(
                 f"{name}: has no row for {key!r}, values of {about}; every combination needs one"
             )
     size = len(values[node])
+    shape = [len(values[parent]) for parent in parents]
+    table = _distributions(name, [rows[key] for key in keys], size)
+    if table is not None:
+        return checks.frozen(table.reshape(*shape, size))
     table = np.empty((len(keys), size))
     for j, key in enumerate(keys):
         row = distribution(f"{name}[{key!r}]", rows[key])
@@ -143,8 +147,21 @@ def array(
                 f"{name}[{key!r}]: has {len(row)} entries, but node {node!r} has {size} values"
             )
         table[j] = row
-    shape = [len(values[parent]) for parent in parents]
     return checks.frozen(table.reshape(*shape, size))
+
+
+def _distributions(name: str, rows: list[Any], size: int) -> Floats | None:
+    """`distribution` of all rows at once; ``None`` if one is wrong or of another length."""
+    try:
+        given = checks.numbers(name, rows)
+        if given.shape != (len(rows), size):
+            return None
+        scaled = checks.distributions(name, given)
+    except ValueError:
+        return None
+    near = np.abs(given.sum(axis=1, keepdims=True) - 1) <= size * EPS
+    table: Floats = np.where(near, given, scaled)
+    return table
 
 
 def distribution(name: str, values: ArrayLike) -> Floats:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import pufferkit as pk
+from pufferkit.influence.sums import entry_windows
 from pufferkit.mechanisms.plan import MECHANISMS, calibrate
 from tests.oracles.pairs import sum_losses
 
@@ -75,6 +76,23 @@ def test_known_scales_of_long_series(stay, epsilon, scale):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4))
+def test_the_hardest_ends_decide_as_all_do(seed, monkeypatch):
+    rng = np.random.default_rng(seed)
+    transition = rng.dirichlet(np.full(10, 0.5), size=10)
+    if seed == 1:  # ties
+        transition = np.full((10, 10), 0.05) + 0.5 * np.eye(10)
+    if seed == 2:  # zeros
+        transition = (
+            0.5 * np.eye(10) + 0.3 * np.roll(np.eye(10), 1, 0) + 0.2 * np.full((10, 10), 0.1)
+        )
+        transition[:5, 7:] = 0.0
+    chain = pk.MarkovChain.steady(transition / transition.sum(axis=1, keepdims=True))
+    screened = pk.exact_sum(chain, pk.count(0, 60), 1).scale
+    monkeypatch.setattr(entry_windows, "_FEW_ENDS", 10**9)
+    assert screened == pytest.approx(pk.exact_sum(chain, pk.count(0, 60), 1).scale, rel=2e-6)
+
+
 def test_never_more_than_the_other_mechanisms():
     for seed in range(6):
         chain = pk.MarkovChain.steady(random_chain(seed, 3, False).transition * 0.9 + 0.1 / 3)

@@ -51,6 +51,7 @@ _BLOCK = 32
 _AT_ONCE = 128
 _CELLS = 10**5
 _TRIALS = 800.0
+_FEW_ENDS, _NEW_ENDS = 64, 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,21 +91,42 @@ class SumWindow:
             ratio, place = self._of_one(rate), 0
         else:
             ratio, place = self._of_many(rate)
+        return self._rounded_up(ratio), self.entries[place]
+
+    def _rounded_up(self, ratio: float) -> float:
+        """The logarithm of a ratio of likelihoods, with the errors of these."""
         if not ratio < inf:
-            return inf, self.entries[place]
+            return inf
         largest = float(np.log(ratio))
-        loss = largest + self.error + 8 * EPS * (self.parts.shape[2] + 4 + largest)
-        return loss, self.entries[place]
+        rounding = 8 * EPS * (int(self.parts.shape[2]) + 4 + largest)
+        return largest + self.error + rounding
+
+    def at_hardest_ends(self, scale: float) -> float:
+        """The loss at a few ends, those that were hardest at the scales so far; at most `loss`."""
+        if len(self.entries) > 1 or self._seen.shape[1] <= _FEW_ENDS:
+            return self.loss(scale)
+        chosen, chances = sorted(self._hardest), self.chances[0][self.possible[0]]
+        ratios = _ratios(self._seen[:, chosen], chances, float(np.exp(-1.0 / scale)), TRUSTED)
+        return self._rounded_up(float(ratios.max(initial=1.0)))
 
     def _of_one(self, rate: float) -> float:
-        return _largest_ratio(self._seen, self.chances[0][self.possible[0]], rate, TRUSTED)
+        ratios = _ratios(self._seen, self.chances[0][self.possible[0]], rate, TRUSTED)
+        self._hardest.update(np.argsort(-ratios)[:_NEW_ENDS].tolist())
+        return float(ratios.max(initial=1.0))
+
+    @cached_property
+    def _hardest(self) -> set[int]:
+        """Ends that were hardest at some scale."""
+        return set()
 
     @cached_property
     def _seen(self) -> Floats:
         """Values and ends that are possible."""
         values = self.possible[0]
-        ends = self.starts[0][:, None] & self.allowed[values].any(axis=0)
-        return np.ascontiguousarray(self.parts[values][:, ends.ravel()])
+        ends = (self.starts[0][:, None] & self.allowed[values].any(axis=0)).ravel()
+        if values.all() and ends.all():
+            return self.parts
+        return np.ascontiguousarray(self.parts[values][:, ends])
 
     def _of_many(self, rate: float) -> tuple[float, int]:
         tables = _ratio_tables(self.parts, self.allowed, self.starts.shape[1], rate, TRUSTED)
@@ -162,19 +184,23 @@ def _likelihoods(parts: Floats, rate: float) -> Floats:
     return here.reshape(*parts.shape[:-1], -1)[..., :size]
 
 
-def _largest_ratio(parts: Floats, chances: Floats, rate: float, trusted: float) -> float:
-    """The largest ratio, over ends and outputs, of likelihoods under two values of one entry."""
+def _ratios(parts: Floats, chances: Floats, rate: float, trusted: float) -> Floats:
+    """For each end the largest ratio, over outputs, of likelihoods under two values of one entry.
+
+    If one cannot be trusted, it is infinite, and later ones are not computed.
+    """
     values, ends, size = parts.shape
-    worst, several = 1.0, max(1, _CELLS // (values * size))
+    ratios, several = np.ones(ends), max(1, _CELLS // (values * size))
     if values == 1:
-        return worst
+        return ratios
     for first in range(0, ends, several):
         here = _likelihoods(parts[:, first : first + several], rate)
         if here.min() < trusted:
-            return inf
+            ratios[first] = inf
+            break
         here /= chances[:, None, None]
-        worst = max(worst, float((here.max(axis=0) / here.min(axis=0)).max()))
-    return worst
+        ratios[first : first + several] = (here.max(axis=0) / here.min(axis=0)).max(axis=1)
+    return ratios
 
 
 def _ratio_tables(parts: Floats, allowed: Bools, lefts: int, rate: float, trusted: float) -> Floats:

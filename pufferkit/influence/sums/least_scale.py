@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
 
@@ -17,6 +18,7 @@ from pufferkit.threads import one_thread
 _FIRST_REACH = 8
 _GOOD = 4e-4
 _PRECISION = 1e-6
+_ROUNDS = 8
 
 
 @dataclass(frozen=True)
@@ -110,20 +112,35 @@ def _over_all(windows: SumWindows, epsilon: float, scale: float) -> LeastScale |
 
 
 def _scale_for(window: SumWindow, epsilon: float, near: float) -> float | None:
-    """The least scale that passes for one window, searched from ``near``; ``None`` if none does."""
+    """The least scale that passes for one window, searched from ``near``; ``None`` if none does.
+
+    Searched where the ends are hardest, which is quick, then checked for all of them: if it does
+    not pass, the ends that need more are added.
+    """
     if window.loss(inf) > epsilon:
         return None  # the ends alone reveal more, whatever the noise
+    for _ in range(_ROUNDS):
+        scale = _searched(window, window.at_hardest_ends, epsilon, near)
+        if scale is None or window.loss(scale) <= epsilon:
+            return scale
+        near = scale
+    return _searched(window, window.loss, epsilon, near)
+
+
+def _searched(
+    window: SumWindow, loss: Callable[[float], float], epsilon: float, near: float
+) -> float | None:
     # Changing everything in the window moves the sum by its range, so this always suffices if the
     # ends reveal little enough.
     most = 1e3 * window.parts.shape[2] / epsilon
     good = near if near > 0 else 1.0 / epsilon
-    while window.loss(good) > epsilon:
+    while loss(good) > epsilon:
         good *= 2
         if good > most:
             return None
     bad = good / 2
-    while window.loss(bad) <= epsilon:
+    while loss(bad) <= epsilon:
         good, bad = bad, bad / 2
         if bad < 1e-4 / epsilon:
             return good
-    return last_passing(lambda scale: epsilon - window.loss(scale), good, bad, _PRECISION)
+    return last_passing(lambda scale: epsilon - loss(scale), good, bad, _PRECISION)

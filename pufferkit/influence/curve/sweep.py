@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from bisect import bisect_right, insort
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from math import inf
@@ -307,17 +307,17 @@ def largest_loss(left: Sweep, right: Sweep, most: int) -> EntryLoss:
     most
         How many of the cheapest options of each side to combine.
     """
+    bounds = _quick_bounds(left, right)
     middle = _hardest_of_all(left, right)
-    if middle is not None:
-        return entry_loss(left, right, middle, most)
     worst = EntryLoss(-inf, 0, None, None)
-    for quick, node in _quick_bounds(left, right):
+    for quick, node in bounds if middle is None else [(inf, middle)]:
         if quick <= worst.value:
             break
         loss = entry_loss(left, right, node, most)
         if loss.value > worst.value:
             worst = loss
-    return worst
+    # A quick bound has less rounding; a loss that it bounds must not count as larger.
+    return worst if worst.value <= bounds[0][0] else replace(worst, value=bounds[0][0])
 
 
 def window_loss(left: Sweep, right: Sweep, window: int) -> EntryLoss:

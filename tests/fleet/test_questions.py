@@ -147,7 +147,7 @@ def test_what_follows_from_each_row_is_what_follows_from_one_release():
     stays = pk.release_each(table, CHAIN, 1, query=pk.Question("stays", of="walk"))
     assert stays.follows()[0].what == "mean length of a stay"
     own = pk.influence_curve(CHAIN, pk.histogram(STATES, 240), 1)
-    assert each.row(0).interval(0.9)[0][1] > each.row(0).value[0]
+    assert each.row(0).interval(0.9)[0][1] > each.row(0).raw[0]
     assert each.row(0).scale == pytest.approx(own.scale, rel=1e-6)
 
 

@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from pufferkit.accounting.entries import digest_at
 from pufferkit.accounting.fingerprints import make_key, read_key
 from pufferkit.accounting.ledger_tables import GENESIS, Connection
 from pufferkit.errors import LedgerError
@@ -95,9 +96,8 @@ class Anchor:
                     "restore it, or create one deliberately with pufferkit ledger anchor"
                 )
             return
-        query = "SELECT digest FROM pufferkit_entries WHERE seq = ?"
-        row = connection.execute(query, (head.seq,)).fetchone() if head.seq else (GENESIS,)
-        if seq < head.seq or row is None or row[0] != head.digest:
+        known = digest_at(connection, head.seq) if head.seq else GENESIS
+        if seq < head.seq or known != head.digest:
             ends = f"ends at entry {seq}" if seq < head.seq else "has a different one"
             raise LedgerError(
                 f"anchor: the ledger was set back or rewritten: {self.path} holds entry "

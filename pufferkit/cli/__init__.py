@@ -36,6 +36,9 @@ _COMMANDS = {
 }
 _GROUPS = {"model": "hide_command", "ledger": "ledger_command", "stream": "stream_command"}
 
+_SPOKEN = ("-q", "--quiet", "-v", "--verbose")
+"""What may stand before a command without asking for the whole, as ``--help`` does."""
+
 
 def application(words: Sequence[str] = ()) -> typer.Typer:
     """The command line; if ``words`` begin with a command, this one alone, which is sooner made."""
@@ -47,7 +50,7 @@ def application(words: Sequence[str] = ()) -> typer.Typer:
         rich_markup_mode=None,
     )
     app.callback(invoke_without_command=True)(root)
-    first = next((word for word in words if not word.startswith("-")), None)
+    first = next((word for word in words if word not in _SPOKEN), None)
     known = first in _COMMANDS or first in _GROUPS
     for name, module in _COMMANDS.items():
         if name == first or not known:

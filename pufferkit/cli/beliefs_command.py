@@ -26,12 +26,7 @@ NOTHING_PASSES = 1
 
 @with_options
 def beliefs(
-    files: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="FILE...", help="Public data: text or Parquet. Several files: one subject each."
-        ),
-    ],
+    files: inputs.PublicFiles,
     state: inputs.State,
     question: QuestionOptions,
     form: Form,

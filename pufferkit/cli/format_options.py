@@ -29,12 +29,9 @@ RepeatedHour = Literal["refuse", "shift", "keep-first"]
 
 def duration(text: str | None) -> Any:
     """A duration as text, or a number for tables whose times are numbers."""
-    if text is None:
-        return None
-    try:
-        return float(text)
-    except ValueError:
-        return text
+    from pufferkit.data.durations import number_or_text  # noqa: PLC0415
+
+    return None if text is None else number_or_text(text)
 
 
 def time_of(text: str | None) -> str | tuple[str, ...] | None:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import typer
+
 import pufferkit as pk
 from pufferkit.cli import outputs, terminal
 from pufferkit.cli.flags import File, Text, option, real, whole
@@ -21,6 +23,12 @@ if TYPE_CHECKING:
 
 Model = Annotated[Path, option("Beliefs: a JSON file, see 'model'; - is stdin.", None, "--model")]
 Epsilon = Annotated[float, real("Privacy loss; smaller is more private.", "X", "--epsilon")]
+PublicFiles = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="FILE...", help="Public data: text or Parquet. Several files: one subject each."
+    ),
+]
 State = Annotated[str, option("Column with the states.", "COL", "--state")]
 MaybeState = Annotated[Text, option("Column with the states.", "COL", "--state")]
 Time = Annotated[Text, option("Column with times; or DATE,TIME for two columns.", "COL", "--time")]

@@ -137,12 +137,7 @@ def check(
 @app.command()
 @with_options
 def fit(
-    files: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="FILE...", help="Public data: text or Parquet. Several files: one subject each."
-        ),
-    ],
+    files: inputs.PublicFiles,
     state: inputs.State,
     form: Form,
     rows: inputs.Rows,

@@ -56,3 +56,11 @@ def ticks(name: str, duration: Any, of_time: bool) -> int | float:
         kind = "timestamps" if of_time else "numbers"
         raise ValueError(f"{name}: the times are {kind}; {remedy}, not {duration!r}")
     return number_of_ticks
+
+
+def number_or_text(typed: str) -> float | str:
+    """A duration as typed: text like 5m, or a number for tables whose times are numbers."""
+    try:
+        return float(typed)
+    except ValueError:
+        return typed

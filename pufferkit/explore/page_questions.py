@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pufferkit as pk
+from pufferkit.data.durations import number_or_text
 
 if TYPE_CHECKING:
     from pufferkit import ChainClass, Derived, Query, Release
@@ -181,7 +182,7 @@ class PageQuestion:
         if self.kind == "count":
             return chosen[:1]
         if self.kind == "days-with":
-            return [chosen, _duration(self.at_least)]
+            return [chosen, number_or_text(self.at_least)]
         if self.kind in OF_STATES:
             return [chosen]
         if self.kind in VALUED:
@@ -262,11 +263,3 @@ def _label(name: str, states: Sequence[Hashable]) -> Hashable:
             return state
     known = ", ".join(str(state) for state in states)
     raise ValueError(f"state: {name!r} is not one of the states; they are {known}")
-
-
-def _duration(text: str) -> Any:
-    """Text like 5m, or a number for tables whose times are numbers."""
-    try:
-        return float(text)
-    except ValueError:
-        return text

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import pufferkit as pk
+from pufferkit.data.durations import number_or_text
 
 if TYPE_CHECKING:
     from pufferkit import Bins, ChainClass, Series, Table
@@ -68,8 +69,10 @@ class DataFile:
         said = {
             "time": self._times,
             "bins": self.bins,
-            "every": _duration(self.every),
-            "independent_after": _duration(self.independent_after),
+            "every": number_or_text(self.every) if self.every else None,
+            "independent_after": number_or_text(self.independent_after)
+            if self.independent_after
+            else None,
         }
         return {name: value for name, value in said.items() if value is not None}
 
@@ -190,13 +193,3 @@ def _number(what: str, text: str) -> float:
         return float(text)
     except ValueError:
         raise ValueError(f"{what}: {text.strip()!r} is not a number; like 100, 760") from None
-
-
-def _duration(text: str) -> Any:
-    """Text like 5m, or a number for tables whose times are numbers."""
-    if not text:
-        return None
-    try:
-        return float(text)
-    except ValueError:
-        return text

@@ -7,7 +7,7 @@ a region), its vertices are mixed in every part of the day, by weights chosen in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import singledispatch
 
@@ -90,9 +90,7 @@ def schedule_predictor(kernels: Sequence[Floats], block: int) -> Predictor:
 
     def predict(person: Codes, slots: Codes) -> Floats:
         scores = np.full(len(person) - 1, np.nan)
-        seen = (person[:-1] >= 0) & (person[1:] >= 0)
-        for first in range(0, len(scores), block):
-            at = first + np.flatnonzero(seen[first : first + block])
+        for at in _observed_moves(person, block):
             if not at.size:
                 continue
             chances = matrices[:, person[at], person[at + 1]].T
@@ -106,6 +104,13 @@ def schedule_predictor(kernels: Sequence[Floats], block: int) -> Predictor:
         return scores
 
     return predict
+
+
+def _observed_moves(person: Codes, block: int) -> Iterator[Codes]:
+    """Where both ends of a transition were observed, for every ``block`` of entries."""
+    seen = (person[:-1] >= 0) & (person[1:] >= 0)
+    for first in range(0, len(seen), block):
+        yield first + np.flatnonzero(seen[first : first + block])
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,9 +128,7 @@ def region_predictor(low: Floats, high: Floats, block: int) -> Predictor:
 
     def predict(person: Codes, slots: Codes) -> Floats:
         scores = np.full(len(person) - 1, np.nan)
-        seen = (person[:-1] >= 0) & (person[1:] >= 0)
-        for first in range(0, len(scores), block):
-            at = first + np.flatnonzero(seen[first : first + block])
+        for at in _observed_moves(person, block):
             counts = np.zeros((size, size))
             np.add.at(counts, (person[at], person[at + 1]), 1)
             rows = zip(counts, low, high, strict=True)

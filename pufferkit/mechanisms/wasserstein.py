@@ -194,13 +194,11 @@ def _(
     _only_sums(query)
     if secrets is not None:
         return of_conditions(theta, query, _pairs(secrets))
-    return _over_lengths(
-        query,
-        (
-            (member.name, partial(chain_distance, member.chain, query, progress=progress))
-            for member in known_members(theta)
-        ),
+    distances = (
+        (member.name, partial(chain_distance, member.chain, query, progress=progress))
+        for member in known_members(theta)
     )
+    return _over_lengths(query, distances)
 
 
 @_largest_distance.register
@@ -211,14 +209,12 @@ def _(
     if secrets is not None:
         raise ValueError("secrets: these beliefs already have secrets; name all of them there")
     theta.check_length(query.longest)
-    return _over_lengths(
-        query,
-        (
-            (member.name, partial(window_distance, member.chain, query, hidden, progress=progress))
-            for member in theta.known_chains()
-            for hidden in theta.hidden
-        ),
+    distances = (
+        (member.name, partial(window_distance, member.chain, query, hidden, progress=progress))
+        for member in theta.known_chains()
+        for hidden in theta.hidden
     )
+    return _over_lengths(query, distances)
 
 
 def _over_lengths(

@@ -131,7 +131,6 @@ def _on_chain(theta: ChainClass, claim: _Claim) -> float:
     record, work = claim.record, claim.work
     longest, epsilon = longest_promised(record), record.epsilon
     evidence = record.evidence
-    mixing = not theta.names_matrices or record.mechanism == "markov_quilt_approx"
     if not theta.names_matrices and record.mechanism in ("gk16", "markov_quilt"):
         raise BadBeliefs(f"give no transition matrix, which {record.mechanism} needs")
     if record.mechanism == "gk16":
@@ -145,10 +144,9 @@ def _on_chain(theta: ChainClass, claim: _Claim) -> float:
         return _over_gaps(theta, claim, seen)
     if evidence.bound == "pairs":
         return _by_pairs(theta, claim)
-    tight = record.mechanism == "influence_curve" or evidence.variant == "tight"
     by_quilts = evidence.bound == "quilts"
     beside = evidence.beside or 0.0
-    how = "how fast they mix" if mixing else "their transition matrices"
+    how = "how fast they mix" if _by_mixing(theta, record) else "their transition matrices"
     claim.checks.append(
         f"{record.mechanism}: {'Markov quilts' if by_quilts else 'the influence curve'} for "
         f"{theta.description}, from {how}, over segments of up to {longest}"
@@ -157,11 +155,7 @@ def _on_chain(theta: ChainClass, claim: _Claim) -> float:
     def largest(scale: float, work: Allowance) -> float:
         """The largest over the class: score by quilts, or loss on the curve."""
         task = Task(longest, claim.lipschitz / scale + beside, epsilon, hint_of(record), work)
-        sides: Sequence[PairTables] = (
-            _mixing_bounds(theta, work, tight)
-            if mixing
-            else _sides(theta, longest, work, evidence.variant == "formula")
-        )
+        sides = _sides_of(theta, record, longest, work)
         return max((score_by_quilts if by_quilts else loss_by_curve)(s, task) for s in sides)
 
     worst = largest(claim.scale, work)
@@ -196,13 +190,7 @@ def _over_gaps(theta: ChainClass, claim: _Claim, seen: Sequence[SegmentPattern])
     if evidence.beside:
         raise NotChecked("there is no recomputation of gaps with other spending beside")
     b, longest = claim.lipschitz / scale, max(record.lengths)
-    mixing = not theta.names_matrices or record.mechanism == "markov_quilt_approx"
-    tight = record.mechanism == "influence_curve" or evidence.variant == "tight"
-    sides: Sequence[PairTables] = (
-        _mixing_bounds(theta, work, tight)
-        if mixing
-        else _sides(theta, longest, work, evidence.variant == "formula")
-    )
+    sides = _sides_of(theta, record, longest, work)
     claim.checks.append(
         f"{record.mechanism}: only observed entries counted, by {len(seen)} recorded "
         f"pattern{'s' if len(seen) > 1 else ''} of gaps, every entry hidden, for "
@@ -221,6 +209,21 @@ def _over_gaps(theta: ChainClass, claim: _Claim, seen: Sequence[SegmentPattern])
             largest = max(largest, loss)
     claim.checks.append(f"influence_curve: the largest loss of an entry is {largest:.9g}")
     return claim.scale_for(largest)
+
+
+def _by_mixing(theta: ChainClass, record: Release) -> bool:
+    return not theta.names_matrices or record.mechanism == "markov_quilt_approx"
+
+
+def _sides_of(
+    theta: ChainClass, record: Release, longest: int, work: Allowance
+) -> Sequence[PairTables]:
+    """The sides by which the recorded mechanism bounds the class."""
+    variant = record.evidence.variant
+    if _by_mixing(theta, record):
+        tight = record.mechanism == "influence_curve" or variant == "tight"
+        return _mixing_bounds(theta, work, tight)
+    return _sides(theta, longest, work, variant == "formula")
 
 
 @singledispatch

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 import pufferkit as pk
-from pufferkit.cli import outputs, terminal
+from pufferkit.cli import application, outputs, terminal
 from tests.strategies.command_line import (
     MODEL,
     PLAN,
@@ -41,6 +41,22 @@ def test_help(command: list[str]):
 @pytest.mark.parametrize("command", [[], ["model"]])
 def test_no_command_shows_help(command: list[str]):
     assert good(*command) == good(*command, "--help")
+
+
+@pytest.mark.parametrize(
+    ("words", "whole"),
+    [
+        (["plan", "--help"], False),
+        (["-q", "--verbose", "ledger", "show"], False),
+        (["--help", "plan"], True),
+        (["--show-completion"], True),
+        (["plann"], True),
+        ([], True),
+    ],
+)
+def test_a_command_is_made_alone_unless_the_whole_is_asked_for(words: list[str], whole: bool):
+    made = application(words)
+    assert len(made.registered_commands + made.registered_groups) == (16 if whole else 1)
 
 
 def test_version():

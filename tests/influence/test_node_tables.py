@@ -102,7 +102,7 @@ def test_by_numpy_and_by_compiled_loops(name: str, b: float) -> None:
     spent = b * np.arange(61)
     results = []
     for by_loops in (False, True):
-        tables = NodeTables(source, [1, 2, 3, 5, 8, 13], 60)
+        tables = NodeTables(source, [1, 2, 3, 5, 8, 13, 59, 60, 131], 60)
         tables.solves_by_loops = by_loops
         results.append(tables.values(spent))
     assert results[0] == pytest.approx(results[1], rel=1e-12, abs=1e-14)

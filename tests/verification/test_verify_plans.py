@@ -12,7 +12,6 @@ import pufferkit as pk
 from pufferkit import verify
 from pufferkit.influence.curve.pairs import PairSteps
 from pufferkit.influence.curve.plan_bases import bases_of, packed
-from pufferkit.verification import pair_steps
 from pufferkit.verification.pair_tables import Allowance
 from pufferkit.verification.recorded_plans import Bases, steps_of_bases
 from tests.influence.test_pairs import chains, metrics, programme
@@ -41,7 +40,7 @@ def no_solver(monkeypatch):
     def solver(*args, **options):
         raise AssertionError("a programme was solved")
 
-    monkeypatch.setattr(pair_steps, "linprog", solver)
+    monkeypatch.setattr("scipy.optimize.linprog", solver)
 
 
 def texts(record):

@@ -83,28 +83,19 @@ class MemberCurve:
         return pairwise is not None and pairwise.value <= epsilon
 
     def scalar(self, runs: Sequence[Run]) -> EntryLoss:
-        loss = self._of_entries(runs) if self.window == 1 else self._of_windows(runs)
-        return loss if self.share == 1 else replace(loss, value=round_up(loss.value * self.share))
-
-    def _of_windows(self, runs: Sequence[Run]) -> EntryLoss:
+        """The largest loss of an entry, or of a window of entries, by the scalar curve."""
         left, right = self._sweeps(runs)
         whole = _everything(runs)
-        if self.window >= left.length:
-            return EntryLoss(whole, 1, None, None)
-        loss = window_loss(left, right, self.window)
-        value = round_up(loss.value, 8 + len(runs))
-        return (
-            EntryLoss(whole, loss.node, None, None) if whole < value else replace(loss, value=value)
-        )
-
-    def _of_entries(self, runs: Sequence[Run]) -> EntryLoss:
-        left, right = self._sweeps(runs)
-        loss = largest_loss(left, right, _options(left.length))
-        whole, quick = _everything(runs), quick_loss(left, right)
-        if whole < min(loss.value, quick):
-            return EntryLoss(whole, loss.node, None, None)
-        # The quick bound has less rounding; a loss that it bounds must not count as larger here.
-        return loss if loss.value <= quick else replace(loss, value=quick)
+        if self.window == 1:
+            loss = largest_loss(left, right, _options(left.length))
+        elif self.window < left.length:
+            loss = window_loss(left, right, self.window)
+            loss = replace(loss, value=round_up(loss.value, 8 + len(runs)))
+        else:
+            loss = EntryLoss(whole, 1, None, None)
+        if whole < loss.value:
+            loss = EntryLoss(whole, loss.node, None, None)
+        return loss if self.share == 1 else replace(loss, value=round_up(loss.value * self.share))
 
     def quick(self, runs: Sequence[Run]) -> float:
         """A cheaper upper bound on the scalar loss."""

@@ -39,8 +39,9 @@ class NodeTables:
     """Steps to the left of nodes 1 ... ``nodes``, for blocks of these sizes."""
 
     def __init__(self, source: GivenStartInfluence, blocks: Sequence[int], nodes: int) -> None:
-        self.nodes = nodes
-        self._source, self._blocks = source, np.array(blocks, dtype=np.int64)
+        self.nodes, self._source = nodes, source
+        # Larger blocks have no kernel at any of these nodes.
+        self._blocks = np.array([m for m in blocks if m < nodes], dtype=np.int64)
 
     def values(self, spent: Floats) -> Floats:
         """Alpha of every node; ``spent[i]`` is the total spent on the first i entries."""

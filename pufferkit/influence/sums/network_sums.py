@@ -181,20 +181,31 @@ def _spread(table: Any, scope: tuple[Hashable, ...], joint: tuple[Hashable, ...]
 
 def _elimination_order(network: BayesianNetwork) -> list[Hashable]:
     """Least connected first, in the moral graph, joining the neighbours of the eliminated node."""
+    around = _moral_graph(network)
+    order, place = [], network.graph.place
+    while around:
+        node = min(around, key=lambda n: (len(around[n]), place[n]))
+        _eliminate(around, node)
+        order.append(node)
+    return order
+
+
+def _moral_graph(network: BayesianNetwork) -> dict[Hashable, set[Hashable]]:
+    """The neighbours of each node: parents, children, and other parents of these."""
     around: dict[Hashable, set[Hashable]] = {node: set() for node in network.nodes}
     for node in network.nodes:
         family = {node, *network.parents[node]}
         for one in family:
             around[one] |= family - {one}
-    order, place = [], network.graph.place
-    while around:
-        node = min(around, key=lambda n: (len(around[n]), place[n]))
-        for one in around[node]:
-            around[one] |= around[node] - {one}
-            around[one].discard(node)
-        del around[node]
-        order.append(node)
-    return order
+    return around
+
+
+def _eliminate(around: dict[Hashable, set[Hashable]], node: Hashable) -> None:
+    """Take a node out and join its neighbours, in place."""
+    for one in around[node]:
+        around[one] |= around[node] - {one}
+        around[one].discard(node)
+    del around[node]
 
 
 def _check_work(
@@ -212,20 +223,12 @@ def _check_work(
 def _exact_work(
     network: BayesianNetwork, order: list[Hashable], weights: Mapping[Hashable, int]
 ) -> int:
-    widest = 1
-    around: dict[Hashable, set[Hashable]] = {node: set() for node in network.nodes}
-    for node in network.nodes:
-        family = {node, *network.parents[node]}
-        for one in family:
-            around[one] |= family - {one}
+    widest, around = 1, _moral_graph(network)
     for node in order:
         # One more for the node that is kept to the end.
         sizes = [len(network.values[v]) for v in (node, *around[node])]
         widest = max(widest, prod(sizes))
-        for one in around[node]:
-            around[one] |= around[node] - {one}
-            around[one].discard(node)
-        del around[node]
+        _eliminate(around, node)
     most_values = max(len(network.values[v]) for v in network.nodes)
     length = len(network.nodes) * max(weights.values(), default=1) + 1
     return len(network.nodes) ** 2 * widest * most_values * length**2 // 4

@@ -43,6 +43,7 @@ SLOWER, LEAST, WIDE = 1.5, 0.05, 21
 MODEL = Path(__file__).parents[1] / "examples" / "activity_model.json"
 BYTECODE = tempfile.TemporaryDirectory()
 SLEEP = [[0.9, 0.1], [0.4, 0.6]]
+SITTING = [[0.9, 0.08, 0.02], [0.1, 0.8, 0.1], [0.05, 0.15, 0.8]]
 ABSORBING = pk.MarkovChain([0.5, 0.3, 0.2], [[0.9, 0.05, 0.05], [0.1, 0.8, 0.1], [0, 0, 1]])
 
 Work = Callable[[], object]
@@ -74,9 +75,28 @@ def fresh(*arguments: str) -> Work:
     return work
 
 
-def fresh_plan(length: int, *query: str) -> Work:
+def fresh_plan(length: int, *query: str, model: Path = MODEL) -> Work:
     asked = ["--epsilon", "1", "--length", str(length), *query]
-    return fresh("-m", "pufferkit", "plan", "--model", str(MODEL), *asked)
+    return fresh("-m", "pufferkit", "plan", "--model", str(model), *asked)
+
+
+def fresh_plan_from_a_start(length: int) -> Work:
+    model = Path(BYTECODE.name) / "fixed_start.json"
+    model.write_text(pk.MarkovChain([1, 0, 0], SITTING).to_json())
+    return fresh_plan(length, model=model)
+
+
+def fresh_verification(length: int) -> Work:
+    chain = pk.MarkovChain.from_json(MODEL.read_text())
+    data = pk.Series.of(list(chain.states) * (length // len(chain)), chain.states)
+    query = pk.histogram(chain.states, len(data))
+    place = Path(BYTECODE.name) / f"release_{length}.json"
+    place.write_text(pk.influence_curve(chain, query, 1).release(data).to_json())
+    return fresh("-m", "pufferkit", "verify", str(place))
+
+
+def sum_of(states: int) -> Work:
+    return lambda: pk.exact_sum(dense(states), pk.count(1, 1000), 1)
 
 
 def dense(states: int, seed: int = 0) -> pk.MarkovChain:
@@ -320,6 +340,9 @@ JOBS = [
         1,
         (LIBRARIES,),
     ),
+    Job("first plan ever, fixed start, length", (100, 500, 2016), fresh_plan_from_a_start, 3),
+    Job("fresh verify, length", (100, 500, 2016), fresh_verification, 1, (LIBRARIES,)),
+    Job("exact_sum, states", (25, 50, 100), sum_of, 3),
     Job("quilt, 51 states, length", (10**5, 10**6, 10**7), lambda n: quilt(dense(51), n)),
     Job(
         "quilt, 51 sticky states, length",
@@ -493,7 +516,7 @@ def last_kept() -> tuple[str, dict[tuple[str, int], float]] | None:
 
 def printed(name: str, row: Mapping[str, Any], compared: str) -> None:
     """A line for the job and what stands beside it, one more for each further peer."""
-    line = f"{name:32} {row['size']:>{WIDE},} {row['seconds']:9.3f} {row['growth']:7.2f}"
+    line = f"{name:36} {row['size']:>{WIDE},} {row['seconds']:9.3f} {row['growth']:7.2f}"
     for peer, theirs in row["beside"].items() or [("", math.nan)]:
         both = f"{theirs:9.3f} {row['seconds'] / theirs:7.2f}" if peer else f"{'-':>9} {'-':>7}"
         print(f"{line} {both}   " + ", ".join(filter(None, (peer, compared))), flush=True)
@@ -505,7 +528,7 @@ def main(arguments: list[str]) -> int:
     parts = [part for part in arguments if part != "--keep"]
     unit, last, slower = reference(), last_kept(), []
     heads = (
-        f"{'job':32} {'size':>{WIDE}} {'ours, s':>9} {'growth':>7} {'theirs, s':>9} {'ratio':>7}"
+        f"{'job':36} {'size':>{WIDE}} {'ours, s':>9} {'growth':>7} {'theirs, s':>9} {'ratio':>7}"
     )
     print(f"{heads}  peer or limit, and the last")
     rows: dict[str, dict[str, Any]] = {}

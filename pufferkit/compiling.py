@@ -16,6 +16,7 @@ import sys
 from collections.abc import Callable
 from functools import cached_property
 from hashlib import sha1
+from math import inf
 from pathlib import Path
 from time import process_time
 from types import FunctionType
@@ -63,9 +64,16 @@ class Loop:
     def patient(self, seconds: float = 0.0) -> bool:
         """Whether more may be done without compiling it, after so many seconds more of that."""
         spent = _spent[self.__module__] = _spent.get(self.__module__, 0.0) + seconds
-        if "compiled" in self.__dict__:
-            return False
-        return spent <= PATIENCE * (1 if self.is_kept else FIRST)
+        return "compiled" not in self.__dict__ and spent <= self._patience
+
+    def expect(self, seconds: float) -> None:
+        """End the patience at once if it would end within so many seconds more of plain Python."""
+        if _spent.get(self.__module__, 0.0) + seconds > self._patience:
+            _spent[self.__module__] = inf
+
+    @property
+    def _patience(self) -> float:
+        return PATIENCE * (1 if self.is_kept else FIRST)
 
     @cached_property
     def is_kept(self) -> bool:

@@ -66,6 +66,11 @@ def test_plain_python_ends_where_the_patience_does(monkeypatch):
         loop.metered(many, many)
     loop.patient(2 * compiling.PATIENCE)
     assert loop.metered(few, few).tolist() == [2, 2, 2]  # never compiled before: waits longer
+    loop.expect(3 * compiling.PATIENCE)
+    assert loop.patient()
+    loop.expect(5 * compiling.PATIENCE)
+    assert not loop.patient()
+    monkeypatch.setattr(compiling, "_spent", {loop.__module__: 2 * compiling.PATIENCE})
     loop.is_kept = True
     with pytest.raises(TypeError):
         loop.metered(few, few)

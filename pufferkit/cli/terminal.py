@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -164,8 +165,11 @@ def warn(message: str) -> None:
 
 
 @contextmanager
-def progress() -> Iterator[NamedProgress | None]:
-    """A progress bar for each slow mechanism on stderr; nothing without a terminal."""
+def progress(*begun: str) -> Iterator[NamedProgress | None]:
+    """A progress bar for each slow mechanism on stderr; nothing without a terminal.
+
+    Those of ``begun`` are shown before their work is known.
+    """
     if _silent():
         yield None
         return
@@ -173,12 +177,12 @@ def progress() -> Iterator[NamedProgress | None]:
     from rich.progress import Progress  # noqa: PLC0415
 
     with Progress(console=Console(stderr=True), transient=True) as bars:
-        tasks: dict[str, Any] = {}
+        tasks = {what: bars.add_task(what, total=None) for what in begun}
 
-        def report(mechanism: str, done: int, whole: int) -> None:
-            if mechanism not in tasks:
-                tasks[mechanism] = bars.add_task(mechanism, total=whole)
-            bars.update(tasks[mechanism], completed=done, total=whole)
+        def report(what: str, done: int, whole: int) -> None:
+            if what not in tasks:
+                tasks[what] = bars.add_task(what, total=whole)
+            bars.update(tasks[what], completed=done, total=whole)
 
         yield report
 
@@ -198,19 +202,8 @@ def working(message: str) -> Iterator[None]:
 @contextmanager
 def bar(what: str) -> Iterator[Callable[[int, int], None] | None]:
     """A progress bar on stderr, as a function of done and total; none without a terminal."""
-    if _silent():
-        yield None
-        return
-    from rich.console import Console  # noqa: PLC0415
-    from rich.progress import Progress  # noqa: PLC0415
-
-    with Progress(console=Console(stderr=True), transient=True) as bars:
-        task = bars.add_task(what, total=None)
-
-        def step(done: int, total: int) -> None:
-            bars.update(task, completed=done, total=total)
-
-        yield step
+    with progress(what) as report:
+        yield None if report is None else partial(report, what)
 
 
 def show_plan(plan: Plan) -> None:

@@ -26,7 +26,6 @@ from __future__ import annotations
 from bisect import bisect_right, insort
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import pairwise
 from math import inf
 from operator import itemgetter
@@ -44,7 +43,7 @@ StepOf = Callable[[int], Step | None]
 PATIENCE = 8
 """Nodes of a stretch that are visited one by one before one bound covers the rest."""
 
-_COST = itemgetter(0)
+_FIRST = itemgetter(0)
 _FIXED = 1e-9
 _NEAR = 1e-6
 
@@ -75,13 +74,9 @@ class Side:
     blocks: Sequence[int]
     tables: NodeTables | None = None
 
-    @cached_property
-    def _firsts(self) -> list[int]:
-        return [first for first, _ in self.stretches]
-
     def steps_at(self, node: int) -> StepOf:
         """The kernels of one node."""
-        return self.stretches[bisect_right(self._firsts, node) - 1][1]
+        return self.stretches[bisect_right(self.stretches, node, key=_FIRST) - 1][1]
 
 
 @dataclass(frozen=True)
@@ -181,7 +176,7 @@ class Sweep:
             if (plateau is not None or block < node) and (step := steps(block)) is not None:
                 incoming = self.value_at(node - block) if plateau is None else plateau.value
                 cost = spent + step.largest(incoming)  # of the worst pair of values
-                insort(cheapest, (cost, Option(block, spent, step, incoming)), key=_COST)
+                insort(cheapest, (cost, Option(block, spent, step, incoming)), key=_FIRST)
                 del cheapest[most:]
         return cheapest
 

@@ -32,7 +32,7 @@ from pufferkit.influence.sums.long_vectors import (
     placed_sums,
     within,
 )
-from pufferkit.influence.sums.sum_work import by_halving, sum_bytes
+from pufferkit.influence.sums.sum_work import by_halving, sum_bytes, sum_work
 from pufferkit.rounding import EPS
 
 MOST_BYTES = 8 * 10**9
@@ -40,6 +40,8 @@ MOST_BYTES = 8 * 10**9
 
 _LEAST = 2.0**-960
 _RARE = 2.0**-40
+_PLAIN = 50.0
+"""So many times as long as compiled loops take those that run as plain Python."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,7 @@ def largest_distance(
     # Each number undergoes at most about this many roundings.
     error = 4 * EPS * (length * (size + 2) + length * int(values.max()) + 200)
     lost = _underflow(distributions, transition)
+    within.expect(_PLAIN * 1e-9 * sum_work(length, size, int(values.max())))
     for node, around in _around(distributions[0], transition, values, length, last):
         best = _at_node(node, around, distributions[node - 1], values, error, best)
         lost |= around.lost

@@ -146,6 +146,7 @@ def test_help_loads_no_arrays():
     assert not loaded_after("--help") & (HEAVY | {"numpy"})
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 @pytest.mark.skipif(shutil.which("setpriv") is None, reason="needs setpriv")
 def test_a_user_who_can_write_nowhere(tmp_path):

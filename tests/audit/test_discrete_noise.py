@@ -33,7 +33,13 @@ def test_the_sum_of_sizes_by_the_definition(scale, draws):
 
 
 @pytest.mark.parametrize("scale", [0.3, 0.7, 5.0, 300.0])
-@pytest.mark.parametrize("unit", [Fraction(1), Fraction(1, 30), Fraction(5)])
+@pytest.mark.parametrize(
+    "unit",
+    [
+        Fraction(1),
+        *(pytest.param(u, marks=pytest.mark.slow) for u in (Fraction(1, 30), Fraction(5))),
+    ],
+)
 def test_true_noise_passes_and_other_noise_does_not(scale, unit):
     rng = np.random.default_rng(3)
     claimed = scale * float(unit)

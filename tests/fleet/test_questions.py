@@ -114,7 +114,14 @@ def test_numbers_of_each_subject_and_of_all_are_those_of_their_entries(question,
         assert whole.raw[0].tolist() == pytest.approx(exact)
 
 
-@pytest.mark.parametrize("question", NUMBERS, ids=str)
+@pytest.mark.parametrize(
+    "question",
+    [
+        *NUMBERS[::3],
+        *(pytest.param(q, marks=pytest.mark.slow) for q in NUMBERS if q not in NUMBERS[::3]),
+    ],
+    ids=str,
+)
 def test_numbers_are_charged_once_and_verified(question, tmp_path):
     table, book = read(window=None if question.per == "days" else "2d"), str(tmp_path / "book.db")
     each = pk.release_each(table, CHAIN, 1, query=question, ledger=book, budget=2)

@@ -386,7 +386,7 @@ def test_large_ids_stay_apart():
 
 @pytest.mark.parametrize("engine", ["polars", "duckdb"])
 @pytest.mark.parametrize("kind", [pl.Float32, pl.Float64])
-@pytest.mark.parametrize("begin", [-3.0, 1000.0])
+@pytest.mark.parametrize("begin", [-3.0, pytest.param(1000.0, marks=pytest.mark.slow)])
 def test_even_steps_in_floats_are_neither_gaps_nor_empty_slots(engine, kind, begin):
     times = pl.Series([round(begin + 0.1 * n, 1) for n in range(80)]).cast(kind)
     frame = pl.DataFrame({"s": ["a"] * 80, "t": times, "x": ["u", "v"] * 40})

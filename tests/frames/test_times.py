@@ -85,7 +85,9 @@ def _expected(rows, options):
     return _facts(table)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind", ["zoned", *(pytest.param(k, marks=pytest.mark.slow) for k in KINDS if k != "zoned")]
+)
 def test_local_engines_and_files(kind, tmp_path):
     rows, _, rules = KINDS[kind]
     options = {**COLUMNS, **rules, "states": STATES}

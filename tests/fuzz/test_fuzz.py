@@ -32,6 +32,7 @@ def test_spoiled_commands_end_as_documented():
     assert report.codes[2] > 20
 
 
+@pytest.mark.slow
 def test_damaged_parquet_gets_one_sentence_and_nothing_beside_it():
     """Bytes of the footer changed so that the reader panics, or wants more memory than there is."""
     with folder() as home:

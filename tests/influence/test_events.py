@@ -230,7 +230,7 @@ def test_windows_whatever_the_start(seed):
         assert attacked_loss(series, chance, labels, each, rng, 1) <= bound * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("length", [7, 400])
+@pytest.mark.parametrize("length", [7, pytest.param(400, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("window", [2, 5])
 def test_windows_of_classes_that_know_no_start(window, length):
     """Every class: more than for an entry, no more than for its entries one by one, and checked."""

@@ -183,6 +183,7 @@ def test_stationary_start_never_below_any_release(chain, b):
     covers_every_release(curve, b, start, matrix, logs)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(chains(), spending)
 def test_any_start_never_below_any_release(chain, b):

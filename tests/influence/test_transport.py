@@ -101,6 +101,7 @@ distribution = st.dictionaries(st.integers(-6, 6), st.integers(1, 6), min_size=1
 )
 
 
+@pytest.mark.slow
 @given(distribution, distribution)
 @settings(max_examples=120, deadline=None)
 def test_equals_the_linear_programme_on_tie_heavy_distributions(mu, nu):

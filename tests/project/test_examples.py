@@ -33,8 +33,8 @@ FOR_THE_PACKAGE = {
     "Guarantee": {"of_code"},
     "InfluenceCurve": {"binding", "pair_record", "rows", "solve"},
     "Ledger": {
-        *("charge", "charge_many", "charges_of", "check_terms", "find", "find_many"),
-        *("make_anchor", "open_accounts", "standing", "store", "store_many"),
+        *("charge_many", "charges_of", "check_terms", "find", "find_many"),
+        *("make_anchor", "open_accounts", "standing"),
     },
     "Query": {"closest"},
     "Question": {"like", "one_entry", "ordered", "over_numbers"},
@@ -46,7 +46,7 @@ FOR_THE_PACKAGE = {
     "Secrets": {"attached"},
     "Series": {"as_segments"},
     "Spending": {"cost", "ordered"},
-    "Table": {"lengths_of"},
+    "Table": {"codes_of", "lengths_of"},
 }
 """Methods that other rooms call, or that need what is not installed."""
 

@@ -76,7 +76,10 @@ RUNS = [(case, 1.0, 2) for case in CASES] + [
 ]
 
 
-@pytest.mark.parametrize(("case", "epsilon", "length"), RUNS)
+@pytest.mark.parametrize(
+    ("case", "epsilon", "length"),
+    [pytest.param(*run, marks=pytest.mark.slow if n % 3 else ()) for n, run in enumerate(RUNS)],
+)
 def test_no_entry_of_a_long_stream_loses_more_than_epsilon(case, epsilon, length, tmp_path):
     beliefs, told, states = CASES[case]
     stream = pk.Stream(beliefs, epsilon, str(tmp_path / "l.db"))

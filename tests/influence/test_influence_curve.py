@@ -391,8 +391,8 @@ def test_a_reversible_chain_cannot_tell_left_from_right():
 def test_settled_stretches_never_below_the_theorem_node_by_node(name):
     matrix, start = LONG[name]
     for turn, (title, runs) in enumerate(PROFILES.items()):
-        # Each chain meets half of the profiles forwards and the other half backwards.
-        if (turn + len(name)) % 2:
+        # Each chain meets a third of the profiles, some of them backwards, too.
+        if (turn + len(name)) % 3:
             continue
         for order in (runs, runs[::-1]) if turn % 4 < 2 else (runs,):
             bs = listed(order)
@@ -428,9 +428,10 @@ def test_four_hundred_entries_never_below_product_releases(turn, name):
         runs = profiles((150, scale), (8, 3 * scale), (100, 0.0), (12, scale), (130, 0.1 * scale))
         order = (runs, runs[::-1], profiles((400, scale)))[(n + turn) % 3]
         bs = listed(order)
-        for distribution in (np.array(start, float), brute.stationary_distribution(matrix)):
-            real = brute.product_losses(distribution, matrix, bs, 12)
-            keeps_promise(curve_of(matrix, distribution, 400), order, real)
+        both = np.array(start, float), brute.stationary_distribution(matrix)
+        distribution = both[(n + turn) % 2]
+        real = brute.product_losses(distribution, matrix, bs, 12)
+        keeps_promise(curve_of(matrix, distribution, 400), order, real)
         keeps_promise(curve_of(matrix, None, 400), order, real)
 
 

@@ -36,7 +36,11 @@ ODD = {
 
 @pytest.mark.parametrize("name", CHAINS)
 @pytest.mark.parametrize(
-    "runs", [[Run(LENGTH, 0.02)], [Run(30, 0.5), Run(LENGTH - 30, 0.01)], [Run(LENGTH, 3.0)]]
+    "runs",
+    [
+        [Run(30, 0.5), Run(LENGTH - 30, 0.01)],
+        *(pytest.param([Run(LENGTH, b)], marks=pytest.mark.slow) for b in (0.02, 3.0)),
+    ],
 )
 def test_scalar_curve_of_many_nodes_is_that_of_each(name: str, runs: list[Run]) -> None:
     member = Member(name, pk.MarkovChain(*CHAINS[name]), any_start=False)

@@ -9,6 +9,11 @@ from types import ModuleType
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
+from pufferkit import compiling
+
+# The same loops serve thousands of tests: to wait longer before they are compiled never pays.
+compiling.FIRST = 1
+
 COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 
 # The suite gives the same verdict every time; HYPOTHESIS_PROFILE=explore looks further.

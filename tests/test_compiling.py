@@ -60,6 +60,7 @@ def test_plain_python_ends_where_the_patience_does(monkeypatch):
     loop = compiled_loop(added.__wrapped__)
     few, many = np.ones(3), np.ones(compiling.LITTLE)
     monkeypatch.setattr(compiling, "_spent", {})
+    monkeypatch.setattr(compiling, "FIRST", 6)
     loop.is_kept = False
     assert loop.metered(few, few).tolist() == [2, 2, 2]
     with pytest.raises(TypeError):

@@ -405,6 +405,7 @@ def test_far_windows_are_checked_for_every_chain_of_the_class():
             windows.far_apart(history, beliefs, 130)
 
 
+@pytest.mark.slow
 def test_far_windows_whose_quilts_meet_in_the_gap_are_refused():
     """An entry between them would have entries of both windows nearby."""
     chain = MarkovChain.steady([[0.8, 0.2], [0.2, 0.8]])

@@ -82,6 +82,7 @@ def chain_from(table):
     return MarkovChain(array[0], array[1:])
 
 
+@pytest.mark.slow
 @given(st.lists(rows, min_size=4, max_size=4), st.lists(rows, min_size=4, max_size=4))
 @settings(max_examples=150, deadline=None)
 def test_chains_by_max_plus_equal_listing_all_paths(one, other):

@@ -39,6 +39,7 @@ def test_the_plug_in_is_the_definition(gaps):
     assert measured.days == 16
 
 
+@pytest.mark.slow
 def test_it_nears_the_exact_influence_of_chains_and_regimes():
     for matrix, emission in ((STICKY, np.eye(3)), (REGIMES, SHOWN)):
         exact = window_influence(matrix, emission, 60).max()

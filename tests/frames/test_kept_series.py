@@ -22,6 +22,7 @@ def frame(rows):
     return pl.DataFrame(rows, schema=["who", "when", "what"], orient="row")
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(ROWS, st.sampled_from([{}, {"independent_after": 4}, {"every": 3}, {"window": 7}]))
 def test_series_say_what_counts_say(rows, options):

@@ -41,17 +41,20 @@ def peak(work):
         tracemalloc.stop()
 
 
+@pytest.mark.slow
 def test_memory_of_distributions_of_a_sum():
     used = peak(lambda: pk.wasserstein(dense(5), pk.count(1, 500), 1))
     assert 0.5 < sum_bytes(500, 5, 1) / used < 2
 
 
+@pytest.mark.slow
 def test_memory_of_messages():
     network = lattice(8)
     used = peak(lambda: pk.wasserstein(network, pk.count(1, 64), 1))
     assert 0.5 < 8 * network_messages._cheaper(network, {1: 1}).entries / used < 2
 
 
+@pytest.mark.slow
 def test_memory_of_the_curve_of_dense_rows():
     used = peak(lambda: pk.influence_curve(dense(70), pk.count(1, 10**6), 1))
     assert 0.5 < curve_bytes(70) / used < 2

@@ -108,6 +108,7 @@ def test_equals_the_linear_programme_on_tie_heavy_distributions(mu, nu):
     assert w_infinity(mu, nu) == by_feasibility(mu, nu)
 
 
+@pytest.mark.slow
 @given(distribution, distribution, distribution)
 @settings(deadline=None)
 def test_it_is_a_metric(mu, nu, rho):

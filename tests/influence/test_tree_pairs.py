@@ -26,6 +26,7 @@ def distances(network, values):
     return np.abs(values[own][:, None] - values[own][None, :]), own
 
 
+@pytest.mark.slow
 @settings(max_examples=120, deadline=None)
 @given(st.integers(0, 10**6), amounts)
 def test_losses_cover_every_row(seed, b):

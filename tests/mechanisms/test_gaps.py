@@ -69,6 +69,7 @@ def test_pieces_around_a_gap_taken_as_independent_lose_more_than_promised():
     assert max(losses) == pytest.approx(losses[2])
 
 
+@pytest.mark.slow
 @given(patterns(6), st.integers(1, 5))
 def test_windows_are_counted_by_places(observed, cut):
     """Two windows of a session with gaps: the joint loss of every entry is what was charged."""

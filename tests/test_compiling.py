@@ -124,6 +124,7 @@ def test_a_plan_loads_only_what_it_uses(query):
     assert not loaded & HEAVY
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start", [[1, 0, 0], [0.2, 0.3, 0.5]])
 def test_a_first_plan_from_a_fixed_start_compiles_nothing(start, tmp_path, monkeypatch):
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "empty"))

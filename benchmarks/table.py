@@ -4,8 +4,10 @@
     python benchmarks/table.py quilt noise     some jobs, by parts of their names
     python benchmarks/table.py --keep 0.2.0    and keep it as results/0.2.0.json
 
-Times are CPU seconds of one thread, the best of a few runs. The growth is the exponent of time over
-size, from the smallest and the largest of three sizes. Two tables are compared in units of a small
+Times are CPU seconds of one thread, the best of a few runs; of the ledger also seconds of the
+clock, which are not compared with earlier ones. The growth is the exponent of time over size, by
+least squares through all three sizes. The ledger on PostgreSQL is measured if the environment names
+a server in PUFFERKIT_TEST_POSTGRES. Two tables are compared in units of a small
 job of numpy and Python that is timed in the same run, so that another machine does not count as a
 change. A job that takes 1.5 times as long as in the table kept last at the same size, and more than
 50 ms longer, fails the command. A ratio below 1 says that ours is faster than the peer, or within
@@ -19,7 +21,6 @@ import json
 import math
 import os
 import resource
-import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -27,7 +28,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from time import process_time
+from time import perf_counter, process_time, time_ns
 from typing import Any
 
 for threads in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "POLARS_MAX_THREADS"):
@@ -41,6 +42,7 @@ import pufferkit as pk  # noqa: E402
 RESULTS = Path(__file__).parent / "results"
 SLOWER, LEAST, WIDE = 1.5, 0.05, 21
 MODEL = Path(__file__).parents[1] / "examples" / "activity_model.json"
+SERVER = "PUFFERKIT_TEST_POSTGRES"
 BYTECODE = tempfile.TemporaryDirectory()
 SLEEP = [[0.9, 0.1], [0.4, 0.6]]
 SITTING = [[0.9, 0.08, 0.02], [0.1, 0.8, 0.1], [0.05, 0.15, 0.8]]
@@ -52,13 +54,19 @@ Peer = tuple[str, Callable[[int], Work]]
 
 @dataclass(frozen=True)
 class Job:
-    """Work of three sizes, made before it is timed; a limit in seconds, one or two peers."""
+    """Work of three sizes, made before it is timed; a limit in seconds, one or two peers.
+
+    With ``clock``, seconds of the clock count. ``needs`` is a variable of the environment without
+    which the job is left out.
+    """
 
     name: str
     sizes: tuple[int, int, int]
     made: Callable[[int], Work]
     limit: float | None = None
     peers: tuple[Peer, ...] = ()
+    clock: bool = False
+    needs: str | None = None
 
 
 def fresh(*arguments: str) -> Work:
@@ -184,29 +192,38 @@ def plain_quilt(network: pk.BayesianNetwork) -> Work:
     return lambda: max(best(node) for node in range(len(network)))
 
 
-def spends(number: int) -> Work:
+def repeated(act: Work, number: int) -> Work:
     def work() -> None:
-        with tempfile.TemporaryDirectory() as folder, pk.Ledger(f"{folder}/l.db") as ledger:
-            ledger.open_account("a", 1e6)
-            for _ in range(number):
-                ledger.spend("a", 0.001)
+        for _ in range(number):
+            act()
 
     return work
+
+
+def spends(number: int, server: str | None = None) -> Work:
+    folder = tempfile.TemporaryDirectory()
+    ledger = pk.Ledger(server or f"{folder.name}/l.db").__enter__()
+    account = f"bench {time_ns()}"
+    ledger.open_account(account, 1e6)
+    return repeated(lambda: (ledger.spend(account, 0.001), folder), number)
 
 
 def bare_spends(number: int) -> Work:
-    def work() -> None:
-        with tempfile.TemporaryDirectory() as folder:
-            connection = sqlite3.connect(f"{folder}/b.db", isolation_level=None)
-            connection.execute("PRAGMA journal_mode=WAL")
-            connection.execute("PRAGMA synchronous=FULL")
-            connection.execute("CREATE TABLE t (n INTEGER PRIMARY KEY, text TEXT)")
-            for _ in range(number):
-                connection.execute("BEGIN IMMEDIATE")
-                connection.execute("INSERT INTO t (text) VALUES ('x')")
-                connection.execute("COMMIT")
+    from ledger import bare_sqlite
 
-    return work
+    folder = tempfile.TemporaryDirectory()
+    act = bare_sqlite(f"{folder.name}/b.db")
+    return repeated(lambda: (act(), folder), number)
+
+
+def server_spends(number: int) -> Work:
+    return spends(number, os.environ[SERVER])
+
+
+def bare_server_spends(number: int) -> Work:
+    from ledger import bare_server
+
+    return repeated(bare_server(os.environ[SERVER]), number)
 
 
 def rows_of(number: int) -> Work:
@@ -439,7 +456,21 @@ JOBS = [
         0.06,
         peers=(("numpy, unsafe", draws.unsafe_answers),),
     ),
-    Job("ledger, spends", (50, 100, 200), spends, peers=(("bare SQLite", bare_spends),)),
+    *(
+        Job(
+            f"ledger on {engine}, spends{', clock' if clock else ''}",
+            (50, 100, 200),
+            ours,
+            peers=((f"bare {engine}", bare),),
+            clock=clock,
+            needs=needs,
+        )
+        for engine, ours, bare, needs in (
+            ("SQLite", spends, bare_spends, None),
+            ("PostgreSQL", server_spends, bare_server_spends, SERVER),
+        )
+        for clock in (False, True)
+    ),
     Job("release_each, accounts", (2_000, 6_000, 20_000), each_with_accounts),
     Job(
         "duckdb table, rows",
@@ -465,13 +496,13 @@ def spent() -> float:
     return process_time() + others.ru_utime + others.ru_stime
 
 
-def seconds(work: Work, runs: int = 3) -> float:
-    """The least CPU time of a few runs; of one, if that takes long."""
+def seconds(work: Work, runs: int = 3, timer: Callable[[], float] = spent) -> float:
+    """The least time of a few runs; of one, if that takes long."""
     times: list[float] = []
     while len(times) < runs and sum(times) < 3:
-        start = spent()
+        start = timer()
         work()
-        times.append(spent() - start)
+        times.append(timer() - start)
     return min(times)
 
 
@@ -493,12 +524,13 @@ def reference() -> float:
 def measured(job: Job) -> dict[str, Any]:
     """The row of one job."""
     job.made(job.sizes[0])()  # compile, load, warm
-    times = [seconds(job.made(size)) for size in job.sizes]
-    growth = math.log(times[2] / times[0]) / math.log(job.sizes[2] / job.sizes[0])
+    timer = perf_counter if job.clock else spent
+    times = [seconds(job.made(size), timer=timer) for size in job.sizes]
+    growth = float(np.polyfit(np.log(job.sizes), np.log(times), 1)[0])
     beside = {} if job.limit is None else {"limit": job.limit}
     for name, made in job.peers:
         made(job.sizes[0])()
-        beside[name] = seconds(made(job.sizes[2]))
+        beside[name] = seconds(made(job.sizes[2]), timer=timer)
     return {"size": job.sizes[2], "seconds": times[2], "growth": growth, "beside": beside}
 
 
@@ -535,9 +567,12 @@ def main(arguments: list[str]) -> int:
     for job in JOBS:
         if parts and not any(part in job.name for part in parts):
             continue
+        if job.needs is not None and not os.environ.get(job.needs):
+            print(f"{job.name:36} left out: {job.needs} is not set")
+            continue
         row = rows[job.name] = measured(job)
         compared = ""
-        if last is not None and (job.name, job.sizes[2]) in last[1]:
+        if not job.clock and last is not None and (job.name, job.sizes[2]) in last[1]:
             before, now = last[1][job.name, job.sizes[2]] * unit, row["seconds"]
             compared = f"{now / before:.2f} times {last[0]}"
             if now > SLOWER * before and now > before + LEAST:

@@ -7,6 +7,7 @@ them are 300,000. Amounts spent are rounded up, budgets are rounded down.
 from __future__ import annotations
 
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from functools import lru_cache
 
 from pufferkit import checks
 
@@ -52,5 +53,6 @@ def show(micro: int) -> str:
     return f"{whole}.{part:<03}".replace(" ", "0")
 
 
+@lru_cache(1024)  # few amounts are spent often
 def _units(value: float, units: int, rounding: str) -> int:
     return int((Decimal(repr(value)) * units).to_integral_value(rounding=rounding))

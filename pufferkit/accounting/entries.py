@@ -108,33 +108,23 @@ def append(
     """
     if not drafts:
         return []
-    seq, previous = connection.head
-    now = datetime.now(UTC).isoformat(timespec="microseconds")
     rows: list[tuple[Any, ...]] = []
-    spelled = _Spelled()
+    spelled = Spelled(by)
     stands = dict(known)
     marks: dict[str, str] = {}
     at: dict[str, int] = {}
-    made = f'"made_at":{canonical(now)},"made_by":{canonical(by)},"previous":'
+    head = connection.head
     for draft in drafts:
-        seq += 1
-        name, kind, key, epsilon, total, content = draft
-        body = spelled.body(content)
-        # The text `canonical` would give for the whole entry: its keys in order.
-        text = (
-            f'{{"account":{spelled[name]},"body":{body},"epsilon":{epsilon},'
-            f'"key":{spelled[key]},"kind":"{kind}",{made}"{previous}","seq":{seq},"total":{total}}}'
-        )
-        own = hashlib.sha256(text.encode()).hexdigest()
-        rows.append((seq, name, kind, key, epsilon, total, body, now, by, previous, own))
+        row = spelled.row(draft, head)
+        rows.append(row)
+        name, content, head = draft.account, draft.body, (row[0], row[-1])
         stands[name] = after_entry(stands.get(name), draft)
         if DATA_MARKS in content:
             marks[name] = spelled.body(content[DATA_MARKS])
         if STATE in content:
-            at[name] = seq
-        previous = own
+            at[name] = head[0]
     connection.put("entries", rows)
-    connection.head = seq, previous
+    connection.head = head
     connection.put("accounts", [stands[name] for name in {row[1]: None for row in rows}])
     connection.put("marks", list(marks.items()))
     if states:
@@ -166,12 +156,30 @@ class Extended(Mapping[str, Any]):
         return len({*self.shared, *self.added})
 
 
-class _Spelled(dict[str, str]):
-    """Texts and bodies as JSON. Releases of one run share most of it, which is encoded once."""
+class Spelled(dict[str, str]):
+    """Entries written now, by somebody, as JSON.
 
-    def __init__(self) -> None:
+    Releases of one run share most of their texts and bodies, which are encoded once.
+    """
+
+    def __init__(self, by: str) -> None:
+        self._by, self._now = by, datetime.now(UTC).isoformat(timespec="microseconds")
+        self._made = f'"made_at":"{self._now}","made_by":{canonical(by)},"previous":'
         self._bodies: dict[int, str] = {}
         self._around: dict[Any, tuple[list[str], str]] = {}
+
+    def row(self, draft: Draft, head: tuple[int, str]) -> tuple[Any, ...]:
+        """The row of the entry that follows this head."""
+        name, kind, key, epsilon, total, content = draft
+        seq, previous = head[0] + 1, head[1]
+        body = self.body(content)
+        # The text `canonical` would give for the whole entry: its keys in order.
+        text = (
+            f'{{"account":{self[name]},"body":{body},"epsilon":{epsilon},"key":{self[key]},'
+            f'"kind":"{kind}",{self._made}"{previous}","seq":{seq},"total":{total}}}'
+        )
+        own = hashlib.sha256(text.encode()).hexdigest()
+        return seq, name, kind, key, epsilon, total, body, self._now, self._by, previous, own
 
     def __missing__(self, text: str) -> str:
         self[text] = spelled = canonical(text)

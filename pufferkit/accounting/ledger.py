@@ -41,8 +41,10 @@ from pufferkit.accounting.entries import (
     Account,
     Draft,
     Entry,
+    Spelled,
     accounts_named,
     accounts_of,
+    after_entry,
     append,
     checked_name,
     entries_named,
@@ -54,6 +56,7 @@ from pufferkit.accounting.entries import (
     states_of,
 )
 from pufferkit.accounting.fingerprints import Data
+from pufferkit.accounting.following import LastWritten
 from pufferkit.accounting.ledger_places import place_of
 from pufferkit.accounting.ledger_tables import Connection, version_of
 from pufferkit.accounting.recognition import Recognition
@@ -127,6 +130,7 @@ class Ledger(Shown):
         self._recognition = Recognition(Path(key) if key is not None else self._place.key_path)
         self._anchor = None if anchor is None else Anchor(anchor, anchor_key)
         self._transactions = Transactions(self._place, self._recognition, self._anchor)
+        self._last = LastWritten()
         self._read, self._write = self._transactions.read, self._transactions.write
         try:
             self._read(lambda _: None)
@@ -309,7 +313,17 @@ class Ledger(Shown):
         if own := sorted({DATA_MARKS, STATE} & details.keys()):
             raise ValueError(f"{own[0]}: is a word of the ledger's own; give this detail another")
 
-        def act(connection: Connection) -> Entry:
+        stood = self._last.account(account)
+        if stood is not None and amount <= stood.remaining:
+            draft = Draft(account, "charge", fresh, amount, stood.total + amount, body)
+            head, after = self._last.head, after_entry(stood, draft)
+            row = Spelled(self.by).row(draft, head)
+            if self._transactions.follow(head, row, stood, after):
+                entry = entry_of(row)
+                self._last.wrote(entry, after)
+                return entry
+
+        def act(connection: Connection) -> tuple[Entry, Account | None]:
             # Both are requested before either is read: one round trip to a server.
             charged = entries_named(connection, [account], "charge", [fresh])
             known = required(connection, account)
@@ -324,13 +338,17 @@ class Ledger(Shown):
                         f"key: {fresh!r} was charged to {account!r} for something else "
                         f"(ledger entry {earlier.seq}); use a new key for each charge"
                     )
-                return earlier
+                return earlier, None
             if amount > known.remaining:
                 raise over_budget(amount, known.remaining)
             draft = Draft(account, "charge", fresh, amount, known.total + amount, body)
-            return entry_of(append(connection, [draft], self.by, {account: known})[0])
+            row = append(connection, [draft], self.by, {account: known})[0]
+            return entry_of(row), after_entry(known, draft)
 
-        return self._write(act)
+        entry, now = self._write(act)
+        if now is not None:
+            self._last.wrote(entry, now)
+        return entry
 
     def charge_many(self, charges: Sequence[Charge], *, data_meant: bool = False) -> bool:
         """Charge many accounts in one transaction: all or none, each key once.

@@ -76,20 +76,24 @@ class Place:
         weakref.finalize(self, _let_go, self._idle)  # at the latest when the process ends
 
     @contextmanager
-    def transaction(self, *, writes: bool = False) -> Iterator[Connection]:
+    def transaction(self, *, writes: bool = False, single: bool = False) -> Iterator[Connection]:
         """A transaction that is committed at the end, or rolled back after an error.
 
+        ``single``: on a server it consists of one statement.
         A connection is reused only in the process that opened it, and only while the place is the
         one it was opened for. A child process leaves the connections of its parent alone.
         """
         mark, soon = self._mark(), time.monotonic() < self._last_use + _SOON
         try:
-            driver = self._taken(mark) or self._open()
+            driver = self._taken(mark)
+            if driver is None:
+                driver = self._open()
+                mark = mark if self._writable else (*mark, object())
         except self._errors as error:
             raise DriverError(error, unopened=True) from None
         kept, connection = False, None
         try:
-            connection = Connection(driver, server=self.server)
+            connection = Connection(driver, server=self.server, single=single)
             connection.begin(writes=writes)
             try:
                 yield connection
@@ -116,7 +120,7 @@ class Place:
             else:
                 with suppress(*self._errors):
                     if connection is not None:
-                        connection.abandon()
+                        connection.wait()
                 with suppress(*self._errors):
                     driver.close()
 
@@ -164,6 +168,11 @@ class Place:
 
     _errors: tuple[type[Exception], ...] = (sqlite3.Error,)
 
+    @property
+    def _writable(self) -> bool:
+        """What is opened to be read alone does not see what others write, and is not used again."""
+        return True
+
     def _mark(self) -> tuple[Any, ...]:
         """The process, and whatever else must be unchanged for a connection to be reused."""
         return (os.getpid(),)
@@ -191,17 +200,14 @@ class SQLiteFile(Place):
         self._copied: list[tuple[int, int, int]] = []
 
     def _mark(self) -> tuple[Any, ...]:
-        """Identity of the file and the process; never equal if the file is empty or read-only.
-
-        What is opened to be read alone does not see what others write.
-        """
+        """The process, the file and who may write it; never equal if the file is empty."""
         try:
             there = os.stat(self._text)
         except OSError:
             return os.getpid(), object()
-        if not there.st_size or not self._writable:
+        if not there.st_size:
             return os.getpid(), object()
-        return os.getpid(), there.st_dev, there.st_ino
+        return os.getpid(), there.st_dev, there.st_ino, there.st_mode, there.st_uid
 
     @property
     def key_path(self) -> Path | None:

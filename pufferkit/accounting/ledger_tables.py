@@ -41,17 +41,22 @@ class Connection:
 
     On a server they are sent without waiting until a result is read. So all queries sent before the
     first result is read take one round trip, and all writes take one together with the commit; an
-    error in a statement may surface only there.
+    error in a statement may surface only there. There a ``single`` statement is a transaction of
+    its own.
     """
 
-    def __init__(self, driver: Any, *, server: bool = False, trial: bool = False) -> None:
+    def __init__(
+        self, driver: Any, *, server: bool = False, trial: bool = False, single: bool = False
+    ) -> None:
         self.driver, self.server, self.trial = driver, server, trial
         self._head: Any = None
-        self._batch = ExitStack()
-        if server:
+        self._single = single and server
+        self._batch: ExitStack | None = None
+        if server and not single:
             from psycopg import Pipeline  # noqa: PLC0415
 
             if Pipeline.is_supported():
+                self._batch = ExitStack()
                 self._batch.enter_context(driver.pipeline())
 
     def execute(self, statement: str, values: Sequence[Any] = ()) -> Any:
@@ -74,7 +79,7 @@ class Connection:
 
     def _copy(self, table: str, rows: Sequence[Sequence[Any]]) -> None:
         """Put many new rows into a table, in the text format of COPY."""
-        self._batch.close()  # which takes no statements that were sent ahead
+        self.wait()  # COPY takes no statements that were sent ahead
         text = f"COPY pufferkit_{table} FROM STDIN"
         with self.driver.cursor() as cursor, cursor.copy(text) as copy:
             copy.write("".join(map(_copied, rows)))
@@ -89,6 +94,8 @@ class Connection:
 
     def begin(self, *, writes: bool) -> None:
         """Begin a transaction: to write under the lock, or to read one snapshot."""
+        if self._single:
+            return
         if self.server:
             self.execute(
                 f"BEGIN ISOLATION LEVEL {'READ COMMITTED' if writes else 'REPEATABLE READ'}"
@@ -127,19 +134,23 @@ class Connection:
 
     def commit(self) -> None:
         """Commit; raises if the outcome is not known."""
+        if self._single:
+            return
         end = self.execute("COMMIT")
-        self._batch.close()
+        self.wait()
         if self.server and end.statusmessage != "COMMIT":
             raise LedgerError("ledger: the server rolled a transaction back; try again")
 
     def roll_back(self) -> None:
         """Roll back what was not committed."""
-        self._batch.close()
-        self.execute("ROLLBACK")
+        self.wait()
+        if not self._single:
+            self.execute("ROLLBACK")
 
-    def abandon(self) -> None:
-        """Wait for nothing more; what was not committed is undone when the connection ends."""
-        self._batch.close()
+    def wait(self) -> None:
+        """Wait for what was sent; from now on every statement is waited for."""
+        if self._batch is not None:
+            self._batch.close()
 
     def tables(self) -> set[str]:
         """The tables of a ledger that exist."""
@@ -221,7 +232,7 @@ def fill(connection: Connection) -> None:
     """Create the tables and the head of a new ledger."""
     create(connection)
     connection.put("meta", [("schema", str(SCHEMA_VERSION))])
-    connection.put("head", [(1, 0, GENESIS)])
+    connection.put("head", [(SCHEMA_VERSION, 0, GENESIS)])
 
 
 # Steps from schema version n to n + 1, by n. Version 2 adds the table of marks, 3 that of states.
@@ -238,6 +249,11 @@ def migrate(connection: Connection) -> None:
         _MIGRATIONS[version](connection)
         version += 1
         connection.put("meta", [("schema", str(version))])
+    # The head's row bears the version too. It is the one row that a statement looks at again after
+    # it had to wait for the lock.
+    connection.execute(
+        "UPDATE pufferkit_head SET id = ? WHERE id <> ?", (SCHEMA_VERSION, SCHEMA_VERSION)
+    )
 
 
 def version_of(connection: Connection) -> int | None:

@@ -14,10 +14,12 @@ from __future__ import annotations
 import random
 import sqlite3
 import time
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 from pufferkit.accounting.anchor import START, Anchor, Head
+from pufferkit.accounting.entries import Account
+from pufferkit.accounting.following import append_after
 from pufferkit.accounting.ledger_places import DriverError, Place, Server, empty
 from pufferkit.accounting.ledger_tables import SCHEMA_VERSION, Connection, migrate
 from pufferkit.accounting.recognition import Recognition
@@ -116,6 +118,21 @@ class Transactions:
         if anchor is not None and head != START:
             anchor.advance(head)
         return result
+
+    def follow(
+        self, head: tuple[int, str], row: Sequence[Any], before: Account, after: Account
+    ) -> bool:
+        """Append one entry if the ledger still ends at ``head`` and the account is as it was.
+
+        ``False`` if nothing was written, or if that is not known; `write` then looks for it.
+        """
+        if not self.place.current or self.anchor is not None:
+            return False
+        try:
+            with self.place.transaction(writes=True, single=True) as connection:
+                return append_after(connection, head, row, before, after)
+        except DriverError:
+            return False
 
     def exists(self) -> bool:
         """Whether there is a ledger; raises for anything else, and for one of a later version."""

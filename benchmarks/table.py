@@ -311,6 +311,14 @@ def each_with_accounts(number: int) -> Work:
     return work
 
 
+def different_lengths(number: int) -> Work:
+    from pufferkit.fleet.subject_run import FleetRun
+
+    chain = pk.MarkovChain.steady([[0.99, 0.01], [0.02, 0.98]])
+    run = ("each", chain, 1, "histogram", "influence_curve", "", None)
+    return lambda: FleetRun.of(*run).calibrations(np.arange(1, number + 1))
+
+
 def attack(steps: int) -> Work:
     from pufferkit.audit import ForwardBackward
 
@@ -472,6 +480,7 @@ JOBS = [
         for clock in (False, True)
     ),
     Job("release_each, accounts", (2_000, 6_000, 20_000), each_with_accounts),
+    Job("fleet, different lengths", (10**3, 10**4, 10**5), different_lengths, 5.0),
     Job(
         "duckdb table, rows",
         (10**5, 3 * 10**5, 10**6),

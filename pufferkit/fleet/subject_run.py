@@ -22,6 +22,7 @@ from pufferkit.data.numbers import rank_scores
 from pufferkit.data.question_names import FOLLOWS, SUMS
 from pufferkit.data.questions import Question
 from pufferkit.data.table import Counts, Table, Windows
+from pufferkit.fleet.shared_lengths import shared_lengths
 from pufferkit.mechanisms.calibration import Calibration
 from pufferkit.mechanisms.plan import MECHANISMS
 from pufferkit.mechanisms.quantiles import CHOSEN, better_way
@@ -42,7 +43,6 @@ FRESH_STARTS = (
     "every segment is assumed to start from it, also after a declared break; "
     "ChainClass.any_start does not assume that"
 )
-_MOST_CALIBRATIONS = 64
 
 EVERYBODY = "(all subjects)"
 """The account that stores the values of releases over all subjects."""
@@ -229,15 +229,11 @@ class FleetRun:
     def calibrations(self, longest: Counts) -> tuple[Counts, dict[int, Calibration]]:
         """For each subject the length it is calibrated for, and the calibration of each length.
 
-        Noise for a longer segment also hides the entries of a shorter one ("the longest is the
-        hardest"). So where there are many different lengths, each is raised to one of a few.
+        Where noise for a longer segment is hardly more, it serves the shorter one too.
         """
-        used = longest
-        if len(np.unique(longest)) > _MOST_CALIBRATIONS:
-            # Three binary digits are kept: at most 8 lengths per doubling, none above the top.
-            step = 2 ** np.maximum(0, np.floor(np.log2(longest)).astype(np.int64) - 3)
-            used = np.minimum(-(-longest // step) * step, longest.max())
-        return used, {int(n): self.calibration(int(n)) for n in np.unique(used)}
+        known = shared_lengths(longest, lambda length: self.calibration(length).scale)
+        used = known[np.searchsorted(known, longest)]
+        return used, {length: self.calibration(length) for length in known.tolist()}
 
 
 def aligned(table: Table, states: Sequence[Hashable]) -> Counts:

@@ -20,7 +20,7 @@ from pufferkit.beliefs.secrets import Secrets
 from pufferkit.checks import Floats
 from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable
-from pufferkit.influence.answers import quilt_bound
+from pufferkit.influence.answers import quilt_bound, record_loss
 from pufferkit.influence.curve.graphs import GraphCurve
 from pufferkit.influence.curve.profile import InfluenceCurve, as_metric, metric_of_sum
 from pufferkit.influence.curve.trees import TreeCurve
@@ -42,6 +42,7 @@ Metric = Floats | None
 Solved = tuple[float, Evidence, dict[str, Any] | None]
 """An event-level epsilon, the binding evidence, and verification data."""
 
+_EARLY = 20
 _BY_QUILTS = "the Markov quilt bound was the better one"
 
 
@@ -89,7 +90,20 @@ def influence_curve(
     3.336
     """
     theta, epsilon = checked(beliefs, query, epsilon, secrets)
-    scales = _proportions(theta, query, epsilon) if per_bin else None
+    if per_bin:
+        _check_bins(theta, query)
+    one_scale = _calibrated(theta, query, epsilon, None, progress)
+    return scale_per_bin(one_scale) if per_bin else one_scale
+
+
+def _calibrated(
+    theta: Beliefs,
+    query: Query,
+    epsilon: float,
+    scales: Sequence[float] | None,
+    progress: Progress | None = None,
+) -> Calibration:
+    """The noise by the curve: of one scale, or of scales in these proportions."""
     metric = metric_of(theta, query, scales)
     b, evidence, verification_data = entry_epsilon_for(
         theta, query.longest, epsilon, metric, progress
@@ -110,8 +124,26 @@ def influence_curve(
     )
 
 
-def _proportions(theta: Beliefs, query: Query, epsilon: float) -> list[float]:
-    """Scales in the best proportions; `entry_epsilon_for` decides how large they are."""
+def scale_per_bin(one_scale: Calibration) -> Calibration:
+    """A scale for each bin, in the best proportions, in place of the one scale of the curve."""
+    query, epsilon, theta = one_scale.query, one_scale.epsilon, one_scale.beliefs
+    assert theta is not None
+    added = _check_bins(theta, query)
+    if one_scale.evidence.bound != "pairs":
+        raise NotApplicable(
+            "the pairwise curve does not decide here, so all bins need the same scale"
+        )
+    from pufferkit.mechanisms.per_bin import relative_scales  # noqa: PLC0415  (few need it)
+
+    chains = chains_only(theta, "a scale for each bin")
+    # Where the start decides, it does so at one of the first entries.
+    settled = one_scale.evidence.node > _EARLY
+    scales = relative_scales(chains, query.longest, epsilon, added, one_scale.scale, settled)
+    return _calibrated(theta, query, epsilon, scales.tolist())
+
+
+def _check_bins(theta: Beliefs, query: Query) -> Floats:
+    """What each state adds to each bin, where bins may have scales of their own."""
     added = added_by_state(theta, query)
     if query.size < 3 or added is None or query.unit is None:
         raise NotApplicable(
@@ -125,17 +157,7 @@ def _proportions(theta: Beliefs, query: Query, epsilon: float) -> list[float]:
     corners = chains_only(theta, "a scale for each bin").corners()
     if not corners or any(m.any_start for m in corners):
         raise NotApplicable("a scale for each bin needs chains with a known initial distribution")
-    b, evidence, _ = entry_epsilon_for(theta, query.longest, epsilon, metric_of(theta, query), None)
-    if evidence.bound != "pairs":
-        raise NotApplicable(
-            "the pairwise curve does not decide here, so all bins need the same scale"
-        )
-    # Compiled code, loaded when first needed: it takes a second.
-    from pufferkit.mechanisms.per_bin import relative_scales  # noqa: PLC0415
-
-    chains = chains_only(theta, "a scale for each bin")
-    proportions = relative_scales(chains, query.longest, epsilon, added, query.lipschitz / b)
-    return [float(scale) for scale in proportions]
+    return added
 
 
 def _scales_at(
@@ -279,6 +301,14 @@ def entry_epsilon(
     """
     longest = max(checks.segment_lengths(lengths))
     return entry_epsilon_for(as_beliefs(beliefs), longest, checks.privacy(epsilon), metric, None)[0]
+
+
+def loss_at(theta: Beliefs, query: Query, b: float) -> float:
+    """Pufferfish epsilon of noise on a query that has event-level epsilon b, by the curve."""
+    metric = metric_of(theta, query)
+    if theta.entries is not None:
+        return record_loss(theta, b * as_metric(metric, len(theta.states)))
+    return InfluenceCurve(theta, query.longest, metric).epsilon(b)
 
 
 @singledispatch

@@ -13,9 +13,13 @@ scales must be along it is decided by the pairwise curve itself.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import numpy as np
 
-from pufferkit.beliefs.chain_class import ChainClass
+from pufferkit.beliefs.chain_class import ChainClass, Member
+from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.curve.pair_curve import PairCurve
@@ -32,7 +36,12 @@ _NEWTON = 40
 
 
 def relative_scales(
-    beliefs: ChainClass, length: int, epsilon: float, contributions: Floats, start: float
+    beliefs: ChainClass,
+    length: int,
+    epsilon: float,
+    contributions: Floats,
+    start: float,
+    settled: bool = False,
 ) -> Floats:
     """Scales in whose proportions the total is about the least.
 
@@ -44,11 +53,16 @@ def relative_scales(
         Row x is what state x adds to each coordinate.
     start
         A scale that hides all entries if every coordinate has it.
+    settled
+        Whether the entries that decide are those that have forgotten the start.
     """
     apart = np.abs(contributions[:, None, :] - contributions[None, :, :])
-    # For a long series only the limit of its variation, which is quick to compute.
-    length = length if length <= _SHORT else max(length, _LONG)
-    curves = [PairCurve(member, length) for member in beliefs.corners() or ()]
+    corners: Sequence[Member] = beliefs.corners() or ()
+    if length > _SHORT:
+        # Only the limit of the variation of a long series, which is quick to compute.
+        length = max(length, _LONG)
+        corners = [_settled(member) if settled else member for member in corners]
+    curves = [PairCurve(member, length) for member in corners]
 
     def losses(u: Floats) -> Floats:
         rows = [curve.losses([(length, apart @ u)]) for curve in curves]
@@ -77,6 +91,14 @@ def relative_scales(
             break
     scales: Floats = 1 / best
     return scales
+
+
+def _settled(member: Member) -> Member:
+    """The same chain once its start is forgotten; itself if it never is."""
+    try:
+        return replace(member, chain=MarkovChain.steady(member.chain.transition))
+    except ValueError:
+        return member
 
 
 def _best_under(u: Floats, losses: Floats, slopes: Floats, epsilon: float) -> Floats:

@@ -16,15 +16,18 @@ from pufferkit.beliefs.base import Beliefs, Member
 from pufferkit.beliefs.secrets import Secrets
 from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable, TakesLong, printable
-from pufferkit.influence.answers import record_loss
-from pufferkit.influence.curve.profile import InfluenceCurve, as_metric
 from pufferkit.influence.progress import NamedProgress
 from pufferkit.influence.sums.outer_losses import outer_loss
 from pufferkit.mechanisms.baselines import entry_dp, gk16, group_dp
 from pufferkit.mechanisms.calibration import OF_SUMS, Calibration, checked
 from pufferkit.mechanisms.evidence import Guarantee
 from pufferkit.mechanisms.exact_sum import exact_sum
-from pufferkit.mechanisms.influence_curve import added_by_state, influence_curve, metric_of
+from pufferkit.mechanisms.influence_curve import (
+    added_by_state,
+    influence_curve,
+    loss_at,
+    scale_per_bin,
+)
 from pufferkit.mechanisms.markov_quilt import markov_quilt, markov_quilt_approx
 from pufferkit.mechanisms.posterior_odds import in_odds
 from pufferkit.mechanisms.release import in_words
@@ -320,6 +323,8 @@ def plan(
                     progress=None if progress is None else partial(progress, name),
                     most_work=most_work,
                 )
+            elif name == "influence_curve_per_bin" and (own := _found("influence_curve", entries)):
+                calibration = scale_per_bin(own)
             else:
                 calibration = calibrate(name, theta, query, epsilon, progress)
         except TakesLong as reason:
@@ -350,16 +355,16 @@ def plan(
     return Plan(query, epsilon, theta.description, ordered, unsure)
 
 
+def _found(mechanism: str, rows: Sequence[PlanRow]) -> Calibration | None:
+    return next((row.calibration for row in rows if row.mechanism == mechanism), None)
+
+
 def _together(calibration: Calibration) -> float | None:
     """The epsilon of two such releases: the loss on the influence curve at twice the cost."""
     theta = calibration.beliefs
     if calibration.mechanism not in OF_SUMS or theta is None or calibration.query.weights is None:
         return None
-    if theta.entries is not None:
-        apart = as_metric(metric_of(theta, calibration.query), len(theta.states))
-        return record_loss(theta, 2 * calibration.entry_epsilon * apart)
-    curve = InfluenceCurve(theta, calibration.query.longest, metric_of(theta, calibration.query))
-    return curve.epsilon(2 * calibration.entry_epsilon)
+    return loss_at(theta, calibration.query, 2 * calibration.entry_epsilon)
 
 
 def _takes_long(name: str, theta: Beliefs, query: Query, most_work: float) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Decimal
 from fractions import Fraction
@@ -21,7 +22,7 @@ from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable
 from pufferkit.mechanisms.baselines import group_dp
 from pufferkit.mechanisms.calibration import Calibration, check_states
-from pufferkit.mechanisms.influence_curve import influence_curve
+from pufferkit.mechanisms.influence_curve import influence_curve, loss_at
 from pufferkit.mechanisms.markov_quilt import markov_quilt
 from pufferkit.mechanisms.usefulness import DROWNED, Usefulness, average_answer
 from pufferkit.rounding import last_passing
@@ -154,19 +155,37 @@ def epsilon_for(
     theta = as_beliefs(beliefs)
     check_states(theta, query)
     target = Target(checks.positive("error", error), level, relative)
-    wanted = math.log(_largest_scale(least_noise(theta, query, 1.0), target))
+    return _least_that_meets(theta, query, target).epsilon
+
+
+def _least_that_meets(theta: Beliefs, query: Query, target: Target) -> Calibration:
+    """The noise at the least epsilon, to three digits, that meets a target error.
+
+    The influence curve goes both ways: the loss at the wanted scale is the epsilon, without a
+    search. Where quilts or gaps decide, that is where the search begins.
+    """
+    scale = _largest_scale(group_dp(query, 1.0), target)
+    noise = cache(lambda epsilon: least_noise(theta, query, epsilon))
 
     @cache
     def slack(logarithm: float) -> float:
         """Log of the allowed over the actual noise, about linear in log epsilon."""
-        return wanted - math.log(least_noise(theta, query, math.exp(logarithm)).scale)
+        return math.log(scale / noise(math.exp(logarithm)).scale)
 
     most, least = math.log(MOST_EPSILON), math.log(_LEAST_EPSILON)
-    # Noise is about inversely proportional to epsilon, so the slack at 1 gives the step.
-    good = bad = 0.0
+    try:
+        first = _rounded_up(loss_at(theta, query, query.lipschitz / scale))
+    except NotApplicable:
+        first = 1.0
+    first = min(max(first, _LEAST_EPSILON), MOST_EPSILON)
+    by_curve = noise(first).mechanism == "influence_curve" and not query.missing
+    if by_curve and noise(first).scale <= scale and noise(first).evidence.bound != "quilts":
+        return noise(first)
+    # Noise is about inversely proportional to epsilon, so the slack gives the step.
+    good = bad = math.log(first)
     while slack(bad) >= 0:
         if bad == least:
-            return _LEAST_EPSILON
+            return noise(_LEAST_EPSILON)
         good, bad = bad, max(bad - 1.2 * slack(bad) - _STEP, least)
     while slack(good) < 0:
         if good == most:
@@ -179,8 +198,8 @@ def epsilon_for(
     # Relative to the least, so that the precision of the search is that of epsilon.
     ends = good - least, bad - least
     enough = least + last_passing(lambda way: slack(least + way), *ends, _CLOSE / 10)
-    rounded = _rounded_up(math.exp(enough))
-    return rounded if slack(math.log(rounded)) >= 0 else math.exp(enough)
+    rounded = noise(_rounded_up(math.exp(enough)))
+    return rounded if rounded.scale <= scale else noise(math.exp(enough))
 
 
 def _largest_scale(calibration: Calibration, target: Target) -> float:
@@ -207,12 +226,13 @@ def _rounded_up(epsilon: float) -> float:
     return float(digits.quantize(step, ROUND_CEILING))
 
 
-def fewest_entries(beliefs: Any, query: Query, epsilon: float, target: Target) -> int | None:
-    """The shortest series, among the lengths tried, over which the query meets the target.
+def with_fewest_entries(
+    theta: Beliefs, query: Query, epsilon: float, target: Target
+) -> Calibration | None:
+    """The noise over the shortest series, among the lengths tried, that meets the target.
 
     ``None`` if more data do not help: absolute errors of counts do not shrink. One segment.
     """
-    theta = as_beliefs(beliefs)
     shrinks = query.kind in ("relative frequencies", "mean") or target.relative
     if theta.entries is not None or not shrinks:
         return None
@@ -222,7 +242,7 @@ def fewest_entries(beliefs: Any, query: Query, epsilon: float, target: Target) -
         noise = least_noise(theta, question, epsilon)
         times = noise.half_width(target.level) / target.half_width(question)
         if times <= 1:
-            return size
+            return noise
         # The noise of a sum hardly grows with the length, that of a share falls with it.
         size = math.ceil(size * max(times, 1.0 + 1e-3))
         if size > _MOST_ENTRIES:
@@ -275,22 +295,16 @@ def worth_having() -> Target:
 
 
 def _remedies(theta: Beliefs, query: Query, epsilon: float, target: Target) -> Iterator[Remedy]:
-    try:
-        enough = epsilon_for(theta, query, target.error, target.level, relative=target.relative)
-        yield Remedy(
-            f"epsilon {enough:g} in place of {epsilon:g}", least_noise(theta, query, enough)
-        )
-    except NotApplicable:
-        pass
+    with suppress(NotApplicable):
+        enough = _least_that_meets(theta, query, target)
+        yield Remedy(f"epsilon {enough.epsilon:g} in place of {epsilon:g}", enough)
     if query.kind == "own" or query.weights is None or theta.entries is not None:
         return
-    size = fewest_entries(theta, query, epsilon, target)
-    if size is not None and size > sum(query.lengths):
-        times = size / sum(query.lengths)
-        yield Remedy(
-            f"{size:,} entries in place of {sum(query.lengths):,}, {times:.3g} times as long",
-            least_noise(theta, over(query, size), epsilon),
-        )
+    longer = with_fewest_entries(theta, query, epsilon, target)
+    before, size = sum(query.lengths), 0 if longer is None else sum(longer.query.lengths)
+    if longer is not None and size > before:
+        times = f"{size / before:.3g} times as long"
+        yield Remedy(f"{size:,} entries in place of {before:,}, {times}", longer)
     for text, beliefs, coarser in _coarser(theta, query):
         try:
             noise = least_noise(beliefs, coarser, epsilon)

@@ -31,9 +31,9 @@ def test_both_ways_find_the_same_steps(seed):
     ways = PlansAtOnce(kernel, half), CompiledPlans(kernel, half)
     for most in (1e-6, 0.1, 0.11, 3.0, 0.1):
         limit = variation_of(rng, kernel.shape[1], most)
-        (ours, arcs), (theirs, others) = (way(limit) for way in ways)
+        ours, theirs = (way(limit) for way in ways)
         assert ours == pytest.approx(theirs, rel=1e-9, abs=1e-13)
-        for each in (arcs, others):  # what leaves a state is its probability
+        for each in (way.arcs for way in ways):  # what leaves a state is its probability
             cells = each.pair * kernel.shape[1] + each.source
             sent = np.bincount(cells, each.plan, minlength=len(kernel) ** 2 * kernel.shape[1])
             sent = sent.reshape(len(kernel), len(kernel), -1)
@@ -49,20 +49,36 @@ def test_rare_states_at_once_are_bounded_no_worse_and_verified(seed):
     kernel = kernel_of(rng, spread=0.05, zeros=0.0)
     at_once, compiled = PlansAtOnce(kernel, 0), CompiledPlans(kernel, 0)
     limit = variation_of(rng, kernel.shape[1], 20.0)
-    (ours, _), (theirs, _) = at_once(limit), compiled(limit)
+    ours, theirs = at_once(limit), compiled(limit)
     assert np.all(ours <= theirs * (1 + 1e-9) + 1e-12)
     bases = Bases(packed([bases_in([kernel], [at_once.trees])]))
     again = steps_of_bases(kernel, limit, bases.following(kernel), Allowance(1e10))
     assert again == pytest.approx(ours, rel=1e-9, abs=1e-11)
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_trees_of_a_kernel_close_by_give_the_same_steps(seed):
+    rng = np.random.default_rng(seed)
+    kernel = kernel_of(rng, spread=1.0, zeros=0.3 * (seed % 2))
+    other = kernel * rng.uniform(0.9, 1.1, kernel.shape)
+    other /= other.sum(axis=1, keepdims=True)
+    before, alone, like = PlansAtOnce(other, 0), PlansAtOnce(kernel, 0), PlansAtOnce(kernel, 0)
+    limit = variation_of(rng, kernel.shape[1], 2.0)
+    like.start_like(before)  # that has no trees yet
+    before(limit)
+    like.start_like(before)
+    for nearby in (limit, 1.01 * limit, 3 * limit):
+        assert like(nearby) == pytest.approx(alone(nearby), rel=1e-9, abs=1e-13)
+
+
 def test_what_is_no_plan_has_no_value():
     plans, limit = PlansAtOnce(np.array([[0.5, 0.5], [0.0, 1.0]]), 0), np.zeros((2, 2))
-    assert plans(limit)[0].max() < 1e-14
-    whole = plans._plan(np.maximum(plans._flows(limit), 0.0))
+    assert plans(limit).max() < 1e-14
+    whole = plans._plan
     assert plans._values(whole, limit).max() < 1e-14
     assert plans._values(whole * (1 - 1e-12), limit)[0] == np.inf  # mass is missing
     plans._z[:] = 0  # mass goes where the other row has none
+    plans._moved(plans._pairs)
     assert plans._values(whole, limit)[0] == np.inf
 
 

@@ -5,12 +5,13 @@ import math
 import pytest
 
 import pufferkit as pk
+from pufferkit.beliefs.base import as_beliefs
 from pufferkit.mechanisms.posterior_odds import in_odds
 from pufferkit.mechanisms.target_errors import (
     error_rows,
-    fewest_entries,
     merged,
     over,
+    with_fewest_entries,
     worth_having,
 )
 from pufferkit.mechanisms.usefulness import questioned
@@ -87,11 +88,12 @@ def test_no_epsilon_is_enough_for_nothing():
 
 def test_the_fewest_entries_are_enough():
     query, target = pk.relative_frequencies([0, 1], 300), pk.Target(0.02)
-    size = fewest_entries(CHAIN, query, 1, target)
-    assert size is not None
+    longer = with_fewest_entries(as_beliefs(CHAIN), query, 1, target)
+    assert longer is not None
+    size = sum(longer.query.lengths)
     assert target.is_met(pk.influence_curve(CHAIN, over(query, size), 1))
     assert not target.is_met(pk.influence_curve(CHAIN, over(query, int(size * 0.95)), 1))
-    assert fewest_entries(CHAIN, pk.count(1, 300), 1, pk.Target(0.01)) is None
+    assert with_fewest_entries(as_beliefs(CHAIN), pk.count(1, 300), 1, pk.Target(0.01)) is None
 
 
 @pytest.mark.parametrize(

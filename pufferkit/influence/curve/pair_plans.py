@@ -13,7 +13,6 @@ Every plan gives an upper bound, so both are on the safe side wherever they end.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +24,9 @@ _TIGHT = 1e-12
 _NEGATIVE = -1e-13
 _MOST_ROUNDS = 400
 MOST_PIVOTS = 20_000
+
+Some = NDArray[np.intp] | slice
+_ALL = slice(None)
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,9 @@ class Arcs:
 class CompiledPlans:
     """The plans of a kernel, by a compiled loop; ``half`` is that of `all_steps`."""
 
+    arcs: Arcs
+    """The plans of the last call."""
+
     def __init__(self, kernel: Floats, half: int) -> None:
         rows, states = kernel.shape
         self._kernel, self._half = kernel, half
@@ -51,8 +56,8 @@ class CompiledPlans:
         self._known = np.zeros((rows, rows), dtype=np.bool_)
         self.trees: NDArray[np.int64] = np.zeros((rows, rows, 2 * states, 2), dtype=np.int64)
 
-    def __call__(self, limit: Floats) -> tuple[Floats, Arcs]:
-        """The matrix of steps at the variation ``limit``, and the plans behind it."""
+    def __call__(self, limit: Floats) -> Floats:
+        """The matrix of steps at the variation ``limit``."""
         rows, states = self._kernel.shape
         room = 2 * rows * rows * states
         places = [np.empty(room, dtype=np.int64) for _ in range(3)]
@@ -68,7 +73,8 @@ class CompiledPlans:
             *places,
             *masses,
         )
-        return steps, Arcs(*(array[:written] for array in (*places, *masses)))
+        self.arcs = Arcs(*(array[:written] for array in (*places, *masses)))
+        return steps  # type: ignore[no-any-return]
 
 
 class PlansAtOnce:
@@ -79,7 +85,8 @@ class PlansAtOnce:
     So potentials are paths times the variation on the arcs, flows are the transposed paths times
     the net masses of the nodes, and the nodes below an arc are those with the arc on their path. An
     exchange of arcs moves the paths of these nodes by one vector. Each call starts from the last
-    trees; a pair whose tree is infeasible now begins again from its best single column.
+    trees; a pair whose tree is infeasible now begins again from its best single column. What
+    depends on the trees alone is computed when they change: most calls change none.
     """
 
     def __init__(self, kernel: Floats, half: int) -> None:
@@ -89,46 +96,60 @@ class PlansAtOnce:
         same = (kernel[:, None, :] == kernel[None, :, :]).all(axis=2)
         self._x, self._other = np.nonzero(asked & ~same)
         self._p, self._q = kernel[self._x], kernel[self._other]
-        self._open: Bools = (self._p > 0)[:, :, None] & (self._q > 0)[:, None, :]
-        self._shut = np.where(self._open, 0.0, np.inf)
+        self._masses = np.stack([self._p, self._q], axis=1)
+        self._never = np.where(self._masses > 0, 0.0, -np.inf)
+        self._shut = np.where(self._never[:, 0, :, None] + self._never[:, 1, None, :], np.inf, 0.0)
         self._pairs = np.arange(len(self._x))
         self._y = np.zeros((len(self._x), 2 * self._states), dtype=np.int64)
         self._z, self._used = self._y.copy(), self._y.astype(bool)
+        self._at, self._from, self._to = (self._y.copy() for _ in range(3))
         self._paths = np.zeros((*self._y.shape, 2 * self._states))
-        self._fresh = True
+        self._sides = np.zeros((*self._y.shape, 4 * self._states))
+        self._signs, self._fresh = np.zeros(self._y.shape), True
+        self._flow = self._plan = self._signs
         stay_x, stay_other = np.nonzero(asked & same)
         row, state = np.nonzero(kernel[stay_x] > 0)
         pair = stay_x[row] * self._size + stay_other[row]
         mass = kernel[stay_x[row], state]
         self._staying = Arcs(pair, state, state, mass, mass)
 
-    def __call__(self, limit: Floats) -> tuple[Floats, Arcs]:
-        """The matrix of steps at the variation ``limit``, and the plans behind it."""
+    def start_like(self, other: PlansAtOnce) -> None:
+        """Begin with the trees of another kernel, if it has the same zeros."""
+        alike = np.array_equal(self._x, other._x) and np.array_equal(self._other, other._other)
+        if alike and not other._fresh and np.array_equal(self._never, other._never):
+            self._y, self._z, self._used = other._y.copy(), other._z.copy(), other._used.copy()
+            self._paths, self._fresh = other._paths.copy(), False
+            self._moved(self._pairs)
+
+    def __call__(self, limit: Floats) -> Floats:
+        """The matrix of steps at the variation ``limit``."""
         steps = np.zeros((self._size, self._size))
         if not len(self._x):
-            return steps, self._staying
+            return steps
         if self._fresh:
-            self._begin(self._pairs, limit)
-            self._fresh = False
+            infeasible, self._fresh = self._pairs, False
         else:
             room = -_TIGHT * (1.0 + float(limit.max()))
-            slacks = self._slacks(self._pairs, limit, self._potentials(self._pairs, limit))
-            self._begin(np.flatnonzero(slacks.min(axis=(1, 2)) < room), limit)
-        flow = np.maximum(self._flows(limit), 0.0)
-        plan = self._plan(flow)
-        steps[self._x, self._other] = self._values(plan, limit)
-        kept = plan > 0
+            potentials = self._potentials(_ALL, limit)
+            slacks = self._slacks(_ALL, limit, potentials)
+            infeasible = np.flatnonzero(slacks.min(axis=(1, 2)) < room)
+        if len(infeasible):
+            self._begin(infeasible, limit)
+            potentials = self._potentials(_ALL, limit)
+        self._flow = np.maximum(self._flows(limit, potentials), 0.0)
+        self._plan = self._planned(self._flow)
+        steps[self._x, self._other] = self._values(self._plan, limit)
+        return steps
+
+    @property
+    def arcs(self) -> Arcs:
+        """The plans of the last call."""
+        kept = self._plan > 0
         pair = (self._x * self._size + self._other)[:, None].repeat(kept.shape[1], axis=1)
-        moved = (array[kept] for array in (pair, self._y, self._z, plan, flow))
+        moved = (array[kept] for array in (pair, self._y, self._z, self._plan, self._flow))
         stay = self._staying
         stayed = (stay.pair, stay.source, stay.target, stay.plan, stay.flow)
-        return steps, Arcs(*(np.concatenate(both) for both in zip(moved, stayed, strict=True)))
-
-    @cached_property
-    def _places(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Of every state, its number among those that are possible: sources and targets."""
-        sources, targets = (np.cumsum(own > 0, axis=1) - 1 for own in (self._p, self._q))
-        return sources, targets
+        return Arcs(*(np.concatenate(both) for both in zip(moved, stayed, strict=True)))
 
     @property
     def trees(self) -> NDArray[np.int64]:
@@ -136,14 +157,13 @@ class PlansAtOnce:
         trees = np.zeros((self._size, self._size, 2 * self._states, 2), dtype=np.int64)
         n, slot = np.nonzero(self._used)
         number = (np.cumsum(self._used, axis=1) - 1)[n, slot]
-        for side, (place, ends) in enumerate(zip(self._places, (self._y, self._z), strict=True)):
-            trees[self._x[n], self._other[n], number, side] = place[n, ends[n, slot]]
+        places = np.cumsum(self._masses > 0, axis=2) - 1
+        for side, ends in enumerate((self._y, self._z)):
+            trees[self._x[n], self._other[n], number, side] = places[n, side, ends[n, slot]]
         return trees
 
     def _begin(self, pairs: NDArray[np.intp], limit: Floats) -> None:
         """Trees of the best single column z0: alpha_y = B(y, z0), each beta as small as it may."""
-        if not len(pairs):
-            return
         states, n = self._states, np.arange(len(pairs))
         p, q = self._p[pairs], self._q[pairs]
         drops = np.where((p > 0)[:, :, None, None], limit[:, :, None] - limit[:, None, :], -np.inf)
@@ -154,7 +174,8 @@ class PlansAtOnce:
         places = np.arange(states)
         self._y[pairs, :states], self._z[pairs, :states] = places, root[:, None]
         self._y[pairs, states:], self._z[pairs, states:] = source, places
-        used = np.hstack([p > 0, q > 0])
+        nodes = np.hstack([p > 0, q > 0])
+        used = nodes.copy()
         used[n, states + root] = False
         self._used[pairs] = used
         paths = np.zeros((len(pairs), 2 * states, 2 * states))
@@ -163,41 +184,67 @@ class PlansAtOnce:
         paths[:, states + places, states + places] = -1.0
         paths[n, states + root] = 0.0
         # States that are impossible under a row have no arc and no path.
-        nodes = np.hstack([p > 0, q > 0])
         self._paths[pairs] = np.where(used[:, None, :] & nodes[:, :, None], paths, 0.0)
+        self._moved(pairs)
 
-    def _potentials(self, pairs: NDArray[np.intp], limit: Floats) -> Floats:
-        arcs = np.where(self._used[pairs], limit[self._y[pairs], self._z[pairs]], 0.0)
+    def _moved(self, pairs: NDArray[np.intp]) -> None:
+        """What depends on the trees alone: nodes below and not below an arc, its direction."""
+        width, paths = 2 * self._states, self._paths[pairs]
+        self._sides[pairs, :, :width], self._sides[pairs, :, width:] = np.abs(paths), paths == 0
+        self._signs[pairs] = paths.max(axis=1) + paths.min(axis=1)
+        # Places in a matrix over pairs of states, and in one over pairs of rows and states.
+        own, y, z = pairs[:, None] * self._states, self._y[pairs], self._z[pairs]
+        self._at[pairs], self._from[pairs], self._to[pairs] = y * self._states + z, own + y, own + z
+
+    def _potentials(self, pairs: Some, limit: Floats) -> Floats:
+        arcs = np.where(self._used[pairs], limit.ravel()[self._at[pairs]], 0.0)
         potentials: Floats = (self._paths[pairs] @ arcs[:, :, None])[:, :, 0]
         return potentials
 
-    def _slacks(self, pairs: NDArray[np.intp], limit: Floats, potentials: Floats) -> Floats:
+    def _slacks(self, pairs: Some, limit: Floats, potentials: Floats) -> Floats:
         """B(y, z) + beta_z - alpha_y; infinite where a state is impossible."""
         alpha, beta = potentials[:, : self._states], potentials[:, self._states :]
         slacks: Floats = limit + beta[:, None, :] - alpha[:, :, None] + self._shut[pairs]
         return slacks
 
-    def _flows(self, limit: Floats) -> Floats:
+    def _flows(self, limit: Floats, potentials: Floats) -> Floats:
         """The flow on every arc; negative ones only where the rounds did not suffice."""
         flows = np.zeros(self._y.shape)
-        todo: NDArray[np.intp] = self._pairs
+        todo: Some = _ALL
         for _ in range(_MOST_ROUNDS):
-            potentials = self._potentials(todo, limit)
-            supply = _tilted(self._p[todo], potentials[:, : self._states])
-            demand = _tilted(self._q[todo], potentials[:, self._states :])
-            net = np.hstack([supply, -demand])
-            own, gross = _crossing(net, self._paths[todo])
+            own, gross = self._crossing(todo, potentials)
             flows[todo] = own
             # A flow is known to a share of the masses that it is the difference of.
             shares = np.divide(own, gross, out=np.zeros_like(own), where=gross > 0)
             leaving = shares.argmin(axis=1)
-            wrong = shares[np.arange(len(todo)), leaving] < _NEGATIVE
+            wrong = shares.min(axis=1) < _NEGATIVE
             if not wrong.any():
                 break
-            todo = self._exchanged(todo[wrong], leaving[wrong], limit, potentials[wrong])
+            pairs = self._pairs[todo][wrong]
+            todo = self._exchanged(pairs, leaving[wrong], limit, potentials[wrong])
             if not len(todo):
                 break
+            potentials = self._potentials(todo, limit)
         return flows
+
+    def _crossing(self, pairs: Some, potentials: Floats) -> tuple[Floats, Floats]:
+        """The flow on every arc: net mass on one side of it, and the total mass on that side.
+
+        Masses are tilted by the potentials, and sum to one. Of the two sides of an arc, the one
+        with less mass, which is more accurate.
+        """
+        tilts = potentials.reshape(-1, 2, self._states)
+        tops = (tilts + self._never[pairs]).max(axis=2, keepdims=True)
+        masses = self._masses[pairs] * np.exp(np.minimum(tilts - tops, 0.0))
+        masses /= masses.sum(axis=2, keepdims=True)
+        width = 2 * self._states
+        both = np.empty((len(masses), 2, width))
+        both[:, 0] = masses.reshape(-1, width)
+        both[:, 1, : self._states], both[:, 1, self._states :] = masses[:, 0], -masses[:, 1]
+        (total, net) = (both @ self._sides[pairs]).transpose(1, 0, 2)
+        behind, before = total[:, :width], total[:, width:]
+        own = self._signs[pairs] * np.where(behind <= before, net[:, :width], -net[:, width:])
+        return own, np.minimum(behind, before)
 
     def _exchanged(
         self,
@@ -210,13 +257,14 @@ class PlansAtOnce:
         states = self._states
         column = self._paths[pairs, :, leaving]
         inside: Bools = column != 0
-        up: Bools = np.asarray((column < 0).any(axis=1))
+        up: Bools = self._signs[pairs, leaving] < 0
         may_leave = inside[:, :states] == up[:, None]
         may_enter = inside[:, states:] != up[:, None]
         slacks = self._slacks(pairs, limit, potentials)
         slacks[~(may_leave[:, :, None] & may_enter[:, None, :])] = np.inf
-        entering = slacks.reshape(len(pairs), -1).argmin(axis=1)
-        able = slacks.min(axis=(1, 2)) < np.inf
+        slacks = slacks.reshape(len(pairs), -1)
+        entering = slacks.argmin(axis=1)
+        able = slacks.min(axis=1) < np.inf
         pairs, leaving, entering = pairs[able], leaving[able], entering[able]
         inside, up = inside[able], up[able]
         y, z = np.divmod(entering, states)
@@ -227,17 +275,17 @@ class PlansAtOnce:
         moved[n, leaving] += np.where(up, 1.0, -1.0)
         self._paths[pairs] = paths + inside[:, :, None] * moved[:, None, :]
         self._y[pairs, leaving], self._z[pairs, leaving] = y, z
+        self._moved(pairs)
         return pairs
 
-    def _plan(self, flow: Floats) -> Floats:
+    def _planned(self, flow: Floats) -> Floats:
         """The plan behind the flows, with row sums p."""
-        n = self._pairs[:, None]
-        sums = np.zeros(self._p.shape)
-        np.add.at(sums, (n, self._y), flow)
-        own, mass = sums[n, self._y], self._p[n, self._y]
+        sums = np.bincount(self._from.ravel(), flow.ravel(), self._p.size)
+        own, mass = sums[self._from], self._p.ravel()[self._from]
         plan: Floats = mass * np.divide(flow, own, out=np.zeros_like(flow), where=own > 0)
         # Where nothing flows from a state (its tilted mass is below a rounding): its first arc.
-        for pair, y in np.argwhere((sums == 0) & (self._p > 0)):
+        lacking = (sums.reshape(self._p.shape) == 0) & (self._p > 0)
+        for pair, y in np.argwhere(lacking) if lacking.any() else ():
             plan[pair, (self._used[pair] & (self._y[pair] == y)).argmax()] = self._p[pair, y]
         return plan
 
@@ -246,34 +294,13 @@ class PlansAtOnce:
 
         Infinite for what is no plan: mass that is missing, or that goes where q has none.
         """
-        n, slack = self._pairs[:, None], (2 * self._states + 16) * 2.3e-16
-        loads, sums = np.zeros(self._q.shape), np.zeros(self._p.shape)
-        np.add.at(loads, (n, self._z), plan * np.exp(limit[self._y, self._z]))
-        np.add.at(sums, (n, self._y), plan)
+        slack, shape = (2 * self._states + 16) * 2.3e-16, self._p.shape
+        moved = plan * np.exp(limit.ravel()[self._at])
+        loads = np.bincount(self._to.ravel(), moved.ravel(), self._p.size).reshape(shape)
+        sums = np.bincount(self._from.ravel(), plan.ravel(), self._p.size).reshape(shape)
         beyond = np.where(loads > 0, np.inf, 0.0)
         ratios = np.divide(loads, self._q, out=beyond, where=self._q > 0)
         missing = (sums < self._p * (1.0 - slack)).any(axis=1)
         values = np.where(missing, np.inf, np.log(ratios.max(axis=1)))
         rounded: Floats = np.maximum(values + slack * (1.0 + np.abs(values)), 0.0)
         return rounded
-
-
-def _crossing(net: Floats, paths: Floats) -> tuple[Floats, Floats]:
-    """The flow on every arc: net mass on one side of it, and the total mass on that side.
-
-    Of the two sides, the one with less mass, which is more accurate.
-    """
-    row, size = net[:, None, :], np.abs(net)[:, None, :]
-    below, apart = np.abs(paths), (paths == 0).astype(float)
-    behind, before = (size @ below)[:, 0, :], (size @ apart)[:, 0, :]
-    sign = np.where((paths < 0).any(axis=1), -1.0, 1.0)
-    own = np.where(behind <= before, (row @ paths)[:, 0, :], -sign * (row @ apart)[:, 0, :])
-    return np.where(below.any(axis=1), own, 0.0), np.minimum(behind, before)
-
-
-def _tilted(weights: Floats, potentials: Floats) -> Floats:
-    """Tilted masses, scaled to sum to one."""
-    top = np.where(weights > 0, potentials, -np.inf).max(axis=1, keepdims=True)
-    masses = weights * np.exp(np.minimum(potentials - top, 0.0))
-    shares: Floats = masses / masses.sum(axis=1, keepdims=True)
-    return shares

@@ -50,7 +50,7 @@ from numpy.typing import NDArray
 
 from pufferkit.checks import Floats
 from pufferkit.influence.curve import transport_programme
-from pufferkit.influence.curve.pair_plans import MOST_PIVOTS, Arcs, CompiledPlans, PlansAtOnce
+from pufferkit.influence.curve.pair_plans import MOST_PIVOTS, CompiledPlans, PlansAtOnce
 from pufferkit.rounding import EPS
 
 SLACK = 1e-6
@@ -107,7 +107,6 @@ class PairSteps:
         self.kernels = [np.ascontiguousarray(kernel, dtype=np.float64) for kernel in kernels]
         self.rows, self.states = self.kernels[0].shape
         self.error, self._half = error, self.rows // 2 if half else 0
-        self.arcs: list[Arcs] = []
         self._best: NDArray[np.intp] = np.zeros((self.rows, self.rows), dtype=np.intp)
         self._last: tuple[Floats, Floats] | None = None
         work = self.rows**2 * self.states * len(self.kernels)
@@ -117,6 +116,12 @@ class PairSteps:
     def _solve_by(self, way: type[PlansAtOnce] | type[CompiledPlans]) -> None:
         self._compiled = way is CompiledPlans
         self._plans = [way(kernel, self._half) for kernel in self.kernels]
+
+    def start_like(self, other: PairSteps) -> None:
+        """Begin with the trees of steps whose kernels are close to these."""
+        for ours, theirs in zip(self._plans, other._plans, strict=True):
+            if isinstance(ours, PlansAtOnce) and isinstance(theirs, PlansAtOnce):
+                ours.start_like(theirs)
 
     @property
     def trees(self) -> list[NDArray[np.int64]]:
@@ -130,14 +135,10 @@ class PairSteps:
         loop = transport_programme.all_steps
         if not (self._compiled or loop.patient()):  # sweeps can be many, however few the states
             self._solve_by(CompiledPlans)
-        begun, values, self.arcs = process_time(), [], []
-        for plans in self._plans:
-            steps, arcs = plans(limit)
-            self.arcs.append(arcs)
-            values.append(steps)
+        begun = process_time()
+        stacked = np.array([plans(limit) for plans in self._plans])
         if not self._compiled:
             loop.patient(process_time() - begun)
-        stacked = np.array(values)
         self._best = stacked.argmax(axis=0)
         largest: Floats = stacked.max(axis=0) + self.error * off_diagonal(self.rows)
         self._last = limit.copy(), largest
@@ -151,9 +152,9 @@ class PairSteps:
     def derivative(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats]:
         """D steps(x, x') / d limit(y, z) at the last limit, as rows, columns and values."""
         rows, columns, values = [], [], []
-        for vertex, arcs in enumerate(self.arcs):
+        for vertex, arcs in enumerate(plans.arcs for plans in self._plans):
             kept = (arcs.source != arcs.target) & (arcs.flow > 0)
-            if len(self.arcs) > 1:
+            if len(self._plans) > 1:
                 kept &= self._best.ravel()[arcs.pair] == vertex
             rows.append(arcs.pair[kept])
             columns.append(arcs.source[kept] * self.states + arcs.target[kept])
@@ -274,7 +275,10 @@ class StepsInRow(Sequence[PairSteps]):
             return StepsInRow(self.kernels[place], self.error)
         place = range(len(self))[place]
         if place not in self._made:
-            self._made[place] = PairSteps([self.kernels[place]], self.error, often=self.many)
+            made = PairSteps([self.kernels[place]], self.error, often=self.many)
+            if place - 1 in self._made:
+                made.start_like(self._made[place - 1])
+            self._made[place] = made
         return self._made[place]
 
     @property

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pufferkit.data.clock import even_step, rounded_step
 from pufferkit.data.durations import in_words
@@ -164,8 +165,9 @@ class Layout:
     """Step of the clock, in the units of the places; ``None`` if rows are the entries."""
     rules: Rules
     """How rows became entries."""
-    segments: pl.DataFrame
-    """Subject, segment and lowest place of each, in the order of the spans."""
+    segments: Counts
+    starts: NDArray[Any]
+    """Number and lowest place of each segment, in the order of the spans."""
 
     def codes(self, entries: pl.DataFrame, coded: pl.DataFrame) -> Counts | None:
         """The entries one by one, those that were not observed included, segment by segment.
@@ -177,13 +179,13 @@ class Layout:
         new = np.flatnonzero(entries[BREAK].to_numpy())  # one row for each segment
         sizes = np.diff(new, append=entries.height)
         order = np.full(int(entries[SEGMENT].max()) + 1, -1)  # type: ignore[arg-type]
-        order[self.segments[SEGMENT].to_numpy()] = np.arange(len(self.spans))
+        order[self.segments] = np.arange(len(self.spans))
         number = np.repeat(order[entries[SEGMENT].to_numpy()[new]], sizes)
         if self.step is None:
             at = np.arange(entries.height) - np.repeat(new, sizes)
         else:
-            place = entries[TIME if self.rules.every is None else SLOT]
-            at = _steps(place - self.segments["_start"].gather(number), self.step).to_numpy()
+            place = entries[TIME if self.rules.every is None else SLOT].to_numpy()
+            at = steps_in(place - self.starts[number], self.step)
         at = at + (np.cumsum(self.spans) - self.spans)[number]
         state = entries.select(STATE).join(coded, on=STATE, how="left", maintain_order="left")
         code = state["_code"].fill_null(UNOBSERVED).to_numpy()
@@ -202,14 +204,13 @@ class Layout:
     ) -> Table:
         """The table with these counts in its pieces."""
         pieces, rules = self.pieces, self.rules
-        change = (pieces[SUBJECT] != pieces[SUBJECT].shift(1)).fill_null(True)
-        owner = change.cast(int).cum_sum().to_numpy() - 1
+        new, owner = _runs(pieces[SUBJECT].rle_id().to_numpy())
         windowed = rules.windows is not None
         step = self.step if rules.every is None else rules.every
         split = len(self.spans) > len(self.begins)
         after = rules.independent_after if split else None
         return Table(
-            subjects=tuple(pieces.filter(change)[SUBJECT].to_list()),
+            subjects=tuple(pieces[SUBJECT].gather(new).to_list()),
             states=states,
             owner=owner,
             segment=pieces["_number"].to_numpy(),
@@ -233,10 +234,10 @@ class Layout:
 
     def _starts(self) -> tuple[int | float, ...]:
         """The beginning of each segment, in the units of the time column."""
-        rules, lowest = self.rules, self.segments["_start"].to_list()
-        if rules.every is not None:
-            lowest = [slot * rules.every + rules.origin for slot in lowest]
-        return plain_times(lowest)
+        every, lowest = self.rules.every, self.starts.tolist()
+        if every is not None:
+            lowest = [slot * every + self.rules.origin for slot in lowest]
+        return tuple(lowest)
 
 
 def clock_step(pairs: pl.DataFrame, extents: pl.DataFrame, rules: Rules) -> int | float | None:
@@ -266,57 +267,69 @@ def laid_out(
     """Places of the pieces: by the clock, or row by row where there is none.
 
     ``extents`` has the keys of each piece, ``n`` observed entries among `ROWS` rows, the time of
-    the first row, and the lowest and highest place of observed entries and of all rows.
+    the first row, and the lowest and highest place of observed entries and of all rows. Sorted by
+    the keys, segments and subjects are runs of pieces: one pass over arrays.
     """
     import polars as pl  # noqa: PLC0415
 
-    segment = [SUBJECT, SEGMENT]
-    rows = extents.with_columns(pl.col("n").sum().over(segment).alias("_seen"))
-    rows = rows.filter(pl.col("_seen") > 0).sort(keys)
-    if rows.height == 0:
+    rows = extents.sort(keys)
+    subject, segment = rows[SUBJECT].rle_id().to_numpy(), rows[SEGMENT].to_numpy()
+    first, inside = _runs(subject, segment)
+    seen = np.add.reduceat(rows["n"].to_numpy(), first) > 0 if len(first) else first
+    if not seen.any():
         raise ValueError("table: no row has a state; there is nothing to release")
+    if not seen.all():
+        return laid_out(rows.filter(pl.Series(seen[inside])), keys, step, rules)
+    entries, size = rows["n"].to_numpy(), rows[ROWS].to_numpy()
+    low, high = rows[LOWEST].to_numpy(), rows[HIGHEST].to_numpy()
+    start, total = np.minimum.reduceat(low, first), np.add.reduceat(size, first)
     if step is None:
-        ends = pl.col(ROWS).cum_sum().over(segment)
-        places = [(ends - pl.col(ROWS)).alias("_from"), (ends - 1).alias("_to")]
-        span = pl.col(ROWS).sum().over(segment)
+        after = np.cumsum(size)
+        after -= (after - size)[first][inside]
+        begin, end, spans = after - size, after - 1, total
     else:
-        start = pl.col(LOWEST).min().over(segment)
-        places = [
-            _steps(pl.col(LOW) - start, step).alias("_from"),
-            _steps(pl.col(HIGH) - start, step).alias("_to"),
-        ]
-        span = _steps(pl.col(HIGHEST).max().over(segment) - start, step) + 1
-    rows = rows.with_columns(*places, span.alias("_span"))
-    pieces = rows.filter(pl.col("n") > 0)
+        # Pieces without an observed entry are left out below.
+        seen_at = rows.select(pl.col(c).fill_null(pl.col(LOWEST)) for c in (LOW, HIGH))
+        begin, end = (steps_in(c.to_numpy() - start[inside], step) for c in seen_at)
+        spans = steps_in(np.maximum.reduceat(high, first) - start, step) + 1
+    there = entries > 0
     if step is not None and rules.every is None:
         # Rounding may have moved two rows to one place; then there is no clock.
-        crowded = pl.col(ROWS).sum().over(segment) > pl.col("_span")
-        overlap = (pl.col("_from") <= pl.col("_to").shift(1).over(segment)).fill_null(False)
+        after, own = end[there][:-1], inside[there]
+        overlap = (begin[there][1:] <= after) & (own[1:] == own[:-1])
         in_order = rules.windows is None or rules.windows.repeats is None
-        crossed = in_order and pieces.select(overlap.any()).item()
-        if rows.select(crowded.any()).item() or crossed:
+        if (total > spans).any() or (in_order and overlap.any()):
             return laid_out(extents, keys, None, rules)
-    number = (pl.col(SEGMENT).rank("dense").over(SUBJECT) - 1).cast(pl.Int64).alias("_number")
-    lowest = pl.col(LOWEST).min().over(segment).alias("_start")
-    each = rows.with_columns(lowest).unique(segment, keep="first", maintain_order=True)
-    spans = each["_span"]
-    begins = rows.group_by(SUBJECT, maintain_order=True).agg(pl.col(FIRST).min())[FIRST]
+    of_subject, owner = _runs(subject)
+    number = inside - inside[of_subject][owner]
+    places = {"_from": begin, "_to": end, "_number": number}
+    pieces = rows.select(*keys, "n").with_columns(pl.Series(n, v) for n, v in places.items())
     return Layout(
-        pieces.with_columns(number),
-        spans.cast(pl.Int64).to_numpy(),
-        plain_times(begins.to_list()),
+        pieces if there.all() else pieces.filter(pl.Series(there)),
+        spans,
+        tuple(np.minimum.reduceat(rows[FIRST].to_numpy(), of_subject).tolist()),
         step,
         rules,
-        each.select(*segment, "_start"),
+        segment[first],
+        start,
     )
 
 
-def _steps(distance: Any, step: int | float) -> Any:
-    import polars as pl  # noqa: PLC0415
+def _runs(*columns: NDArray[Any]) -> tuple[Counts, Counts]:
+    """Where runs of equal rows begin, and the number of the run of each row."""
+    new = np.ones(len(columns[0]), dtype=bool)
+    new[1:] = np.any([column[1:] != column[:-1] for column in columns], axis=0)
+    return np.flatnonzero(new), np.cumsum(new) - 1
 
+
+def steps_in(distance: NDArray[Any], step: int | float) -> Counts:
+    """Distances in steps of the clock."""
     if isinstance(step, int):
-        return (distance // step).cast(pl.Int64)
-    return (distance.cast(pl.Float64) / step).round().cast(pl.Int64)
+        return (distance // step).astype(np.int64)
+    number = distance.astype(np.float64) / step
+    below = np.trunc(number)
+    half = np.abs(number - below) >= 0.5
+    return (below + np.where(half, np.sign(number), 0)).astype(np.int64)
 
 
 def moves(pairs: pl.DataFrame, step: int | float | None) -> Iterator[tuple[Any, Any, int]]:
@@ -325,7 +338,8 @@ def moves(pairs: pl.DataFrame, step: int | float | None) -> Iterator[tuple[Any, 
 
     inside = pairs.filter(~pl.col(BREAK) & ~pl.col(BEFORE).is_null() & ~pl.col(STATE).is_null())
     if step is not None and STEP in pairs.columns:
-        inside = inside.filter(_steps(pl.col(STEP), step) == 1)
+        near = pl.Series(steps_in(inside[STEP].to_numpy(), step) == 1)
+        inside = inside.filter(near)
     for one, other, number in inside.select(BEFORE, STATE, "n").iter_rows():
         yield one, other, int(number)
 
@@ -336,11 +350,6 @@ def steps_between(pairs: pl.DataFrame) -> tuple[float, float] | None:
     if inside.height == 0:
         return None
     return float(inside["low"].min()), float(inside["high"].max())  # type: ignore[arg-type]
-
-
-def plain_times(times: Sequence[Any]) -> tuple[int | float, ...]:
-    """Times as plain numbers."""
-    return tuple(time if isinstance(time, int) else float(time) for time in times)
 
 
 def _sorted_labels(labels: Sequence[Hashable]) -> tuple[Hashable, ...]:

@@ -227,6 +227,8 @@ def _unordered(
         time = time.cast(nw.Int64)  # differences of small integers would overflow
     elif kind.is_float():
         time = nw.when(time.is_finite()).then(time)
+    elif isinstance(kind, nw.Decimal):
+        time = time.cast(nw.Float64)
     return Source(name, of_time, spark, zoned, frame=frame.select(*_selection(columns, time)))
 
 
@@ -271,6 +273,8 @@ def _local(
             time = time.dt.timestamp("us")
         elif kind.is_integer():
             time = time.cast(nw.Int64)
+        elif isinstance(kind, nw.Decimal):
+            time = time.cast(nw.Float64)
     selected = frame.select(*_selection(columns, time)).to_native()
     if time is not None and clock.is_plain:
         if isinstance(selected, pl.LazyFrame):

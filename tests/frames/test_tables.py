@@ -460,3 +460,15 @@ def test_readings_are_not_taken_for_states():
     assert pk.read_table(frame, time="when", state="watts", bins=[50]).states[0] == "below 50"
     declared = pk.read_table(frame, time="when", state="watts", states=frame["watts"].to_list())
     assert len(declared.states) == 1200
+
+
+@pytest.mark.parametrize("engine", ["polars", "duckdb"])
+def test_decimal_times_are_numbers(engine):
+    times = pl.Series(["1.5", "2.5", "3.5", "5.5"]).cast(pl.Decimal(10, 2))
+    rows = pl.DataFrame({"who": ["a"] * 4, "t": times, "x": [0, 1, 0, 1]})
+    if engine == "duckdb":
+        connection = require("duckdb").connect()
+        connection.register("made", rows.to_arrow())
+        rows = connection.sql("SELECT * FROM made")
+    table = pk.read_table(rows, subject="who", time="t", state="x")
+    assert (table.step, table.begins, table.spans.tolist()) == (1.0, (1.5,), [5])

@@ -21,6 +21,7 @@ from pufferkit.checks import Floats
 from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.answers import quilt_bound, record_loss
+from pufferkit.influence.curve.graph_work import graph_work
 from pufferkit.influence.curve.graphs import GraphCurve
 from pufferkit.influence.curve.profile import InfluenceCurve, as_metric, metric_of_sum
 from pufferkit.influence.curve.trees import TreeCurve
@@ -319,6 +320,24 @@ def entry_epsilon_for(
     raise NotApplicable(
         f"influence_curve needs Markov chains or a graph, not a {beliefs.description}"
     )
+
+
+@singledispatch
+def curve_work(beliefs: Beliefs) -> float:
+    """Approximate nanoseconds; 0 if the mechanism refuses or is quick."""
+    return 0.0
+
+
+@curve_work.register
+def _(beliefs: GraphClass) -> float:
+    return sum(graph_work(model) for model in beliefs.listed)
+
+
+@curve_work.register
+def _(beliefs: NetworkClass) -> float:
+    if beliefs.networks[0].is_tree:
+        return 0.0
+    return sum(graph_work(network) for network in beliefs.networks)
 
 
 @entry_epsilon_for.register

@@ -24,6 +24,7 @@ from pufferkit.mechanisms.evidence import Guarantee
 from pufferkit.mechanisms.exact_sum import exact_sum
 from pufferkit.mechanisms.influence_curve import (
     added_by_state,
+    curve_work,
     influence_curve,
     loss_at,
     scale_per_bin,
@@ -67,7 +68,7 @@ QUICK = tuple(name for name in MECHANISMS if name not in OF_SUMS | OPTIONS)
 """Mechanisms that need no distribution of a sum, and so are quick."""
 
 LONG_WORK = 5e8
-"""Most nanoseconds, about, that a plan spends on the Wasserstein Mechanism or `exact_sum`."""
+"""Most nanoseconds, about, that a plan spends on a mechanism that may take long."""
 
 _MOST_BY_BIN = 8
 _MOST_ATTACKED = 10
@@ -315,7 +316,7 @@ def plan(
             if name == "exact_sum":
                 # Its loops take about four multiplications a nanosecond.
                 calibration = exact_sum(theta, query, epsilon, most_work=4 * most_work)
-            elif name == "markov_quilt" and any(row.pufferfish for row in entries):
+            elif name == "markov_quilt":
                 calibration = markov_quilt(
                     theta,
                     query,
@@ -370,6 +371,9 @@ def _together(calibration: Calibration) -> float | None:
 def _takes_long(name: str, theta: Beliefs, query: Query, most_work: float) -> str | None:
     """Why a plan leaves a mechanism out, before anything is computed; ``None`` if it does not."""
     if name == "wasserstein" and estimated_work(theta, query) > most_work:
+        return "it would take too long here"
+    # It has the least noise as a rule, so it is given more time.
+    if name == "influence_curve" and curve_work(theta) > 2 * most_work:
         return "it would take too long here"
     if name not in OPTIONS:
         return None

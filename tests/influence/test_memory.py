@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import pufferkit as pk
-from pufferkit.influence.curve import member_curves
+from pufferkit.influence.curve import graph_work, member_curves
 from pufferkit.influence.curve.member_curves import curve_bytes
 from pufferkit.influence.sums import network_messages
 from pufferkit.influence.sums.sum_work import sum_bytes
@@ -41,6 +41,10 @@ def peak(work):
         tracemalloc.stop()
 
 
+def graph_bytes(model):
+    return graph_work.curve_bytes(model, graph_work.quick_trees(model))
+
+
 @pytest.mark.slow
 def test_memory_of_distributions_of_a_sum():
     used = peak(lambda: pk.wasserstein(dense(5), pk.count(1, 500), 1))
@@ -64,3 +68,29 @@ def test_a_curve_that_does_not_fit_is_refused_with_the_number(monkeypatch):
     monkeypatch.setattr(member_curves, "MOST_BYTES", 10**6)
     with pytest.raises(pk.NotApplicable, match=r"needs about 0\.003 GB of memory"):
         pk.influence_curve(dense(50), pk.count(1, 100), 1)
+
+
+@pytest.mark.parametrize("side", [4, 6, pytest.param(9, marks=pytest.mark.slow)])
+def test_memory_of_the_curve_of_a_grid(side):
+    network = lattice(side)
+    used = peak(lambda: pk.influence_curve(network, pk.count(1, side**2), 1))
+    assert 0.5 < graph_bytes(network) / used < 2
+
+
+@pytest.mark.parametrize(
+    ("nodes", "values"), [(10, 2), (4, 5), pytest.param(13, 2, marks=pytest.mark.slow)]
+)
+def test_memory_of_the_curve_of_a_clique(nodes, values):
+    rng = np.random.default_rng(0)
+    field = pk.MarkovRandomField(
+        {tuple(range(nodes)): rng.random((values,) * nodes) + 0.5},
+        {n: range(values) for n in range(nodes)},
+    )
+    used = peak(lambda: pk.influence_curve(field, pk.count(1, nodes), 1))
+    assert 0.5 < graph_bytes(field) / used < 2
+
+
+def test_graphs_that_do_not_fit_are_refused_with_the_number(monkeypatch):
+    monkeypatch.setattr(graph_work, "MOST_BYTES", 10**6)
+    with pytest.raises(pk.NotApplicable, match=r"of 2 graphs needs about 0\.00\d+ GB of memory"):
+        pk.influence_curve([lattice(5), lattice(5)], pk.count(1, 25), 1)

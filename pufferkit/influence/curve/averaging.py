@@ -50,20 +50,17 @@ take the same way. On a tree without paying this is the curve of `pufferkit.infl
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
-from math import exp
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from pufferkit.beliefs.junction_tree import log_sum
 from pufferkit.checks import Floats
-from pufferkit.influence.curve.pairs import LARGEST, off_diagonal
+from pufferkit.influence.curve.removals import batches, followed, strengths
 from pufferkit.rounding import EPS
 
-_MANY = 4096  # rows from which on looking for the extreme ones is worth it
+_UNDERFLOW = -600.0
 
 
 class AveragingPath(NamedTuple):
@@ -73,240 +70,188 @@ class AveragingPath(NamedTuple):
     moves: str
 
 
-@dataclass(frozen=True, eq=False)
-class _Stage:
-    """The removal of node ``j``: its distributions given each pair of values of another node.
-
-    ``binary`` has, for every other node and every u (the last axis), p(0 | 0, u), p(1 | 0, u),
-    p(0 | 1, u) and p(1 | 1, u), if all have two values; otherwise ``kernels`` has an
-    array (u, x, y) for each.
-    """
-
-    j: int
-    others: tuple[int, ...]
-    binary: tuple[Floats, ...] | None
-    kernels: tuple[Floats, ...]
-    error: float
-
-    def steps(self, variation: Floats) -> Floats | list[Floats]:
-        """The step that averaging j adds to each other node."""
-        if self.binary is None:
-            largest = float(variation.max())
-            return [scalar_steps(kernel, largest) + self.error for kernel in self.kernels]
-        # The extreme likelihood ratios of value 1 against value 0.
-        odds = np.array([[[exp(variation[1, 0])], [exp(-variation[0, 1])]]])
-        p0, p1, q0, q1 = self.binary
-        ratios = ((p0 + p1 * odds) / (q0 + q1 * odds)).reshape(len(self.others), -1)
-        added = np.zeros((len(self.others), 2, 2))
-        added[:, 0, 1] = np.log(ratios.max(axis=1)) + self.error
-        added[:, 1, 0] = self.error - np.log(ratios.min(axis=1))
-        return added
-
-
-def _total(matrices: Floats | Sequence[Floats]) -> float:
-    if isinstance(matrices, np.ndarray):
-        return float(matrices.max(axis=(1, 2)).sum())
-    return sum(float(own.max()) for own in matrices)
-
-
-def scalar_steps(kernels: Floats, largest: float) -> Floats:
-    """The largest step over kernels (u, x, y) for each pair of rows, given one variation."""
-    growth = np.expm1(largest)
-    p, q = np.broadcast_arrays(kernels[:, :, None, :], kernels[:, None, :, :])
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = np.where(q > 0, p / q, np.where(p > 0, np.inf, 0.0))
-    order = np.argsort(-ratio, axis=-1)
-    more = np.cumsum(np.take_along_axis(p, order, axis=-1), axis=-1)
-    less = np.cumsum(np.take_along_axis(q, order, axis=-1), axis=-1)
-    logs = np.log1p(more * growth) - np.log1p(less * growth)
-    steps: Floats = np.maximum(logs.max(axis=(0, 3)), 0.0)
-    np.fill_diagonal(steps, 0.0)
-    return steps
+Added = tuple[Floats, list[AveragingPath]]
+"""What a removal adds to each pair of values of each node that stays, and how."""
 
 
 class Clique:
-    """The distribution of a clique, and what removing some of its nodes adds to another node."""
+    """The distribution of a clique.
+
+    Attributes
+    ----------
+    table
+        Its logarithm, an axis for each node.
+    error
+        Bound on the relative error of every probability.
+    positive
+        Whether all values can happen together.
+    strengths
+        [k, j]: bound on how far node k moves the distribution of node j; made when needed.
+    """
 
     def __init__(self, table: Floats, error: float) -> None:
         self.table, self.error = table, error
-        self._stages: dict[tuple[Any, ...], _Stage] = {}
-        self._rows: dict[tuple[frozenset[int], int], dict[int, Floats]] = {}
-        self._known: dict[tuple[Any, ...], tuple[list[Floats], AveragingPath]] = {}
-        self._alone: dict[tuple[Any, ...], list[tuple[Floats, AveragingPath]]] = {}
-        self._positive = bool(np.isfinite(table).all())
-
-    def added(
-        self, targets: Sequence[int], out: tuple[int, ...], variations: Sequence[Floats]
-    ) -> list[tuple[Floats, AveragingPath]]:
-        """For each node that stays, the least that taking out others was seen to add, and how."""
-        if self._positive and len(out) == 1 and targets:
-            return self._without_one(tuple(targets), out, variations[0])
-        if self._positive or not targets:
-            each = [self._least((target,), out, variations) for target in targets]
-            return [(matrices[0], way) for matrices, way in each]
-        matrices, way = self._least(tuple(targets), out, variations)
-        return [(own, way) for own in matrices]
-
-    def _without_one(
-        self, targets: tuple[int, ...], out: tuple[int, ...], variation: Floats
-    ) -> list[tuple[Floats, AveragingPath]]:
-        """One node is taken out: it is averaged or paid, whichever adds less to each target."""
-        key = targets, out, variation.tobytes()
-        if key not in self._alone:
-            largest = float(variation.max())
-            stage = self._stage(frozenset(range(self.table.ndim)), out[0], targets)
-            each = []
-            for step in stage.steps(np.minimum(variation, LARGEST)):
-                paid, raised = largest * (1 + EPS), 1 + 2 * EPS
-                if largest <= LARGEST and float(step.max()) * raised < paid:
-                    averaged = step * off_diagonal(len(step)) * raised
-                    each.append((averaged, AveragingPath(out, "a")))
-                else:
-                    each.append((paid * off_diagonal(len(step)), AveragingPath(out, "p")))
-            self._alone[key] = each
-        return self._alone[key]
-
-    def _least(
-        self, targets: tuple[int, ...], out: tuple[int, ...], variations: Sequence[Floats]
-    ) -> tuple[list[Floats], AveragingPath]:
-        """The least of the ways that are tried, the same one for all targets."""
-        sizes = [self.table.shape[target] for target in targets]
-        if not out:
-            return [np.zeros((size, size)) for size in sizes], AveragingPath((), "")
-        key = targets, out, b"".join(own.tobytes() for own in variations)
-        if key not in self._known:
-            paid = sum(float(own.max()) for own in variations) * (1 + len(out) * EPS)
-            best = [paid * off_diagonal(size) for size in sizes], AveragingPath(out, "p" * len(out))
-            own = dict(zip(out, variations, strict=True))
-            for order in self._orders(targets, out):
-                for greedy in (True, False):
-                    other = self._follow(targets, order, own, greedy)
-                    if _total(other[0]) < _total(best[0]):
-                        best = other
-                    if "p" not in other[1].moves:
-                        break
-            self._known[key] = best
-        return self._known[key]
-
-    def _orders(self, targets: tuple[int, ...], out: tuple[int, ...]) -> list[tuple[int, ...]]:
-        if len(out) == 1:
-            return [out]
-        # Rounded, so that the last digit does not decide between nodes that are alike.
-        strength = self._strengths[list(targets)].sum(axis=0).round(9)
-        rising = tuple(sorted(out, key=lambda j: (strength[j], j)))
-        return [rising, rising[::-1]]
+        self.positive = bool(np.isfinite(table).all())
+        self.strengths: Floats | None = None
+        self.known: dict[object, Added] = {}
 
     @cached_property
-    def _strengths(self) -> Floats:
-        """Bound on how far node k moves the distribution of node j: [k, j]."""
-        count = self.table.ndim
-        strengths = np.zeros((count, count))
-        for j in range(count):
-            stage = self._stage(
-                frozenset(range(count)), j, tuple(k for k in range(count) if k != j)
-            )
-            for k, own in zip(
-                stage.others, stage.steps(off_diagonal(self.table.shape[j])), strict=True
+    def logs(self) -> bool:
+        """Whether probabilities are kept as logarithms: some are zero, or would underflow."""
+        return bool(self.table.min(initial=0.0) < _UNDERFLOW)
+
+    @cached_property
+    def weights(self) -> Floats:
+        """The distribution, or its logarithm if ``logs``."""
+        return self.table if self.logs else np.exp(self.table)
+
+
+class Removal(NamedTuple):
+    """Nodes ``out`` of a clique, each with its V so far, are removed; ``targets`` stay.
+
+    Matrices of V have the same size for all nodes, with zeros beyond the values of a node.
+    """
+
+    clique: Clique
+    targets: tuple[int, ...]
+    out: tuple[int, ...]
+    variations: Floats
+
+    def all_paid(self) -> Floats:
+        """What is added to the targets if all are paid."""
+        most = self.variations.shape[-1]
+        sizes = np.array([self.clique.table.shape[target] for target in self.targets])
+        inside = np.arange(most) < sizes[:, None]
+        outside = inside[:, :, None] & inside[:, None, :] & ~np.eye(most, dtype=bool)
+        paid = float(self.variations.max(axis=(1, 2)).sum()) * (1 + len(self.out) * EPS)
+        return np.where(outside, paid, 0.0)
+
+
+class _Way(NamedTuple):
+    removal: Removal
+    order: tuple[int, ...]
+
+    @property
+    def axes(self) -> tuple[int, ...]:
+        """The nodes of the clique: removed, staying, and targets."""
+        out, targets = self.removal.out, self.removal.targets
+        stay = (a for a in range(self.removal.clique.table.ndim) if a not in out + targets)
+        return (*self.order, *stay, *targets)
+
+
+def added(removals: Sequence[Removal]) -> list[Added]:
+    """For each node that stays, the least that each removal was seen to add, and how."""
+    keys = [(own.targets, own.out, own.variations.tobytes()) for own in removals]
+    fresh: dict[Callable[..., Iterator[Added]], dict[tuple[int, object], Removal]] = {}
+    for own, key in zip(removals, keys, strict=True):
+        if key not in own.clique.known:
+            alone = _without_one if len(own.out) == 1 else _each_apart
+            kind = alone if own.clique.positive else _least
+            fresh.setdefault(kind, {})[id(own.clique), key] = own
+    for kind, each in fresh.items():
+        for ((_, asked), own), answer in zip(each.items(), kind([*each.values()]), strict=True):
+            own.clique.known[asked] = answer
+    return [own.clique.known[key] for own, key in zip(removals, keys, strict=True)]
+
+
+def _without_one(removals: Sequence[Removal]) -> Iterator[Added]:
+    """One node is taken out: it is averaged or paid, whichever adds less to each target."""
+    each = _followed([_Way(own, own.out) for own in removals], greedy=False)
+    for own, (steps, moves) in zip(removals, each, strict=True):
+        paid = own.all_paid()
+        averaged = (steps.max(axis=(1, 2)) < paid.max(axis=(1, 2))) & (moves == "a")
+        ways = [AveragingPath(own.out, "a" if move else "p") for move in averaged]
+        yield np.where(averaged[:, None, None], steps, paid), ways
+
+
+def _each_apart(removals: Sequence[Removal]) -> Iterator[Added]:
+    """Where all values can happen together, the best way may be another one for each target."""
+    each = _least([own._replace(targets=(n,)) for own in removals for n in own.targets])
+    for own in removals:
+        answers = [next(each) for _ in own.targets]
+        matrices = [matrix for matrix, _ in answers] or [own.all_paid()]
+        yield np.concatenate(matrices), [way for _, ways in answers for way in ways]
+
+
+def _least(removals: Sequence[Removal]) -> Iterator[Added]:
+    """The least of the ways that are tried, the same one for all targets of a removal."""
+    _make_strengths(own.clique for own in removals if len(own.out) > 1)
+    ways = [_Way(own, order) for own in removals for order in _orders(own)]
+    greedy = _followed(ways, greedy=True)
+    again = [way for way, (_, moves) in zip(ways, greedy, strict=True) if "p" in moves]
+    tried, others = iter(zip(ways, greedy, strict=True)), iter(_followed(again, greedy=False))
+    for own in removals:
+        best = own.all_paid()
+        path = AveragingPath(own.out, "p" * len(own.out))
+        for _ in range(min(2, len(own.out))):
+            way, answer = next(tried)
+            for matrices, moves in (answer, *([next(others)] if "p" in answer[1] else [])):
+                if _total(matrices) < _total(best):
+                    best, path = matrices, AveragingPath(way.order, moves)
+        yield best, [path] * len(own.targets)
+
+
+def _total(matrices: Floats) -> float:
+    return float(matrices.max(axis=(1, 2), initial=0.0).sum())
+
+
+def _orders(removal: Removal) -> list[tuple[int, ...]]:
+    """Rising and falling by how far a target moves each node."""
+    if len(removal.out) < 2:
+        return [removal.out] if removal.out else []
+    assert removal.clique.strengths is not None
+    # Rounded, so that the last digit does not decide between nodes that are alike.
+    strength = removal.clique.strengths[list(removal.targets)].sum(axis=0).round(9)
+    rising = tuple(sorted(removal.out, key=lambda j: (strength[j], j)))
+    return [rising, rising[::-1]]
+
+
+def _make_strengths(cliques: Iterable[Clique]) -> None:
+    """For those that have none yet, cliques of one shape side by side."""
+    shapes: dict[object, list[Clique]] = {}
+    for own in {id(own): own for own in cliques if own.strengths is None}.values():
+        shapes.setdefault((own.table.shape, own.logs), []).append(own)
+    for alike in shapes.values():
+        for part in batches(len(alike), alike[0].table.shape):
+            tables = np.stack([own.weights for own in alike[part]])
+            errors = np.array([own.error for own in alike[part]])
+            matrices = strengths(tables, alike[0].logs, errors)
+            for own, matrix in zip(alike[part], matrices, strict=True):
+                own.strengths = matrix
+
+
+def _followed(ways: Sequence[_Way], *, greedy: bool) -> list[tuple[Floats, str]]:
+    """What each way adds to its targets, and its moves; ways of one shape side by side."""
+    shapes: dict[object, list[int]] = {}
+    for number, way in enumerate(ways):
+        clique, targets = way.removal.clique, way.removal.targets
+        shape = tuple(clique.table.shape[a] for a in way.axes)
+        key = shape, len(way.order), len(targets), clique.logs
+        shapes.setdefault(key, []).append(number)
+    answers: list[tuple[Floats, str]] = [(np.zeros(0), "")] * len(ways)
+    for alike in shapes.values():
+        shape = ways[alike[0]].removal.clique.table.shape
+        for part in batches(len(alike), shape):
+            own = alike[part]
+            for number, answer in zip(
+                own, _side_by_side([ways[n] for n in own], greedy), strict=True
             ):
-                strengths[k, j] = own.max()
-        return strengths
-
-    def _follow(
-        self,
-        targets: tuple[int, ...],
-        order: tuple[int, ...],
-        own: Mapping[int, Floats],
-        greedy: bool,
-    ) -> tuple[list[Floats], AveragingPath]:
-        variations = dict(own)
-        for target in targets:
-            variations[target] = np.zeros((self.table.shape[target],) * 2)
-        left, paid, moves = frozenset(range(self.table.ndim)), 0.0, ""
-        for place, j in enumerate(order):
-            mine = variations.pop(j)
-            others = (*order[place + 1 :], *targets)
-            steps = self._stage(left, j, others).steps(np.minimum(mine, LARGEST))
-            largest = float(mine.max())
-            left -= {j}
-            if largest > LARGEST or (greedy and _total(steps) >= largest):
-                paid += largest
-                moves += "p"
-                continue
-            moves += "a"
-            for k, step in zip(others, steps, strict=True):
-                variations[k] = variations[k] + step
-        raised = 1 + 2 * len(order) * EPS
-        added = [
-            (variations[target] + paid) * off_diagonal(len(variations[target])) * raised
-            for target in targets
-        ]
-        return added, AveragingPath(order, moves)
-
-    def _stage(self, left: frozenset[int], j: int, others: tuple[int, ...]) -> _Stage:
-        key = left, j, others
-        if key not in self._stages:
-            own = [self._kernels(left, j, k) for k in others]
-            slack = 4 * self.error + 64 * EPS
-            binary = None
-            if all(rows.shape[1:] == (2, 2) for rows in own):
-                most = max(len(rows) for rows in own)
-                # The last ones once more, so that all are of one length.
-                stacked = np.array(
-                    [rows[np.minimum(np.arange(most), len(rows) - 1)] for rows in own]
-                    if any(len(rows) < most for rows in own)
-                    else own
-                )
-                binary = tuple(
-                    np.ascontiguousarray(stacked[:, None, :, x, y]) for x in (0, 1) for y in (0, 1)
-                )
-            self._stages[key] = _Stage(j, others, binary, () if binary else tuple(own), slack)
-        return self._stages[key]
-
-    def _kernels(self, left: frozenset[int], j: int, k: int) -> Floats:
-        """For another remaining node k, p(y | x, u) as an array (u, x, y)."""
-        rows = self._rows.setdefault((left, j), {})
-        if j not in rows:
-            table = log_sum(self.table, [a for a in range(self.table.ndim) if a not in left])
-            rows[j] = conditional(table, sorted(left).index(j))
-        if k not in rows:
-            turned = np.moveaxis(rows[j], sorted(left - {j}).index(k), -2)
-            own = turned.reshape(-1, *turned.shape[-2:])
-            rows[k] = extreme(own) if own.shape[1:] == (2, 2) and len(own) > _MANY else own
-        return rows[k]
+                answers[number] = answer
+    return answers
 
 
-def extreme(rows: Floats) -> Floats:
-    """The undominated ones of pairs of distributions on two values.
-
-    A step grows with the distance of p(1 | 0, u) from p(1 | 1, u) in either direction.
-    """
-    p, q = rows[:, 0, 1], rows[:, 1, 1]
-    order = np.lexsort((q, -p))
-    lowest = np.minimum.accumulate(q[order])
-    first = order[np.r_[True, lowest[1:] < lowest[:-1]]]
-    back = np.lexsort((-q, p))
-    highest = np.maximum.accumulate(q[back])
-    second = back[np.r_[True, highest[1:] > highest[:-1]]]
-    return rows[np.union1d(first, second)]
-
-
-def conditional(table: Floats, axis: int) -> Floats:
-    """The distribution along one axis, moved to the end, given all others.
-
-    Given impossible values of the others, the mean over the nearest possible ones.
-    """
-    logs = np.moveaxis(table, axis, -1)
-    whole = log_sum(logs, [logs.ndim - 1])
-    known = whole > -np.inf
-    kernel: Floats = np.where(
-        known[..., None], np.exp(logs - np.where(known, whole, 0.0)[..., None]), 0.0
+def _side_by_side(ways: Sequence[_Way], greedy: bool) -> Iterator[tuple[Floats, str]]:
+    """`_followed` for ways of one shape."""
+    cliques = [way.removal.clique for way in ways]
+    tables = np.stack(
+        [own.weights.transpose(way.axes) for own, way in zip(cliques, ways, strict=True)]
     )
-    while not known.all():
-        sums, counts = np.zeros_like(kernel), np.zeros(known.shape)
-        for along in range(known.ndim):
-            sums += kernel.sum(axis=along, keepdims=True)
-            counts += known.sum(axis=along, keepdims=True)
-        fresh = ~known & (counts > 0)
-        kernel[fresh] = sums[fresh] / counts[fresh][:, None]
-        known |= fresh
-    return kernel
+    variations = np.stack(
+        [way.removal.variations[[way.removal.out.index(j) for j in way.order]] for way in ways],
+        axis=1,
+    )
+    errors = np.array([own.error for own in cliques])
+    targets = len(ways[0].removal.targets)
+    matrices, pays = followed(tables, cliques[0].logs, variations, targets, errors, greedy)
+    for number, own in enumerate(pays.tolist()):
+        yield matrices[:, number], "".join("p" if pay else "a" for pay in own)

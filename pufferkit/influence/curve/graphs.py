@@ -1,10 +1,9 @@
 """Event-level epsilon against Pufferfish epsilon on any graph: networks and random fields.
 
 A graph consists of independent parts. If the cliques of a part are small, nodes are averaged out
-exactly (`pufferkit.influence.curve.averaging` has the theorem; here are the two passes over the
-junction tree). In wider parts nodes are resampled given their neighbours
-(`pufferkit.influence.curve.resampling`). In any case no node loses more than the total cost of its
-part, as in group DP.
+along its junction tree (`pufferkit.influence.curve.averaging`). In wider parts nodes are resampled
+given their neighbours (`pufferkit.influence.curve.resampling`). In any case no node loses more than
+the total cost of its part, as in group DP.
 """
 
 from __future__ import annotations
@@ -19,21 +18,25 @@ import numpy as np
 
 from pufferkit import checks
 from pufferkit.beliefs.junction_tree import (
+    CliqueTree,
     GraphModel,
     JunctionTree,
     LogFactor,
-    narrow_nodes,
     neighbours,
     parts,
 )
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
-from pufferkit.influence.curve.averaging import Clique
+from pufferkit.influence.curve.graph_passes import GraphPasses
+from pufferkit.influence.curve.graph_work import check_memory, quick_trees, sizes_of
 from pufferkit.influence.curve.pair_curve import WITHIN_EPSILON
 from pufferkit.influence.curve.pairs import off_diagonal
 from pufferkit.influence.curve.resampling import Rates
 from pufferkit.influence.progress import Progress
 from pufferkit.rounding import EPS, largest_within
+
+_START = 10  # the search begins at this part of what independent nodes may have
+_COMPARED = 0.1  # event-level epsilon at which trees are compared
 
 
 class GraphLoss(NamedTuple):
@@ -44,139 +47,53 @@ class GraphLoss(NamedTuple):
     model: int
 
 
-class GraphPasses:
-    """The cliques of the narrow parts of a model, and the losses of their nodes."""
-
-    def __init__(self, tree: JunctionTree, possible: Sequence[Sequence[int]]) -> None:
-        self.tree, self.possible = tree, possible
-        self.cliques: list[tuple[int, ...]] = []
-        self._own: list[Clique] = []
-        alike: dict[tuple[Any, ...], Clique] = {}
-        for nodes, table in zip(tree.cliques, tree.tables, strict=True):
-            # Nodes with one possible value hide nothing and reveal nothing.
-            kept = tuple(n for n in nodes if len(self.possible[n]) > 1)
-            small = table[np.ix_(*(self.possible[n] for n in nodes))]
-            small = small.reshape([len(self.possible[n]) for n in kept])
-            key = small.shape, small.tobytes()
-            self.cliques.append(kept)
-            self._own.append(alike.setdefault(key, Clique(small, tree.error)))
-        self.separators = [
-            tuple(n for n in kept if n in set(tree.separator(c)))
-            for c, kept in enumerate(self.cliques)
-        ]
-        self.children: list[list[int]] = [[] for _ in self.cliques]
-        for c, above in enumerate(tree.parent):
-            if above >= 0:
-                self.children[above].append(c)
-        home: dict[int, int] = {}
-        for c, kept in enumerate(self.cliques):
-            for n in kept:
-                if n not in home or self._own[c].table.size < self._own[home[n]].table.size:
-                    home[n] = c
-        self._home = home
-        self.ways: list[list[Any]] = []
-        self._whole = 0.0
-
-    def losses(self, costs: Sequence[Floats]) -> dict[int, Floats]:
-        """For every node that can vary the loss of each pair of values it can take, rounded up.
-
-        ``ways`` then has, for every message and for every node, the derivation of its bound: the
-        clique, the clique that the message is for (-1 for the loss of a node itself), the node, and
-        the way, which is empty if everything beyond is paid.
-        """
-        self.ways = []
-        whole = [float(cost.max()) if cost.size else 0.0 for cost in costs]
-        self._whole = sum(whole)
-        totals = [{n: np.zeros_like(costs[n]) for n in kept} for kept in self.cliques]
-        beyond = [sum(whole[n] for n in kept) for kept in self.cliques]  # of the subtree
-        upward: list[dict[int, Floats]] = []
-        for c, separator in enumerate(self.separators):
-            beyond[c] += sum(
-                beyond[d] - sum(whole[n] for n in self.separators[d]) for d in self.children[c]
-            )
-            own = beyond[c] - sum(whole[n] for n in separator)
-            message = self._message(c, self.tree.parent[c], separator, totals[c], costs, own)
-            upward.append(message)
-            if (above := self.tree.parent[c]) >= 0:
-                for n, added in message.items():
-                    totals[above][n] = totals[above][n] + added
-        parts = self._part_totals(beyond)
-        for c in reversed(range(len(self.cliques))):
-            for d in self.children[c]:
-                without = {
-                    n: (total - upward[d][n]) + 8 * EPS * (1 + len(self.children[c])) * total
-                    if n in upward[d]
-                    else total
-                    for n, total in totals[c].items()
-                }
-                own = parts[c] - beyond[d]
-                message = self._message(c, d, self.separators[d], without, costs, own)
-                for n, added in message.items():
-                    totals[d][n] = totals[d][n] + added
-        losses = {}
-        raised = 1 + (len(self.cliques) + 32) * EPS
-        for n, c in self._home.items():
-            message = self._message(c, -1, (n,), totals[c], costs, parts[c] - whole[n])
-            losses[n] = (costs[n] + message[n]) * raised
-        return losses
-
-    def _message(
-        self,
-        c: int,
-        to: int,
-        kept: tuple[int, ...],
-        totals: Mapping[int, Floats],
-        costs: Sequence[Floats],
-        beyond: float,
-    ) -> dict[int, Floats]:
-        """What removing all nodes beyond ``kept`` adds to each of these nodes of a clique."""
-        nodes = self.cliques[c]
-        out = tuple(place for place, n in enumerate(nodes) if n not in kept)
-        variations = [(costs[nodes[place]] + totals[nodes[place]]) * (1 + 2 * EPS) for place in out]
-        message = {}
-        targets = [nodes.index(n) for n in kept]
-        each = self._own[c].added(targets, out, variations)
-        for n, (more, way) in zip(kept, each, strict=True):
-            added = (totals[n] + more) * (1 + 2 * EPS)
-            everything = beyond + (len(costs) + 8) * EPS * self._whole
-            cheaper = float(added.max()) > everything
-            message[n] = everything * off_diagonal(len(added)) if cheaper else added
-            order = [] if cheaper else [nodes[place] for place in way.order]
-            self.ways.append([c, to, n, order, "" if cheaper else way.moves])
-        return message
-
-    def _part_totals(self, beyond: Sequence[float]) -> list[float]:
-        """For every clique, the cost of all nodes of its independent part."""
-        totals = list(beyond)
-        for c in reversed(range(len(totals))):
-            if self.tree.parent[c] >= 0:
-                totals[c] = totals[self.tree.parent[c]]
-        return totals
-
-
 class GraphLosses:
-    """The losses of the nodes of one model when entries have given costs."""
+    """The losses of the nodes of one model when entries have given costs.
 
-    def __init__(self, model: GraphModel) -> None:
-        sizes = [len(model.values[node]) for node in model.nodes]
-        factors = model.log_factors
-        scopes = [scope for scope, _ in factors]
-        narrow = narrow_nodes(sizes, scopes)
-        chosen = set(narrow)
-        tree = JunctionTree.of(sizes, factors, "model", narrow)
-        self.possible = [list(range(size)) for size in sizes]
-        for nodes, table in zip(tree.cliques, tree.tables, strict=True):
+    Parameters
+    ----------
+    model
+        Its nodes and factors.
+    trees
+        Those of its narrow parts, one or more to choose from.
+    place
+        The number of each state.
+    distance
+        Between states, by their numbers.
+    """
+
+    def __init__(
+        self,
+        model: GraphModel,
+        trees: Sequence[CliqueTree],
+        place: Mapping[Hashable, int],
+        distance: Floats,
+    ) -> None:
+        sizes, factors = sizes_of(model), model.log_factors
+        exact = [JunctionTree.on(tree, sizes, factors) for tree in trees]
+        possible = [list(range(size)) for size in sizes]
+        for nodes, table in zip(exact[0].cliques, exact[0].tables, strict=True):
             for axis, n in enumerate(nodes):
                 others = tuple(a for a in range(table.ndim) if a != axis)
-                self.possible[n] = np.flatnonzero(table.max(axis=others) > -np.inf).tolist()
-        self.passes = GraphPasses(tree, self.possible)
-        self.wide = [
-            part for part in parts(neighbours(len(sizes), scopes)) if part[0] not in chosen
+                possible[n] = np.flatnonzero(table.max(axis=others) > -np.inf).tolist()
+        self.places = [
+            [place[model.values[node][value]] for value in own]
+            for node, own in zip(model.nodes, possible, strict=True)
         ]
+        self._distances = [distance[np.ix_(own, own)] for own in self.places]
+        passes = [GraphPasses(tree, possible) for tree in exact]
+        if len(passes) > 1:
+            b = _COMPARED / (float(distance.max()) or 1.0)
+            costs = [b * own for own in self._distances]
+            passes.sort(key=lambda own: own.largest(costs))
+        self.passes = passes[0]
+        near = neighbours(len(sizes), [scope for scope, _ in factors])
+        self.wide = [part for part in parts(near) if trees[0].home[part[0]] < 0]
         self._rates = [_rates(sizes, factors, part) for part in self.wide]
 
-    def of(self, costs: Sequence[Floats]) -> list[Floats]:
+    def at(self, b: float) -> list[Floats]:
         """The loss of each pair of possible values of every node, rounded up."""
+        costs = [b * own for own in self._distances]
         losses = list(costs)
         for n, own in self.passes.losses(costs).items():
             losses[n] = own
@@ -227,14 +144,12 @@ class GraphCurve:
     ) -> None:
         self.models, self.states = tuple(models), tuple(states)
         self.distance = off_diagonal(len(states)) if distance is None else distance
-        self._each = [GraphLosses(model) for model in self.models]
+        trees = [quick_trees(model) for model in self.models]
+        check_memory(self.models, trees)
         place = {state: number for number, state in enumerate(self.states)}
-        self._places = [
-            [
-                [place[model.values[node][value]] for value in own.possible[n]]
-                for n, node in enumerate(model.nodes)
-            ]
-            for model, own in zip(self.models, self._each, strict=True)
+        self._each = [
+            GraphLosses(model, own, place, self.distance)
+            for model, own in zip(self.models, trees, strict=True)
         ]
 
     @property
@@ -249,9 +164,8 @@ class GraphCurve:
         """For every node, the loss of each pair of states; 0 if one is not a value of the node."""
         size = len(self.states)
         tables = {node: np.zeros((size, size)) for node in self.models[0].nodes}
-        for number, model in enumerate(self.models):
-            losses = self._losses(number, b)
-            for own, node, places in zip(losses, model.nodes, self._places[number], strict=True):
+        for model, each in zip(self.models, self._each, strict=True):
+            for own, node, places in zip(each.at(b), model.nodes, each.places, strict=True):
                 where = np.ix_(places, places)
                 tables[node][where] = np.maximum(tables[node][where], own)
         return tables
@@ -287,7 +201,9 @@ class GraphCurve:
             loss = self._largest(number, b)
             return loss.value, loss
 
-        best = largest_within(loss_at, epsilon, most, most, WITHIN_EPSILON, progress=progress)
+        # Where b is small, losses are nearly proportional to it.
+        start = most / _START
+        best = largest_within(loss_at, epsilon, start, most, WITHIN_EPSILON, progress=progress)
         if best is not None:
             return best
         # If the whole part is paid, the loss is at most epsilon.
@@ -297,8 +213,8 @@ class GraphCurve:
     def record(self, b: float) -> list[dict[str, Any]]:
         """Verification data: the cliques of every model, and the way behind each bound."""
         records = []
-        for number, own in enumerate(self._each):
-            self._losses(number, b)
+        for own in self._each:
+            own.at(b)
             passes = own.passes
             records.append(
                 {
@@ -310,11 +226,6 @@ class GraphCurve:
         return records
 
     def _largest(self, number: int, b: float) -> GraphLoss:
-        losses = [float(own.max()) if own.size else 0.0 for own in self._losses(number, b)]
+        losses = [float(own.max()) if own.size else 0.0 for own in self._each[number].at(b)]
         worst = int(np.argmax(losses))
         return GraphLoss(losses[worst], self.models[number].nodes[worst], number)
-
-    def _losses(self, number: int, b: float) -> list[Floats]:
-        cost = b * self.distance
-        costs = [cost[np.ix_(places, places)] for places in self._places[number]]
-        return self._each[number].of(costs)

@@ -6,7 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 from pufferkit.accounting.amounts import show
 from pufferkit.accounting.entries import (
@@ -73,8 +74,7 @@ class Terms:
         return {"budget": self.budget, "rule": self.rule, "about": self.about}
 
 
-@dataclass(frozen=True)
-class Charge:
+class Charge(NamedTuple):
     """One charge among many; ``total`` is the joint total after it, in millionths.
 
     ``after`` is the number of entries the account had when the total was computed, 0 for an account
@@ -95,13 +95,20 @@ class Charge:
     data: Data | None = None
     state: Mapping[str, Any] | None = None
 
-    def __post_init__(self) -> None:
-        checked_name("account", self.account)
-        checked_name("key", self.key, LONGEST_KEY)
-        amounts = (self.epsilon, self.total, self.after)
-        for name, amount in zip(("epsilon", "total", "after"), amounts, strict=True):
+
+def checked_charges(charges: Sequence[Charge]) -> tuple[list[str], list[str]]:
+    """Accounts and keys of these charges; raises if a name or an amount cannot be stored."""
+    names = list(dict.fromkeys([charge.account for charge in charges]))
+    keys = list(dict.fromkeys([charge.key for charge in charges]))
+    for name in names:
+        checked_name("account", name)
+    for key in keys:
+        checked_name("key", key, LONGEST_KEY)
+    for field in ("epsilon", "total", "after"):
+        for amount in map(attrgetter(field), charges):
             if type(amount) is not int or amount < 0:
-                raise ValueError(f"{name}: must be an integer of at least 0, got {amount!r}")
+                raise ValueError(f"{field}: must be an integer of at least 0, got {amount!r}")
+    return names, keys
 
 
 States = dict[str, Mapping[str, Any] | None]

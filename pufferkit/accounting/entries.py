@@ -125,7 +125,9 @@ def append(
             at[name] = head[0]
     connection.put("entries", rows)
     connection.head = head
-    connection.put("accounts", [stands[name] for name in {row[1]: None for row in rows}])
+    touched = list(dict.fromkeys([row[1] for row in rows]))
+    connection.put("accounts", [stands[name] for name in touched if name in known])
+    connection.put("accounts", [stands[name] for name in touched if name not in known], new=True)
     connection.put("marks", list(marks.items()))
     if states:
         _keep(connection, states, at)

@@ -30,6 +30,7 @@ from pufferkit.accounting.anchor import Anchor, Head
 from pufferkit.accounting.charges import (
     Charge,
     Terms,
+    checked_charges,
     drafts_of,
     on_terms,
     over_budget,
@@ -363,8 +364,7 @@ class Ledger(Shown):
         OverBudget
             If one account cannot pay; then none does.
         """
-        names = list(dict.fromkeys(charge.account for charge in charges))
-        keys = list(dict.fromkeys(charge.key for charge in charges))
+        names, keys = checked_charges(charges)
         terms = {charge.account: charge.terms for charge in charges if charge.terms is not None}
         data = {charge.account: charge.data for charge in charges if charge.data is not None}
 
@@ -411,9 +411,22 @@ class Ledger(Shown):
 
     def charges_of(self, accounts: Sequence[str]) -> tuple[dict[str, Account], list[Entry]]:
         """Balances and charges of many accounts at one moment."""
-        return self._read(
-            lambda c: (accounts_named(c, accounts), list(entries_named(c, accounts, "charge")))
-        )
+        return self.paid(accounts, ())[:2]
+
+    def paid(
+        self, accounts: Sequence[str], keys: Sequence[str]
+    ) -> tuple[dict[str, Account], list[Entry], dict[tuple[str, str], Entry]]:
+        """Balances, charges, and the values with these keys, of many accounts at one moment."""
+
+        def act(
+            connection: Connection,
+        ) -> tuple[dict[str, Account], list[Entry], dict[tuple[str, str], Entry]]:
+            known = accounts_named(connection, accounts)  # others have no entries
+            charges = entries_named(connection, known, "charge") if known else ()
+            values = entries_named(connection, known, "value", keys) if known and keys else ()
+            return known, list(charges), {(entry.account, entry.key): entry for entry in values}
+
+        return self._read(act, settle=bool(keys))
 
     def entries(self, account: str | None = None) -> list[Entry]:
         """All entries in order, or those of one account."""

@@ -65,9 +65,13 @@ class Connection:
             return self.driver.execute(statement, values)
         return self.driver.execute(_for_server(statement), values or None)
 
-    def put(self, table: str, rows: Sequence[Sequence[Any]]) -> None:
-        """Put rows into a table, all at once; rows with the same key are replaced."""
-        if self.server and table == "entries" and len(rows) > _COPIED:
+    def put(self, table: str, rows: Sequence[Sequence[Any]], *, new: bool = False) -> None:
+        """Put rows into a table, all at once; rows with the same key are replaced.
+
+        Entries are always ``new``: a row with the same key is an error.
+        """
+        new = new or table == "entries"
+        if self.server and new and len(rows) > _COPIED:
             self._copy(table, rows)
         elif self.server and len(rows) > 1:
             objects = [dict(zip(_COLUMNS[table], row, strict=True)) for row in rows]
@@ -82,7 +86,7 @@ class Connection:
         self.wait()  # COPY takes no statements that were sent ahead
         text = f"COPY pufferkit_{table} FROM STDIN"
         with self.driver.cursor() as cursor, cursor.copy(text) as copy:
-            copy.write("".join(map(_copied, rows)))
+            copy.write(_copied(rows))
 
     def among(self, column: str, names: Sequence[str]) -> tuple[str, Any]:
         """The condition that a column has one of these values, and its parameter."""
@@ -185,13 +189,16 @@ def _for_server(statement: str) -> str:
     return statement.replace("?", "%s")
 
 
-def _copied(row: Sequence[Any]) -> str:
-    """A row in the text format of COPY: tabs between columns, the rest escaped."""
-    line = "\t".join(map(str, row))
-    plain = line.count("\t") == len(row) - 1
-    if not plain or "\\" in line or "\n" in line or "\r" in line:
-        line = "\t".join(str(value).translate(_ESCAPED) for value in row)
-    return line + "\n"
+def _copied(rows: Sequence[Sequence[Any]]) -> str:
+    """Rows in the text format of COPY: tabs between columns, the rest escaped."""
+    pattern = "\t".join(["%s"] * len(rows[0])) + "\n"
+    text = "".join([pattern % tuple(row) for row in rows])
+    tabs, ends = len(rows) * (len(rows[0]) - 1), len(rows)
+    plain = text.count("\t") == tabs and text.count("\n") == ends
+    if not plain or "\\" in text or "\r" in text:
+        escaped = ([str(value).translate(_ESCAPED) for value in row] for row in rows)
+        text = "".join([pattern % tuple(row) for row in escaped])
+    return text
 
 
 @cache

@@ -150,7 +150,10 @@ class Accounts:
         """The values of releases that cost this much before; ``None`` if one is not stored."""
         if joint_micro is None:
             return None
-        places, stored = self._stored(pending)
+        keys = self.run.keys(release.window for release in pending)
+        places = [(release.account, keys[release.window]) for release in pending]
+        names = dict.fromkeys(release.account for release in pending)
+        stored = _bodies(self.ledger.find_many(names, list(keys.values())))
         if not all(place in stored for place in places):
             return None
         return Receipt(joint_micro, [stored[place] for place in places])
@@ -163,10 +166,12 @@ class Accounts:
         draw is dropped if another process stored its value first.
         """
         names = list(dict.fromkeys(release.account for release in pending))
+        keys = self.run.keys(release.window for release in pending)
+        places = [(release.account, keys[release.window]) for release in pending]
         run = self.run.identity
         while True:
-            places, values = self._stored(pending)
-            known, entries = self._standing(names)
+            known, entries, stored = self.ledger.paid(names, list(keys.values()))
+            known, values = self._with_new(known, names), _bodies(stored)
             unpaid = self._unpaid(pending, known, entries)
             charged = {(e.account, e.key): e for e in entries if e.body["run"] == run}
             missing = np.array([n for n, at in enumerate(places) if at not in values], dtype=int)
@@ -187,16 +192,6 @@ class Accounts:
                     continue
                 values |= new
             return Receipt(self._joint_micro(pending, entries), [values[p] for p in places])
-
-    def _stored(
-        self, pending: Sequence[PendingRelease]
-    ) -> tuple[list[tuple[str, str]], dict[tuple[str, str], Mapping[str, Any]]]:
-        """Account and key of each release, and those of their values that are stored."""
-        keys = self.run.keys(release.window for release in pending)
-        places = [(release.account, keys[release.window]) for release in pending]
-        names = dict.fromkeys(release.account for release in pending)
-        stored = self.ledger.find_many(names, list(keys.values()))
-        return places, {place: entry.body for place, entry in stored.items()}
 
     def pay_jointly(
         self,
@@ -313,8 +308,12 @@ class Accounts:
     def _standing(self, names: Sequence[str]) -> tuple[dict[str, Account], list[Entry]]:
         """Balances of the accounts, also of those that do not exist yet, and their charges."""
         known, entries = self.ledger.charges_of(names)
+        return self._with_new(known, names), entries
+
+    def _with_new(self, known: Mapping[str, Account], names: Sequence[str]) -> dict[str, Account]:
+        """The balances of all of these accounts; those that do not exist are empty."""
         rule, budget = self.terms.rule, self.terms.budget
-        return {n: known.get(n) or Account(n, rule, budget, 0, 0) for n in names}, entries
+        return {n: known.get(n) or Account(n, rule, budget, 0, 0) for n in names}
 
     def _same_entries(self, record: str, key: str, used: str) -> None:
         charged = self.ledger.find(record, key, "charge")
@@ -484,6 +483,12 @@ def used_digest(batches: Iterable[Iterable[PendingRelease]]) -> str:
             between = b","
     text.update(b"]")
     return text.hexdigest()
+
+
+def _bodies(
+    entries: Mapping[tuple[str, str], Entry],
+) -> dict[tuple[str, str], Mapping[str, Any]]:
+    return {place: entry.body for place, entry in entries.items()}
 
 
 def _again(entry: Entry, known: Mapping[str, Account], value: Mapping[str, Any]) -> Charge:

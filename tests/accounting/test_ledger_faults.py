@@ -213,10 +213,10 @@ def test_serialisation_failures_and_deadlocks_are_tried_again(url, monkeypatch):
 
 
 def _refused(real, failures):
-    def called(connection, *arguments):
+    def called(connection, *arguments, **options):
         if failures:
             raise failures.pop()
-        return real(connection, *arguments)
+        return real(connection, *arguments, **options)
 
     return called
 

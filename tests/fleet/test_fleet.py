@@ -6,7 +6,6 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -345,7 +344,7 @@ def test_what_was_charged_and_not_drawn_is_drawn_with_the_noise_that_was_charged
 
     def killed(charges, **options):
         """As an earlier version was, between the charges and their values."""
-        charge_many([replace(charge, value=None) for charge in charges], **options)
+        charge_many([charge._replace(value=None) for charge in charges], **options)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:

@@ -149,7 +149,7 @@ def _released(
             series, beliefs, book.budget, ledger, name=account, data_meant=book.data_meant
         )
         answer = session.release_jointly(plan, label=book.label)
-        terminal.summary(f"{account}: {session.remaining:g} of {book.budget:g} remaining")
+        terminal.remaining(account, session.remaining, book.budget)
         return answer
 
 

@@ -107,7 +107,7 @@ def release(
                 answer = session.release(
                     query, noise.epsilon, mechanism=mechanism or "best", label=book.label
                 )
-            terminal.summary(f"{account}: {session.remaining:g} of {book.budget:g} remaining")
+            terminal.remaining(account, session.remaining, book.budget)
         else:
             answer = calibration.release(series)
     answer = answer.as_drawn() if noise.as_drawn else answer

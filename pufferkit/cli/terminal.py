@@ -68,9 +68,8 @@ def _explained(error: BaseException) -> str | None:
 
 
 def say(text: object = "", *, err: bool = False) -> None:
-    """Lines on stdout, or one on stderr; control characters in names are escaped."""
-    lines = [str(text)] if err else str(text).split("\n")
-    typer.echo("\n".join(printable(line) for line in lines), err=err)
+    """Lines on stdout or stderr; control characters in names are escaped."""
+    typer.echo("\n".join(printable(line) for line in str(text).split("\n")), err=err)
 
 
 def give(content: str) -> None:
@@ -89,7 +88,7 @@ def number(text: str) -> float:
 
 def integer(text: str) -> int:
     """An integer in plain digits."""
-    return int(_in_digits(text, r"[+-]?[0-9]{1,18}", "a whole number", "2016"))
+    return int(_in_digits(text, r"[+-]?[0-9]{1,18}", "a whole number below 10^18", "2016"))
 
 
 def _in_digits(text: str, form: str, what: str, example: str) -> str:
@@ -130,9 +129,14 @@ def note(message: str) -> None:
 
 
 def summary(text: object) -> None:
-    """One line on stderr about what was read or spent; suppressed by --quiet."""
+    """Lines on stderr about what was read or spent; suppressed by --quiet."""
     if not _SPEECH["quiet"]:
         say(text, err=True)
+
+
+def remaining(account: str, left: float, budget: float) -> None:
+    """What is left of a budget, on stderr; suppressed by --quiet."""
+    summary(f"{printable(account)}: {left:g} of {budget:g} remaining")
 
 
 def doing(what: str) -> None:
@@ -144,7 +148,7 @@ def written(paths: Iterable[object]) -> None:
     """Name the files that were written, on stderr; suppressed by --quiet."""
     for path in paths:
         if not _SPEECH["quiet"] and str(path) != "-":
-            say(f"written: {path}", err=True)
+            say(f"written: {printable(path)}", err=True)
 
 
 def as_json(record: Any) -> None:

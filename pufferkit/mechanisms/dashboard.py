@@ -97,7 +97,8 @@ class Dashboard(Shown):
             f"{size:>6} numbers, {self.level:.0%} within {error:.4g}, alone epsilon {alone:.4g}"
             for size, error, alone in zip(self.sizes, self.errors, self.alone, strict=True)
         )
-        head = f"{len(self.names)} questions together: epsilon {self.epsilon:.4g}"
+        questions = "1 question" if len(self.names) == 1 else f"{len(self.names)} questions together"
+        head = f"{questions}: epsilon {self.epsilon:.4g}"
         return "\n".join([head, *aligned(zip(self.names, each, strict=True))])
 
     def release(self, series: Any) -> dict[str, Release]:
@@ -178,7 +179,7 @@ def dashboard(
     check_states(theta, query)
     unit = query.unit
     wanted = [
-        largest_scale(name, checks.positive("error", error), level, unit)
+        largest_scale(name, checks.positive(f"error of {name}", error), level, unit)
         for name, (_, error) in asked.items()
     ]
     queries = [own for own, _ in asked.values()]

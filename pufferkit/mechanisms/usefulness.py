@@ -22,6 +22,8 @@ DROWNED = 0.5
 LARGE_EPSILON = 10.0
 """A larger epsilon gives a warning."""
 
+_LARGEST_EXPONENT = 700
+
 _NAMES = {
     "relative frequencies": "shares",
     "histogram": "counts",
@@ -156,9 +158,10 @@ def questioned(epsilon: float) -> str | None:
     """A warning about an epsilon that guarantees hardly anything; ``None`` for others."""
     if epsilon <= LARGE_EPSILON:
         return None
+    factor = f"{math.exp(epsilon):,.3g}" if epsilon < _LARGEST_EXPONENT else "more than 1e304"
     return (
         f"epsilon {epsilon:g} lets a release multiply the odds of any two values of an entry by "
-        f"{math.exp(min(epsilon, 700)):,.3g}; is that meant? 0.1 to 3 are usual"
+        f"{factor}; is that meant? 0.1 to 3 are usual"
     )
 
 

@@ -168,8 +168,7 @@ def verify_file(path: str | Path, *, most_work: float = MOST_WORK) -> Verdict:
     try:
         data = json.loads(record.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        if not table or not path.exists():
-            raise
+        path.stat()  # raises if the file is missing, with the name that was given
         raise ValueError(
             f"{path}: is a table, which holds no beliefs; its record {record.name} is not beside it"
         ) from None

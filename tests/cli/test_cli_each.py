@@ -273,6 +273,7 @@ def test_a_table_without_its_record_is_not_verified(table: Path):
     good(*EACH, "--out", "days.csv")
     Path("days.json").unlink()
     assert "record days.json is not beside it" in refusal("verify", "days.csv")
+    assert "error: nights.csv: No such file" in refusal("verify", "nights.csv")
     good(*EACH, "--out", "days.parquet")
     assert "verify the record days.json" in refusal("verify", "days.parquet")
     good("verify", "days.json")

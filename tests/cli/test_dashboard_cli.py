@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pufferkit as pk
-from tests.strategies.command_line import folder, good, refusal, refusals
+from tests.strategies.command_line import folder, good, refusal, refusals, run
 
 __all__ = ["folder"]
 
@@ -17,7 +17,10 @@ def test_planned_released_and_verified(folder):
     assert [row["question"] for row in plan["questions"]] == ["histogram", "episodes:run"]
     assert [row["half_width"] for row in plan["questions"]] == [30, 25]
     assert "2 questions together" in good(*FILES, *ASKED, "--plan")
-    good(*FILES, *ASKED, "--out", "joint.json")
+    assert good(*FILES, *ASKED[:2], "--plan").startswith("1 question: ")
+    told = run(*FILES, *ASKED, "--out", "joint.json").stderr.splitlines()
+    assert told[0].startswith("2 questions together: epsilon ")
+    assert [line.split()[0] for line in told[1:3]] == ["histogram", "episodes:run"]
     record = json.loads(Path("joint.json").read_text())
     assert record["epsilon"] == plan["epsilon"]
     assert pk.verify("joint.json").ok
@@ -55,7 +58,7 @@ def test_questions_about_numbers_with_pictures(folder):
         "--ask histogram": "must have the form episodes:run=20",
         "--ask median=3": "questions are histogram",
         "--ask histogram=x": "'x' is not a number",
-        "--ask histogram=-1": "error",
+        "--ask histogram=-1": "error of histogram: must be above 0",
         "--ask episodes=3": "--state-value: needed",
         "--ask episodes:fly=3": "'fly' is not a state of the model",
         "--ask histogram=3 --ask histogram=3": "the same question is given twice",

@@ -187,4 +187,5 @@ def test_pairs_say_what_the_curve_knows_better():
 def test_a_large_epsilon_is_questioned():
     assert questioned(10) is None
     assert "is that meant?" in questioned(12)
+    assert "by more than 1e304;" in questioned(1e300)
     assert "is that meant?" in str(pk.plan(CHAIN, pk.count(1, 100), 12))

@@ -103,6 +103,12 @@ def fresh_verification(length: int) -> Work:
     return fresh("-m", "pufferkit", "verify", str(place))
 
 
+def verification(chain: pk.MarkovChain) -> Work:
+    query = pk.histogram(chain.states, 5000)
+    release = pk.influence_curve(chain, query, 1).release(chain.sample(5000, seed=1).tolist())
+    return lambda: pk.verify(release)
+
+
 def sum_of(states: int) -> Work:
     return lambda: pk.exact_sum(dense(states), pk.count(1, 1000), 1)
 
@@ -367,6 +373,7 @@ JOBS = [
     ),
     Job("first plan ever, fixed start, length", (100, 500, 2016), fresh_plan_from_a_start, 3),
     Job("fresh verify, length", (100, 500, 2016), fresh_verification, 1, (LIBRARIES,)),
+    Job("verify, dense rows, states", (75, 150, 300), lambda n: verification(dense(n)), 10),
     Job("exact_sum, states", (25, 50, 100), sum_of, 3),
     Job("quilt, 51 states, length", (10**5, 10**6, 10**7), lambda n: quilt(dense(51), n)),
     Job(

@@ -97,7 +97,9 @@ class Dashboard(Shown):
             f"{size:>6} numbers, {self.level:.0%} within {error:.4g}, alone epsilon {alone:.4g}"
             for size, error, alone in zip(self.sizes, self.errors, self.alone, strict=True)
         )
-        questions = "1 question" if len(self.names) == 1 else f"{len(self.names)} questions together"
+        questions = (
+            "1 question" if len(self.names) == 1 else f"{len(self.names)} questions together"
+        )
         head = f"{questions}: epsilon {self.epsilon:.4g}"
         return "\n".join([head, *aligned(zip(self.names, each, strict=True))])
 

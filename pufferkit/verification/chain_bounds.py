@@ -34,7 +34,8 @@ import numpy as np
 from pufferkit.beliefs.chain_class import Member
 from pufferkit.checks import Bools, Floats
 from pufferkit.rounding import last_passing
-from pufferkit.verification.pair_tables import Allowance, PairTables, log_ratios
+from pufferkit.verification.pair_tables import Allowance, PairTables
+from pufferkit.verification.row_steps import log_ratios
 
 BlockPair = tuple[int, int]
 
@@ -219,22 +220,27 @@ def _loss(side: PairTables, task: Task, window: int, *, every_node: bool) -> flo
         return float(side.left(node, block, variation)[side.pairs(node)].max())
 
     def to_right(place: int, block: int, variation: float) -> float:
-        pairs = side.pairs(length + 1 - place) if every_node else anywhere
-        return float(side.right(block, variation)[pairs].max())
+        return float(side.right(block, variation)[side.pairs(length + 1 - place)].max())
+
+    def room_left(node: int, block: int, v: float) -> float:
+        return side.left_room(node, block, v, v - block * task.b)
+
+    def room_right(block: int, v: float) -> float:
+        return side.right_room(anywhere, block, v, v - block * task.b)
 
     alpha = _variations(first, task.b, sizes, to_left)
     if every_node:
         beta = _variations(length, task.b, sizes, to_right)
     else:
         anywhere = np.any([side.pairs(node) for node in range(1, max(1, first) + 1)], axis=0)
-        beta = [_fixed_point(task, sizes, task.b, [partial(to_right, 0)])]
+        beta = [_fixed_point(task, sizes, task.b, [room_right])]
     # The nodes after the first ones repeat these.
     last = first or task.reach + 1  # stationary, or any start: one node stands for all
     others = range(last - side.period + 1, last + 1)
     rest = task.b
     if first < length:
         recent = max(alpha[-task.reach :], default=task.b)
-        rest = _fixed_point(task, sizes, recent, [partial(to_left, node) for node in others])
+        rest = _fixed_point(task, sizes, recent, [partial(room_left, node) for node in others])
     if max(*alpha, *beta, rest) > task.epsilon:
         return inf  # a loss is never below the variation on one of its sides
 
@@ -289,33 +295,31 @@ def _variations(
 
 
 def _fixed_point(
-    task: Task, sizes: Iterable[int], low: float, steps: Sequence[Callable[[int, float], float]]
+    task: Task, sizes: Iterable[int], low: float, rooms: Sequence[Callable[[int, float], float]]
 ) -> float:
     """A v, close to the least from ``low`` up, with F(v) <= v for each; infinite above epsilon.
 
-    F(v) is the least m b + step(m, v). If F(v) <= v and the variations before a stretch are at most
-    v, so are those of the stretch, by induction; blocks that extend beyond the end cost at most m
-    b.
+    F(v) is the least m b + step(m, v), and ``rooms`` is at least 0 if m b + step(m, v) <= v. If
+    F(v) <= v and the variations before a stretch are at most v, so are those of the stretch, by
+    induction; blocks that extend beyond the end cost at most m b. Steps have a slope of at most 1,
+    so what holds for some v holds for all above it: each block is tried once at the best v of those
+    before it, and followed further down if that holds.
     """
-    last = 1
+    return max(_least_passing(task, sizes, low, room) for room in rooms)
 
-    def holds(v: float) -> bool:
-        nonlocal last
-        for step in steps:
-            for block in (last, *sizes):
-                if block * task.b <= v and block * task.b + step(block, v) <= v:
-                    last = block
-                    break
-            else:
-                return False
-        return True
 
-    high = task.epsilon
-    if low > high or not holds(high):
-        return inf
-    if holds(low):
-        return low
-    return last_passing(lambda v: 1.0 if holds(v) else -1.0, high, low, _PRECISION)
+def _least_passing(
+    task: Task, sizes: Iterable[int], low: float, room: Callable[[int, float], float]
+) -> float:
+    best = inf
+    for block in sizes:
+        margin = partial(room, block)
+        good = min(task.epsilon, best * (1 - _PRECISION))
+        bad = max(low, block * task.b)
+        if bad > good or margin(good) < 0:
+            continue
+        best = bad if margin(bad) >= 0 else last_passing(margin, good, bad, _PRECISION)
+    return best
 
 
 def spread_by_neighbours(member: Member, length: int) -> float:

@@ -30,8 +30,9 @@ from pufferkit.beliefs.network_checks import Node
 from pufferkit.beliefs.network_class import NetworkClass
 from pufferkit.checks import Floats
 from pufferkit.verification.pair_steps import Programmes, steps
-from pufferkit.verification.pair_tables import Allowance, NotChecked, prefixes, step
+from pufferkit.verification.pair_tables import Allowance, NotChecked
 from pufferkit.verification.recorded_plans import steps_of_bases
+from pufferkit.verification.row_steps import Steps
 from pufferkit.verification.sum_distances import distribution_of
 
 
@@ -145,7 +146,7 @@ class _Tree:
             values = zip(network.values[n], supports[n], strict=True)
             own = [place[value] for value, possible in values if possible]
             self.costs[n] = cost[np.ix_(own, own)]
-        self._shares: dict[tuple[Node, Node], Any] = {}
+        self._steps: dict[tuple[Node, Node], Steps] = {}
         self.branch: dict[tuple[Node, Node], Floats] = {}
 
     def follow(self, programmes: Programmes | None) -> None:
@@ -212,9 +213,9 @@ class _Tree:
             spent, _, before, last, kernel = heapq.heappop(paths)
             self.work.spend(5 * 10**4 + 60.0 * kernel.shape[0] ** 2 * kernel.shape[1])
             beyond = float(self._beyond(last, before).max())
-            if (n, last) not in self._shares:
-                self._shares[n, last] = prefixes(kernel)
-            best = np.minimum(best, spent + step(self._shares[n, last], beyond))
+            if (n, last) not in self._steps:
+                self._steps[n, last] = Steps(kernel)
+            best = np.minimum(best, spent + self._steps[n, last].table(beyond))
             np.fill_diagonal(best, 0.0)
             for following in self.around[last]:
                 if following != before:

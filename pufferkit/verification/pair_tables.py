@@ -21,8 +21,8 @@ from pufferkit.beliefs.chain_class import ChainClass, Member
 from pufferkit.beliefs.mixing_class import MixingClass
 from pufferkit.beliefs.region_class import RegionClass
 from pufferkit.checks import Bools, Floats
+from pufferkit.verification.row_steps import SORTED, Steps, log_ratios
 
-_TINY = 1e-280
 _SETTLED = 1e-11
 _MEMORY = 3 * 10**7
 
@@ -85,41 +85,27 @@ class PairTables(Protocol):
         """To X_{node+block}."""
         ...
 
+    def left_room(self, node: int, block: int, variation: float, most: float) -> float:
+        """At least 0 if no step of ``left`` that can occur is above ``most``, else below 0."""
+        ...
 
-def log_ratios(rows: Floats, possible: Bools) -> Floats:
-    """Entry (x, x') is the largest log of rows(x, y) / rows(x', y).
-
-    Terms where both probabilities are zero are skipped.
-    """
-    above = np.where(possible, np.maximum(rows, _TINY), 0.0)
-    below = np.where(rows >= _TINY, rows, 0.0)  # underflow: the ratio counts as infinite
-    with np.errstate(divide="ignore", invalid="ignore"):
-        gaps = np.log(above)[:, None, :] - np.log(below)[None, :, :]
-    gaps[np.isnan(gaps)] = -inf
-    largest: Floats = gaps.max(axis=2)
-    np.fill_diagonal(largest, 0.0)
-    return largest
+    def right_room(self, pairs: Bools, block: int, variation: float, most: float) -> float:
+        """The same for the steps of ``right`` between these pairs."""
+        ...
 
 
-def prefixes(kernel: Floats) -> tuple[Floats, Floats]:
-    """K(x, S) and K(x', S) for all pairs of rows, S the prefixes of states by K(x, y) / K(x', y).
+class Compared:
+    """Rooms of tables that are cheap to compute: what remains below ``most``."""
 
-    One of them is the best set of the step.
-    """
-    first, second = np.broadcast_arrays(kernel[:, None, :], kernel[None, :, :])
-    with np.errstate(divide="ignore", invalid="ignore"):
-        order = np.argsort(-np.where(first > 0, first / second, -1.0), axis=2)
-    above = np.take_along_axis(first, order, 2).cumsum(axis=2)
-    below = np.take_along_axis(second, order, 2).cumsum(axis=2)
-    return np.minimum(above, 1.0), np.minimum(below, 1.0)
+    def left_room(self: PairTables, node: int, block: int, variation: float, most: float) -> float:
+        """Above the largest step to the left."""
+        return most - float(self.left(node, block, variation)[self.pairs(node)].max())
 
-
-def step(shares: tuple[Floats, Floats], variation: float) -> Floats:
-    """Log (1 + K(x, S) (e^a - 1)) / (1 + K(x', S) (e^a - 1)), the largest over ``prefixes``."""
-    with np.errstate(divide="ignore"):
-        above, below = (np.logaddexp(np.log1p(-s), np.log(s) + variation) for s in shares)
-    largest: Floats = np.maximum((above - below).max(axis=2), 0.0)
-    return largest
+    def right_room(
+        self: PairTables, pairs: Bools, block: int, variation: float, most: float
+    ) -> float:
+        """Above the largest step to the right."""
+        return most - float(self.right(block, variation)[pairs].max())
 
 
 def projective_step(diameter: Floats, a: float) -> Floats:
@@ -129,7 +115,7 @@ def projective_step(diameter: Floats, a: float) -> Floats:
     return np.where(diameter == inf, a, s)
 
 
-class KnownChain:
+class KnownChain(Compared):
     """The tables of one transition matrix with its start, or with any start."""
 
     def __init__(
@@ -158,7 +144,8 @@ class KnownChain:
 
     def _remembered(self, key: Hashable, make: Callable[[], Any]) -> Any:
         if key not in self._memory:
-            if len(self._memory) * (self.size**3 + 100) > _MEMORY:
+            kept = self.size**3 if self.size**3 <= SORTED else self.size**2
+            if len(self._memory) * (kept + 100) > _MEMORY:
                 self._memory.clear()
             self.work.spend(10**4 + 40 * self.size**3)
             self._memory[key] = make()
@@ -209,10 +196,8 @@ class KnownChain:
         self.work.spend(2 * 10**4 + self.size**2)
         sources = self.distribution(node - block)[1]
         if not self.any_start and variation < inf:
-            where = 0 if self.stationary else node
-            ratios = self._remembered(("left", where, block), lambda: self._kernel(node, block))
-            self.work.spend(60 * self.size**3)
-            return step(ratios, variation)
+            self.work.spend(30 * self.size**3)
+            return self._left_steps(node, block).table(variation)
         if self.as_printed:  # [Q] (5) lets u run over all states
             sources = np.ones(self.size, dtype=bool)
         values, possible = self.power(block)
@@ -230,9 +215,20 @@ class KnownChain:
         if variation == inf:
             influence: Floats = self._remembered(block, lambda: log_ratios(*self.power(block)))
             return influence
-        ratios = self._remembered(("right", block), lambda: prefixes(self.power(block)[0]))
-        self.work.spend(2 * 10**4 + 60 * self.size**3)
-        return step(ratios, variation)
+        self.work.spend(2 * 10**4 + 30 * self.size**3)
+        return self._right_steps(block).table(variation)
+
+    def left_room(self, node: int, block: int, variation: float, most: float) -> float:
+        """Without the steps themselves, if rows are compared."""
+        if self.any_start:
+            return super().left_room(node, block, variation, most)
+        self.work.spend(2 * 10**4 + 4 * self.size**3)
+        return self._left_steps(node, block).room(variation, most, self.pairs(node))
+
+    def right_room(self, pairs: Bools, block: int, variation: float, most: float) -> float:
+        """Without the steps themselves."""
+        self.work.spend(2 * 10**4 + 4 * self.size**3)
+        return self._right_steps(block).room(variation, most, pairs)
 
     def _prior(self, node: int) -> Floats:
         """(x, x') to log P(X_node = x') / P(X_node = x); its largest over all starts ([Q] C.4)."""
@@ -245,15 +241,25 @@ class KnownChain:
         prior: Floats = made
         return prior
 
-    def _kernel(self, node: int, block: int) -> tuple[Floats, Floats]:
-        """Prefixes of the kernel P(X_{node-block} = u | X_node = x)."""
-        joint = (self.distribution(node - block)[0][:, None] * self.power(block)[0]).T
-        sums = joint.sum(axis=1, keepdims=True)
-        return prefixes(np.divide(joint, sums, out=np.zeros_like(joint), where=sums > 0))
+    def _left_steps(self, node: int, block: int) -> Steps:
+        """Steps of the kernel P(X_{node-block} = u | X_node = x)."""
+
+        def steps() -> Steps:
+            joint = (self.distribution(node - block)[0][:, None] * self.power(block)[0]).T
+            sums = joint.sum(axis=1, keepdims=True)
+            return Steps(np.divide(joint, sums, out=np.zeros_like(joint), where=sums > 0))
+
+        where = 0 if self.stationary else node
+        kept: Steps = self._remembered(("left", where, block), steps)
+        return kept
+
+    def _right_steps(self, block: int) -> Steps:
+        kept: Steps = self._remembered(("right", block), lambda: Steps(self.power(block)[0]))
+        return kept
 
 
 @dataclass(frozen=True)
-class MixingBound:
+class MixingBound(Compared):
     """Entries of P^t are within a factor 1 +- norm^t factor of the stationary distribution."""
 
     norm: float

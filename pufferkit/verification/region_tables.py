@@ -14,12 +14,12 @@ import numpy as np
 
 from pufferkit.beliefs.region_class import RegionClass
 from pufferkit.checks import Bools, Floats
-from pufferkit.verification.pair_tables import Allowance, NotChecked, projective_step
+from pufferkit.verification.pair_tables import Allowance, Compared, NotChecked, projective_step
 
 MOST_STATES = 8
 
 
-class RegionBound:
+class RegionBound(Compared):
     """One bound for all chains of a region, any start."""
 
     repeats_from, period = 0, 1

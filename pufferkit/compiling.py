@@ -28,6 +28,9 @@ LITTLE = 4_000
 PATIENCE = 2.0
 """Seconds without compiled loops after which a process loads them, which takes one."""
 
+LOADING = 1.0
+"""About how many seconds compiled loops take to load."""
+
 FIRST = 6
 """So many times the patience, where a loop was never compiled before: that takes ten or more."""
 
@@ -70,6 +73,12 @@ class Loop:
         """End the patience at once if it would end within so many seconds more of plain Python."""
         if _spent.get(self.__module__, 0.0) + seconds > self._patience:
             _spent[self.__module__] = inf
+
+    def wait(self, seconds: float) -> float:
+        """How many seconds work would wait for a compiler, if it took so many as plain Python."""
+        if "compiled" in self.__dict__:
+            return 0.0
+        return min(seconds, LOADING * (1 if self.is_kept else 2 * FIRST))
 
     @property
     def _patience(self) -> float:

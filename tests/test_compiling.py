@@ -55,6 +55,18 @@ def test_loops_call_loops_of_their_own_kind(monkeypatch):
     assert hasattr(added_twice.compiled, "signatures")
 
 
+def test_work_waits_for_plain_python_or_for_the_compiler(monkeypatch):
+    monkeypatch.setattr(compiling, "FIRST", 6)
+    loop = compiled_loop(added.__wrapped__)
+    loop.is_kept = False
+    first, later = 12 * compiling.LOADING, compiling.LOADING
+    assert (loop.wait(0.1), loop.wait(100.0)) == (0.1, first)
+    loop.is_kept = True
+    assert (loop.wait(0.1), loop.wait(100.0)) == (0.1, later)
+    loop.compiled = added.__wrapped__
+    assert loop.wait(100.0) == 0
+
+
 def test_plain_python_ends_where_the_patience_does(monkeypatch):
     monkeypatch.setattr(compiling.Loop, "compiled", "never")
     loop = compiled_loop(added.__wrapped__)
@@ -84,6 +96,7 @@ def test_distances_of_sums_plain_and_compiled(length, monkeypatch):
     rows = [np.full(3, 1 / 3)]
     for _ in range(length - 1):
         rows.append(rows[-1] @ transition)
+    monkeypatch.setattr(chain_sums, "fits_floats", lambda *_: False)
     results = []
     for patience in (np.inf, -np.inf):  # always plain, always compiled
         monkeypatch.setattr(compiling, "PATIENCE", patience)

@@ -23,7 +23,6 @@ from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.progress import Progress
 from pufferkit.influence.sums.network_sums import largest_distance, work_of
-from pufferkit.influence.sums.sum_work import sum_work
 from pufferkit.mechanisms.calibration import GAPS, Calibration, checked
 from pufferkit.mechanisms.chain_distances import (
     OPEN_TIE,
@@ -33,6 +32,7 @@ from pufferkit.mechanisms.chain_distances import (
     known_members,
     largest_between,
     whole_values,
+    work_of_chain,
 )
 from pufferkit.mechanisms.event_distances import (
     Event,
@@ -352,16 +352,16 @@ def _answer(query: Query, row: JointRow) -> Fraction:
 
 @singledispatch
 def estimated_work(theta: Beliefs, query: Query) -> float:
-    """Approximate number of multiplications; 0 if the mechanism refuses or needs few."""
+    """Approximate nanoseconds, of a compiler too; 0 if the mechanism refuses or needs few."""
     if query.size > 1 or query.weights is None or theta.entries is not None:
         return 0.0
     values, _ = whole_values(query.weights.get(s, (Fraction(0),))[0] for s in theta.states)
     try:
-        members = len(theta.members())
+        chains = [member.chain for member in theta.members()]
     except NotApplicable:
         return 0.0
-    each = (sum_work(length, len(theta.states), max(values)) for length in set(query.lengths))
-    return members * sum(each)
+    lengths = set(query.lengths)
+    return sum(work_of_chain(chain, length, max(values)) for chain in chains for length in lengths)
 
 
 @estimated_work.register

@@ -25,6 +25,7 @@ from pufferkit.influence.sums.long_vectors import (
     within,
 )
 from pufferkit.influence.sums.outer_losses import outer_loss
+from pufferkit.influence.sums.short_sums import farthest, fits_floats
 from pufferkit.influence.sums.sum_work import (
     by_halving,
     halving_cost,
@@ -468,3 +469,44 @@ def test_outer_outputs_are_those_of_some_signs(size):
     at_middle = outer_loss(chain, np.eye(size), 2.0, 5)
     assert at_middle <= best * (1 + 1e-9) or size <= 6  # of few coordinates other entries count too
     assert at_middle >= 0.9 * best
+
+
+# --- short series ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_plain_floats_and_long_vectors_give_the_same_distance(seed, monkeypatch):
+    rng = np.random.default_rng(seed)
+    size, length = int(rng.integers(1, 5)), int(rng.integers(1, 12))
+    transition = rng.dirichlet(np.full(size, 0.5), size)
+    transition[rng.random(transition.shape) < 0.25] = 0
+    transition[transition.sum(axis=1) == 0, 0] = 1
+    transition /= transition.sum(axis=1, keepdims=True)
+    if seed % 7 == 0:
+        transition = np.roll(np.eye(size), 1, axis=1)
+    distributions = [np.eye(size)[0] if seed % 3 == 0 else rng.dirichlet(np.ones(size))]
+    for _ in range(length - 1):
+        distributions.append(distributions[-1] @ transition)
+    values = rng.integers(0, 4, size)
+    values[0], values[-1] = 0, 3
+    short = largest_distance(distributions, transition, values)
+    monkeypatch.setattr(chain_sums, "fits_floats", lambda *_: False)
+    assert short == largest_distance(distributions, transition, values)
+
+
+def test_what_fits_plain_floats():
+    start, move = np.array([0.5, 0.5]), np.array([[0.9, 0.1], [0.4, 0.6]])
+    assert fits_floats(start, move, 289, 1)
+    assert not fits_floats(start, move, 290, 1)  # 0.1^289 / 2 is below 2^-960
+    assert not fits_floats(np.array([1 - 1e-290, 1e-290]), move, 2, 1)
+    assert fits_floats(np.array([1.0, 0.0]), np.eye(2), 500, 1)
+    assert not fits_floats(start, move, 200, 10**6)
+    assert not fits_floats(start, move, 10**400, 1)
+
+
+def test_a_tie_of_plain_floats_is_open_and_counts_as_the_larger_distance():
+    one, other = np.array([0.5, 0.5, 0.0]), np.array([0.25, 0.5, 0.25])
+    assert farthest([one, other], 0, 1e-12) == (1, False)
+    assert farthest([one, one], 0, 1e-12) == (1, True)
+    assert farthest([one, other], 2, 1e-12) == (2, False)
+    assert farthest([one], 0, 1e-12) == (0, False)

@@ -9,7 +9,8 @@ the distribution given X_i = a is then the product around node i. Two methods co
 - *sides*: the distributions of the sums before and after node i by recursion, then one convolution
   for each node and state: k T^3 / 6.
 
-The cheaper one is used. Both only add and multiply non-negative numbers.
+The cheaper one is used. Both only add and multiply non-negative numbers. Short series need neither
+exponents nor compiled loops (`pufferkit.influence.sums.short_sums`).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import permutations
+from itertools import islice, permutations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +33,7 @@ from pufferkit.influence.sums.long_vectors import (
     placed_sums,
     within,
 )
+from pufferkit.influence.sums.short_sums import farthest, fits_floats, sums_given
 from pufferkit.influence.sums.sum_work import by_halving, sum_bytes, sum_work
 from pufferkit.rounding import EPS
 
@@ -40,7 +42,7 @@ MOST_BYTES = 8 * 10**9
 
 _LEAST = 2.0**-960
 _RARE = 2.0**-40
-_PLAIN = 50.0
+PLAIN = 50.0
 """So many times as long as compiled loops take those that run as plain Python."""
 
 
@@ -84,8 +86,17 @@ def largest_distance(
     best = EntryDistance(0, 1, False)
     # Each number undergoes at most about this many roundings.
     error = 4 * EPS * (length * (size + 2) + length * int(values.max()) + 200)
+    if fits_floats(distributions[0], transition, length, int(values.max())):
+        given = sums_given(distributions[0], transition, values.tolist(), length)
+        for node, each in enumerate(islice(given, last), 1):
+            value, unsure = farthest(each, best.value, error)
+            if value > best.value:
+                best = EntryDistance(value, node, unsure)
+            if progress is not None:
+                progress(node, last)
+        return best
     lost = _underflow(distributions, transition)
-    within.expect(_PLAIN * 1e-9 * sum_work(length, size, int(values.max())))
+    within.expect(PLAIN * 1e-9 * sum_work(length, size, int(values.max())))
     for node, around in _around(distributions[0], transition, values, length, last):
         best = _at_node(node, around, distributions[node - 1], values, error, best)
         lost |= around.lost

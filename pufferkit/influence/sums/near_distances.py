@@ -9,13 +9,12 @@ with y_1 and x_1, the pairs (x_0, y_0) and (x_1, y_1) would do as well.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import combinations
-
-import numpy as np
 
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
+from pufferkit.influence.sums.short_sums import sums_given
 from pufferkit.rounding import least_passing
 
 MOST_WORK = 4e9
@@ -63,7 +62,7 @@ def near_distance(
             f"near distances over {length:,} entries take too long; shorten the series"
         )
     reach = 0
-    for given in _sums_given(initial, transition, values, length):
+    for given in sums_given(initial, transition, values, length):
         for mu, nu in combinations(given, 2):
             if unpaired(mu, nu, reach) > far - slack:
                 # The sums differ by less than their number.
@@ -73,32 +72,3 @@ def near_distance(
                     len(mu),
                 )
     return reach
-
-
-def _sums_given(
-    initial: Floats, transition: Floats, values: Sequence[int], length: int
-) -> Iterator[list[Floats]]:
-    """For every entry, the distributions of the sum given each of its possible values."""
-    size, room = len(values), length * max(values) + 1
-    after = np.zeros((length, size, room))
-    after[-1, :, 0] = 1
-    for node in range(length - 2, -1, -1):
-        after[node] = transition @ _shifted(after[node + 1], values)
-    before = np.zeros((size, room))
-    before[:, 0] = initial
-    for node in range(length):
-        before = _shifted(before, values)
-        chances = before.sum(axis=1)
-        yield [
-            np.convolve(before[x] / chances[x], after[node, x])[:room]
-            for x in range(size)
-            if chances[x] > 0
-        ]
-        before = transition.T @ before
-
-
-def _shifted(sums: Floats, values: Sequence[int]) -> Floats:
-    moved = np.zeros_like(sums)
-    for x, value in enumerate(values):
-        moved[x, value:] = sums[x, : sums.shape[1] - value]
-    return moved

@@ -105,12 +105,12 @@ def chain_distance(
 
 def work_of_chain(chain: MarkovChain, length: int, largest: int) -> float:
     """Approximate nanoseconds of `chain_distance`, those of a compiler before it included."""
-    from pufferkit.influence.sums.chain_sums import PLAIN, within  # noqa: PLC0415
+    from pufferkit.influence.sums.chain_sums import plain_wait  # noqa: PLC0415
 
     work = sum_work(length, len(chain), largest)
     if fits_floats(chain.initial, chain.transition, length, largest):
         return work
-    return work + 1e9 * within.wait(PLAIN * 1e-9 * work)
+    return work + plain_wait(work)
 
 
 def _distributions(chain: MarkovChain, length: int) -> list[np.ndarray[Any, np.dtype[np.float64]]]:

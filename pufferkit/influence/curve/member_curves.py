@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from math import sqrt
 from typing import Any
 
 import numpy as np
@@ -29,7 +28,7 @@ from pufferkit.influence.curve.sweep import (
     window_loss,
 )
 from pufferkit.influence.progress import Progress
-from pufferkit.rounding import last_passing, round_up
+from pufferkit.rounding import largest_within, last_passing, round_up
 
 MOST_BYTES = 8 * 10**9
 """Most memory that the curve of one chain may take."""
@@ -163,22 +162,11 @@ class MemberCurve:
 
     def _quick_start(self, epsilon: float, most: float, length: int) -> float:
         """A starting point of the search from below, by the quick bound."""
-
-        @cache
-        def quick(b: float) -> float:
-            return epsilon - self.quick([Run(length, b)])
-
-        # From above, in steps that grow: most chains need a few, however long the series.
         least = min(most, epsilon / length * (1 - 1e-12))
-        start, high, factor = most, most, 4.0
-        while start > least and quick(start) < 0:
-            start, high, factor = max(least, start / factor), start, factor**2
-        if start == high or quick(start) < 0:
-            return start
-        while high > 4 * start:
-            middle = sqrt(start * high)
-            start, high = (middle, high) if quick(middle) >= 0 else (start, middle)
-        return last_passing(quick, start, high, _ROUGH)
+        start = largest_within(
+            lambda b: (self.quick([Run(length, b)]), None), epsilon, most, most, _ROUGH, least=least
+        )
+        return least if start is None else max(least, start[0])
 
     def _solve_scalar(self, epsilon: float, most: float, length: int) -> tuple[float, EntryLoss]:
         @cache

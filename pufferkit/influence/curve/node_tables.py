@@ -112,18 +112,25 @@ class _Arrays(NamedTuple):
         values = spent[1:].copy()
         for node in range(1, len(values)):
             variations = values[before[node]]  # of some other node where there is no kernel
-            if variations.max() < LARGE:
-                rise = np.expm1(variations)[:, None]
-                ratios = (1.0 + self.above[node] * rise) / (1.0 + self.below[node] * rise)
-                steps = np.log(ratios.max(axis=1))
-            else:
-                each = zip(self.above[node], self.below[node], variations, strict=True)
-                steps = np.array(
-                    [_largest.plain(a, b, 0, np.count_nonzero(a), v) for a, b, v in each]
-                )
+            above, below = self.above[node], self.below[node]
+            rise = np.expm1(np.minimum(variations, LARGE))[:, None]
+            steps = np.log(((1.0 + above * rise) / (1.0 + below * rise)).max(axis=1))
+            if variations.max() >= LARGE:
+                far = variations >= LARGE
+                steps[far] = _largest_beyond(above[far], below[far], variations[far, None])
             steps = np.minimum(steps + errors[node], variations)
             values[node] = min(values[node], (own[node] + steps).min())
         return values
+
+
+def _largest_beyond(above: Floats, below: Floats, variations: Floats) -> Floats:
+    """Rows of `_largest` at large variations: the shares divided by e^a, on both sides."""
+    rest = np.exp(-variations)
+    high, low = (share + (1.0 - share) * rest for share in (above, below))
+    least = np.broadcast_to(-variations, low.shape)
+    logs = [np.log(share, out=least.copy(), where=share > 0) for share in (high, low)]
+    largest: Floats = (logs[0] - logs[1]).max(axis=1)
+    return np.maximum(largest, 0.0)
 
 
 def _in_arrays(

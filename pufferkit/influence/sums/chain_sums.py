@@ -42,7 +42,7 @@ MOST_BYTES = 8 * 10**9
 
 _LEAST = 2.0**-960
 _RARE = 2.0**-40
-PLAIN = 50.0
+_PLAIN = 50.0
 """So many times as long as compiled loops take those that run as plain Python."""
 
 
@@ -96,13 +96,18 @@ def largest_distance(
                 progress(node, last)
         return best
     lost = _underflow(distributions, transition)
-    within.expect(PLAIN * 1e-9 * sum_work(length, size, int(values.max())))
+    within.expect(_PLAIN * 1e-9 * sum_work(length, size, int(values.max())))
     for node, around in _around(distributions[0], transition, values, length, last):
         best = _at_node(node, around, distributions[node - 1], values, error, best)
         lost |= around.lost
         if progress is not None:
             progress(node, last)
     return replace(best, lost=lost)
+
+
+def plain_wait(work: float) -> float:
+    """Nanoseconds that work of so many waits for a compiler, or for plain Python."""
+    return 1e9 * float(within.wait(_PLAIN * 1e-9 * work))
 
 
 def _underflow(distributions: Sequence[Floats], transition: Floats) -> bool:

@@ -10,6 +10,7 @@ import math
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -223,13 +224,19 @@ class Table(Shown, checks.Frozen):
 
     def lengths_of(self, number: int) -> tuple[int, ...]:
         """Lengths of the segments of the subject with this place in ``subjects``."""
+        return self.lengths_between(number, number + 1)[0]
+
+    def lengths_between(self, start: int, stop: int) -> list[tuple[int, ...]]:
+        """Lengths of the segments of each subject from one place up to another."""
         _, lengths, first = self._starts
-        return tuple(lengths[first[number] : first[number + 1]].tolist())
+        ends = (first[start : stop + 1] - first[start]).tolist()
+        own = lengths[first[start] : first[stop]].tolist()
+        return [tuple(own[low:high]) for low, high in pairwise(ends)]
 
     @property
     def lengths(self) -> Iterator[tuple[int, ...]]:
         """Lengths of the segments of each subject."""
-        return (self.lengths_of(number) for number in range(len(self.subjects)))
+        return iter(self.lengths_between(0, len(self.subjects)))
 
     @cached_property
     def longest(self) -> Counts:

@@ -132,16 +132,14 @@ class Accounts:
             raise OverBudget(f"{first.account}{more}: {refusal}")
         return None if unpaid else self._joint_micro(pending, entries)
 
-    def telling(self, pending: Sequence[PendingRelease]) -> list[PendingRelease]:
-        """The releases that can be refused: those of accounts that exist, and one of a new one.
+    def telling(self, names: Sequence[str]) -> set[str]:
+        """The accounts that can be refused: those that exist, and one that is new.
 
         New accounts pay the same, so one of them stands for all; their names are checked here.
         """
-        names = dict.fromkeys(release.account for release in pending)
         known = self.ledger.balances(names)
         new = [checked_name("account", name) for name in names if name not in known]
-        chosen = {*known, *new[:1]}
-        return [release for release in pending if release.account in chosen]
+        return {*known, *new[:1]}
 
     @_uncollected()
     def repeated(

@@ -30,6 +30,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pufferkit import noise
 from pufferkit.beliefs.provenance import check_not_counted_from
@@ -248,9 +249,13 @@ class _Packs:
 
     def check(self, accounts: Accounts) -> None:
         """Raise unless every account can pay; nothing is written."""
-        for pending in self._pending():
-            accounts.check(accounts.telling(pending))
-            accounts.forget()
+        for sizes in self.counted.sizes():
+            names = account_names(sizes, self.prefix)
+            telling = accounts.telling(names)
+            wanted = np.array([name in telling for name in names])
+            for pending in self._of_sizes(sizes, wanted):
+                accounts.check(pending)
+                accounts.forget()
 
     def paid(self, accounts: Accounts) -> Iterator[tuple[dict[str, Any], int]]:
         """Rows whose values are in the ledger, and their number so far."""
@@ -326,9 +331,14 @@ class _Packs:
         """The releases to charge; counts of states stay on the cluster."""
         for sizes in self.counted.sizes():
             account_names(sizes, self.prefix)  # they must identify subjects
-            asked, used = rows_used(sizes, self.run.question), self.scales.lengths(sizes)
-            for rows in chunks_of(asked.owner):
-                yield self._releases(sizes, asked, rows, used)
+            yield from self._of_sizes(sizes, np.ones(len(sizes.subjects), dtype=bool))
+
+    def _of_sizes(self, sizes: Table, wanted: NDArray[np.bool_]) -> Iterator[list[PendingRelease]]:
+        """The releases of those subjects of a table of sizes that are wanted."""
+        asked, used = rows_used(sizes, self.run.question), self.scales.lengths(sizes)
+        rows = np.flatnonzero(wanted[asked.owner])
+        for part in chunks_of(asked.owner[rows]):
+            yield self._releases(sizes, asked, rows[part], used)
 
     def _releases(
         self, table: Table, asked: FleetRows, rows: Any, used: Counts

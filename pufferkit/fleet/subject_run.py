@@ -348,13 +348,14 @@ def pending_releases(
 ) -> list[PendingRelease]:
     """The release that each row charges to each account."""
     owner = asked.owner[rows]
-    lengths = {number: table.lengths_of(number) for number in dict.fromkeys(owner.tolist())}
+    lowest = int(owner.min())
+    lengths = table.lengths_between(lowest, int(owner.max()) + 1)
     asked_for = (asked.window, asked.first, asked.last, asked.entries)
     columns = (owner, used[owner], *(column[rows] for column in asked_for))
     return [
         PendingRelease(
             f"{prefix}{table.subjects[number]}",
-            lengths[number],
+            lengths[number - lowest],
             window,
             first,
             last,

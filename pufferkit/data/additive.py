@@ -157,14 +157,11 @@ def _additive(
     open_: bool = False,
     observed: Iterable[int] | None = None,
 ) -> Query:
-    rows = set(weights.values())
-    if open_:
-        rows.add((Fraction(0),) * len(next(iter(rows))))
     if total is not None:
         # Histograms: any two of the rows have distance twice the weight of one bin.
-        furthest = 2 * sum(next(iter(rows)))
+        furthest = 2 * sum(next(iter(weights.values())))
     else:
-        single = [row[0] for row in rows]
+        single = [row[0] for row in weights.values()] + [Fraction(0)] * open_
         furthest = max(single) - min(single)
     try:
         constant = float(furthest)

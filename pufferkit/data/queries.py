@@ -212,7 +212,8 @@ class Query:
             return None if None in each else max(each)
         if self.weights is None:
             return None
-        return sum(self.lengths) * float(max(abs(w) for row in self.weights.values() for w in row))
+        sizes = (abs(w) for row in self.weights.values() for w in row if w)
+        return sum(self.lengths) * float(max(sizes, default=0))
 
     @cached_property
     def closest(self) -> float:
@@ -291,7 +292,8 @@ class Query:
             parts = [Fraction(0)] * self.size
             for state, count in zip(series.states, series.counts.tolist(), strict=True):
                 for j, weight in enumerate(self.weights.get(state, ())):
-                    parts[j] += count * weight
+                    if weight:  # a histogram of many states has few others
+                        parts[j] += count * weight
         if len(parts) != self.size:
             raise ValueError(
                 f"evaluate: returned {len(parts)} numbers but the query has {self.size} labels; "

@@ -75,18 +75,21 @@ def parts_of(record: Release) -> list[Release]:
 
 def weights_of(record: Release) -> list[Fraction] | None:
     """What each state adds to a sum, as recorded; ``None`` if it is not a sum over entries."""
-    if record.kind in OF_STATES or record.kind == "several":
+    if record.kind in OF_STATES or record.kind == "several" or len(record.labels) != 1:
         return None
     rows = contributions_of_states(record)
-    return [row[0] for row in rows] if rows is not None and len(record.labels) == 1 else None
+    return None if rows is None else [row[0] for row in rows]
 
 
 def contributions_of_states(record: Release) -> list[list[Fraction]] | None:
     """What each state adds to each coordinate of a sum, as recorded or by the kind of query."""
     size = len(record.labels)
     if record.kind in ("histogram", "relative frequencies"):
-        unit = Fraction(1, 1 if record.kind == "histogram" else entries_in(record))
-        return [[unit if j == own else Fraction(0) for j in range(size)] for own in range(size)]
+        zero, unit = (
+            Fraction(0),
+            Fraction(1, 1 if record.kind == "histogram" else entries_in(record)),
+        )
+        return [[unit if j == own else zero for j in range(size)] for own in range(size)]
     if record.kind in OF_STATES:
         return _told_apart(record)
     if record.kind == "several":
@@ -162,10 +165,9 @@ def moved_by_one_entry(record: Release) -> float | None:
     weights = weights_of(record)
     if record.kind in ("total", "mean"):
         return None if weights is None else float(max(weights) - min(weights))
-    rows = contributions_of_states(record)
-    if record.kind == "own" and rows is not None:
-        apart = (sum(abs(a - b) for a, b in zip(*two, strict=True)) for two in product(rows, rows))
-        return float(max(apart))
+    if record.kind == "own":
+        rows = contributions_of_states(record)
+        return None if rows is None else float(furthest_of(rows))
     return {
         "count": 1.0,
         "histogram": 2.0,
@@ -302,15 +304,16 @@ def not_such_noise(record: Release) -> Iterator[str]:
         return
     if not all(is_multiple(value, unit) for value in record.raw):
         yield f"raw: discrete noise leaves whole multiples of {unit}"
-    added = {
+    known = {
         "count": [Fraction(1)],
         "histogram": [Fraction(1)],
         "transition counts": [Fraction(1)],
         "by time": [Fraction(1)],
         **{kind: [_moved_between(record)] for kind in _of_states(record)},
         "relative frequencies": [Fraction(1, entries_in(record))],
-    }.get(record.kind, [w for row in contributions_of_states(record) or () for w in row])
-    if any((weight / unit).denominator != 1 for weight in added):
+    }
+    rows = [known[record.kind]] if record.kind in known else contributions_of_states(record) or []
+    if any((weight / unit).denominator != 1 for row in rows for weight in row):
         yield f"unit: entries do not add whole multiples of {unit}"
 
 

@@ -197,7 +197,8 @@ def dashboard(
         total *= 1 + _STEP
     else:
         raise NotApplicable("no epsilon meets these errors; allow larger ones")
-    stretched = tuple(round_up(scale * (cost / b), 8 + 2 * query.size) for scale in scales)
+    factor = round_up(cost / b, 8 + 2 * query.size)
+    stretched = tuple(round_up(scale * factor) for scale in scales)
     calibration = Calibration(
         "influence_curve",
         total,

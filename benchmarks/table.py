@@ -299,7 +299,7 @@ def bare_csv(number: int) -> Work:
     return lambda: pl.read_csv(path, try_parse_dates=True)
 
 
-def each_with_accounts(number: int) -> Work:
+def each_with_accounts(number: int, server: str | None = None) -> Work:
     import polars as pl
 
     rows = pl.DataFrame(
@@ -315,9 +315,14 @@ def each_with_accounts(number: int) -> Work:
 
     def work() -> None:
         with tempfile.TemporaryDirectory() as folder:
-            pk.release_each(table, chain, 1, ledger=f"{folder}/l.db", budget=2)
+            paid = {"ledger": server or f"{folder}/l.db", "budget": 2}
+            pk.release_each(table, chain, 1, **paid, prefix=f"{time_ns()} ")
 
     return work
+
+
+def each_on_server(number: int) -> Work:
+    return each_with_accounts(number, os.environ[SERVER])
 
 
 def different_lengths(number: int) -> Work:
@@ -496,6 +501,13 @@ JOBS = [
         for clock in (False, True)
     ),
     Job("release_each, accounts", (2_000, 6_000, 20_000), each_with_accounts),
+    Job(
+        "release_each, accounts on PostgreSQL",
+        (2_000, 6_000, 20_000),
+        each_on_server,
+        limit=1.2,
+        needs=SERVER,
+    ),
     Job("fleet, different lengths", (10**3, 10**4, 10**5), different_lengths, 5.0),
     Job(
         "duckdb table, rows",

@@ -34,7 +34,7 @@ FOR_THE_PACKAGE = {
     "InfluenceCurve": {"binding", "pair_record", "rows", "solve"},
     "Ledger": {
         *("charge_many", "charges_of", "check_terms", "find", "find_many"),
-        *("make_anchor", "open_accounts", "standing"),
+        *("make_anchor", "open_accounts", "paid", "standing"),
     },
     "Query": {"closest"},
     "Question": {"like", "one_entry", "ordered", "over_numbers"},
@@ -46,7 +46,7 @@ FOR_THE_PACKAGE = {
     "Secrets": {"attached"},
     "Series": {"as_segments"},
     "Spending": {"cost", "ordered"},
-    "Table": {"codes_of", "lengths_of"},
+    "Table": {"codes_of", "lengths_between", "lengths_of"},
 }
 """Methods that other rooms call, or that need what is not installed."""
 

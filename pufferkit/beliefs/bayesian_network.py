@@ -28,7 +28,7 @@ from pufferkit.beliefs import network_checks
 from pufferkit.beliefs.contraction import TINY, Factor, JointTable, contract
 from pufferkit.beliefs.finite_joint import FiniteJoint, labels
 from pufferkit.beliefs.graph import Graph, bits
-from pufferkit.beliefs.junction_tree import LogFactor
+from pufferkit.beliefs.junction_tree import CliqueTree, JunctionTree, LogFactor
 from pufferkit.beliefs.network_checks import Node, NodeValues, TableRows
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
@@ -236,6 +236,17 @@ class BayesianNetwork(Shown, JsonRecord):
                 (tuple(place[n] for n in (*self.parents[node], node)), np.log(self.arrays[node]))
                 for node in self.nodes
             )
+
+    @cached_property
+    def marginals(self) -> tuple[JointTable | None, ...]:
+        """The distribution of every node, by one junction tree; ``None`` in parts too wide for it.
+
+        Two passes serve all nodes, where a contraction for each would need an order of its own.
+        """
+        sizes = [self.sizes[node] for node in self.nodes]
+        shape = CliqueTree.all_of(sizes, [scope for scope, _ in self.log_factors], None)[0]
+        tree = JunctionTree.on(shape, sizes, self.log_factors)
+        return tuple(tree.marginal(j) if tree.home[j] >= 0 else None for j in range(len(sizes)))
 
     def ancestors(self, nodes: Iterable[Node]) -> tuple[Node, ...]:
         """These nodes and their ancestors, parents first."""

@@ -80,18 +80,20 @@ class _Contraction:
     summed: int
 
 
-def contract(factors: Sequence[Factor], keep: Labels, what: str) -> JointTable:
+def contract(
+    factors: Sequence[Factor], keep: Labels, what: str, most: int | None = None
+) -> JointTable:
     """The product of ``factors``, summed over all labels but ``keep``; axes in the order of those.
 
     Raises
     ------
     NotApplicable
-        If an intermediate table would have more than `MOST_ENTRIES` entries; nothing is allocated
-        then. ``what`` names the result in the message.
+        If an intermediate table would have more than ``most`` entries, by default `MOST_ENTRIES`;
+        nothing is allocated then. ``what`` names the result in the message.
     """
     steps = _plan(factors, keep)
     entries = max(step.entries for step in steps)
-    if entries > MOST_ENTRIES:
+    if entries > (MOST_ENTRIES if most is None else most):
         raise NotApplicable(
             f"{what} needs about {entries * _BYTES / 1e9:,.0f} GB of memory; take fewer nodes, "
             "merge values, or cut the network into parts"

@@ -53,6 +53,8 @@ class Graph:
                 near |= self.children[p] | self._kin[p]
             self._kin.append(near)
         self._married: dict[int, tuple[list[int], bool]] = {}
+        self._components: list[int] = []
+        self._related: dict[int, int] = {}  # by the roots above a node
 
     def mask(self, nodes: Iterable[Node]) -> int:
         """A set of nodes as bits."""
@@ -91,6 +93,8 @@ class Graph:
             on it that only q opens is an ancestor of q, and the trail may as well go down to q from
             there.)
         """
+        if not given:
+            return self._relatives(node), 0
         opened = self.above(given)
         parents, children = self.parents, self.children
         up = todo_up = 1 << node
@@ -115,14 +119,30 @@ class Graph:
                 todo_down |= fresh
         return (up | down) & ~given, (up | down) & given
 
+    def _relatives(self, node: int) -> int:
+        """All descendants of its ancestors; nodes below the same roots have the same ones."""
+        roots = 0
+        for j in bits(self.ancestors[node]):
+            roots |= 0 if self.parents[j] else 1 << j
+        if roots not in self._related:
+            below = roots
+            for j, own in enumerate(self.parents):  # parents come first
+                below |= 1 << j if own & below else 0
+            self._related[roots] = below
+        return self._related[roots]
+
     def component(self, node: int) -> int:
         """All nodes connected to this one by a trail."""
+        known = next((own for own in self._components if own >> node & 1), 0)
+        if known:
+            return known
         reached = todo = 1 << node
         while todo:
             bit = todo & -todo
             j = bit.bit_length() - 1
             todo = (todo ^ bit) | ((self.parents[j] | self.children[j]) & ~reached)
             reached |= todo
+        self._components.append(reached)
         return reached
 
     def moral(self, within: int) -> list[int]:

@@ -18,11 +18,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
 from math import inf, prod
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from pufferkit.beliefs.contraction import JointTable
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
 from pufferkit.rounding import EPS
@@ -172,6 +174,13 @@ class JunctionTree(CliqueTree):
         tables, error = _calibrated(sizes, own, tree.cliques, tree.parent, tree.home)
         return cls(tree.order, tree.cliques, tree.parent, tree.home, tables, error)
 
+    def marginal(self, node: int) -> JointTable:
+        """The distribution of one node."""
+        home, table = self.cliques[self.home[node]], self.tables[self.home[node]]
+        logs = log_sum(table, [axis for axis, other in enumerate(home) if other != node])
+        error = self.error + EPS * (_largest(logs) + table.size + 16)
+        return JointTable(np.exp(logs), logs > -inf, error)
+
 
 def neighbours(count: int, scopes: Sequence[Sequence[int]]) -> list[set[int]]:
     """For every node the nodes with which it shares a factor."""
@@ -266,9 +275,13 @@ def _eliminated(
         return missing, len(own), node
 
     keys = {node: key_of(node) for node in left}
+    waiting = [(key, node) for node, key in keys.items()]
+    heapify(waiting)
     order, total, largest, width = list[int](), 0, 0, 0
     while keys:
-        node = min(keys, key=keys.__getitem__)
+        key, node = heappop(waiting)
+        if keys.get(node) != key:
+            continue  # it was counted anew, or is gone
         del keys[node]
         order.append(node)
         own = around[node] = left[node]
@@ -285,8 +298,9 @@ def _eliminated(
             if fresh:
                 left[other] |= fresh
                 touched |= left[other]
-        for other in touched:
+        for other in touched if place is None else ():
             keys[other] = key_of(other)
+            heappush(waiting, (keys[other], other))
     return _Elimination(len(sizes), order, around, total, largest, width)
 
 

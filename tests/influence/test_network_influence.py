@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pufferkit as pk
-from pufferkit.beliefs import contraction
+from pufferkit.beliefs import contraction, junction_tree
 from pufferkit.beliefs.bayesian_network import BayesianNetwork
 from pufferkit.beliefs.graph import Graph
 from pufferkit.influence.quilts import separation
@@ -382,6 +382,34 @@ def test_influence_from_near_tables_is_that_of_the_definition(seed, zeros):
             assert bound >= truth
             if network.is_positive:
                 assert bound == close(truth, abs=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_without_the_distribution_of_the_node_influence_is_bounded(seed, monkeypatch):
+    """As in networks too wide for a junction tree."""
+    parents, tables = larger_network(seed, seed % 2 == 1)
+    network = BayesianNetwork(parents, tables)
+    exact = hardest_node(network, 2.0).score
+    monkeypatch.setattr(junction_tree, "MOST_CLIQUE", 1)
+    wide = BayesianNetwork(parents, tables)
+    assert wide.marginals == (None,) * 15
+    distribution, node = brute.joint(parents, tables), 7 + seed
+    family = separation.CutFamily(wide.graph, node)
+    near = {w: NearTables(wide, wide.graph, node, w, g) for w, g in family.grown.items()}
+    for number, cut in enumerate(family):
+        if cut.quilt and number % 7 == 0:
+            truth = brute.influence(distribution, node, list(separation.bits(cut.quilt)))
+            assert near[cut.within].influence(cut, contract=True) >= truth
+    assert exact * (1 - 1e-9) <= hardest_node(wide, 2.0).score <= 15 / 2.0 * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_marginals_are_those_of_a_contraction(seed):
+    network = BayesianNetwork(*larger_network(seed, seed % 2 == 1))
+    for node, own in zip(network.nodes, network.marginals, strict=True):
+        table = network.table((node,))
+        assert own.possible.tolist() == table.possible.tolist()
+        assert own.values == pytest.approx(table.values, rel=1e-12, abs=0)
 
 
 @pytest.mark.parametrize(("seed", "epsilon"), [(1, 1.0), (2, 3.0), (4, 1.0), (5, 3.0)])

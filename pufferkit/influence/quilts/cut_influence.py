@@ -15,6 +15,9 @@ wherever g(x_Q) > 0. The largest value over *all* x_Q is never below [Q] Definit
 to it if no table has a zero. What of Q is separated from X_i by the rest of Q changes nothing: the
 ratio does not depend on it.
 
+Where the graph is too wide for P(x_i), the same holds with its bound: P(b) / P(a) is a mean of
+f(b, x_Q) / f(a, x_Q), so it is at most their largest.
+
 If S grows by j, a node of its border, f becomes
 
     sum over x_j of f times the tables that touch j and did not touch S,
@@ -26,6 +29,7 @@ sum of products for each set, whatever the size of the network.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import combinations
 from math import inf, prod
 from typing import NamedTuple
 
@@ -45,8 +49,15 @@ MOST_ENTRIES = 1 << 14
 MOST_TABLE = 1 << 20
 """Most entries of the joint distribution of X_i and a quilt that is considered."""
 
-MOST_KEPT = 1 << 22
-"""Most entries of all tables stored for one node."""
+MOST_KEPT = 1 << 23
+"""Most entries of all tables stored, for all nodes together."""
+
+
+class Room:
+    """How many entries may still be stored."""
+
+    def __init__(self) -> None:
+        self.left = MOST_KEPT
 
 
 class _Grown(NamedTuple):
@@ -72,6 +83,13 @@ class NearTables:
         The ancestral set.
     grown
         {connected set: the node it grew by}; may be added to later.
+    room
+        For the tables of all nodes.
+
+    Attributes
+    ----------
+    exact
+        Whether the influence is exact if no table has a zero: the distribution of X_i is known.
     """
 
     def __init__(
@@ -81,19 +99,26 @@ class NearTables:
         node: int,
         within: int,
         grown: Mapping[int, int],
+        room: Room | None = None,
     ) -> None:
         self._network, self._graph, self._node = network, graph, node
         self._within, self._grown = within, grown
-        name = graph.nodes[node]
-        try:
-            own = network.table((name,))
-        except NotApplicable:
-            own = JointTable.exact(np.zeros(network.sizes[name]))
+        own = network.marginals[node]
+        self.exact = own is not None
+        size = network.sizes[graph.nodes[node]]
+        if own is None:
+            own = JointTable.exact(np.ones(size))
         self._rows, self._error = own.possible, own.error
         self._own = own.values[own.possible][:, None]
-        self._lost = not own.possible.any() or bool((self._own < TINY).any())
-        start = _Grown(np.ones(len(own.values)), (node,), 0.0)
+        self._lost = not self._rows.any() or bool((self._own < TINY).any())
+        start = _Grown(np.ones(size), (node,), 0.0)
         self._kept: dict[int, _Grown | None] = {1 << node: self._product(start, 0, node)}
+        self._room, self._entries = room or Room(), 0
+
+    def forget(self) -> None:
+        """Make room for other nodes."""
+        self._kept = {inside: own for inside, own in self._kept.items() if not inside & inside - 1}
+        self._room.left += self._entries
         self._entries = 0
 
     def influence(self, cut: Cut, *, contract: bool) -> float:
@@ -111,16 +136,23 @@ class NearTables:
         values = grown.values.reshape(len(grown.values), -1)[self._rows]
         if len(values) < 2:
             return 0.0
-        # Each row divided by P(x_i); columns where all probabilities are zero are skipped.
-        values = values / self._own
-        largest, least = values.max(axis=0), values.min(axis=0)
-        if (can_be := largest > 0).all():
-            can_be = slice(None)
-        elif not can_be.any():
-            return 0.0
-        with np.errstate(divide="ignore", over="ignore"):
-            worst = float(np.log((largest[can_be] / least[can_be]).max()))
+        # Each row divided by P(x_i).
+        worst = self._largest_ratio(values / self._own)
         return max(0.0, worst) + 4 * (grown.error + self._error + 8 * EPS) + 1e-13
+
+    def _largest_ratio(self, values: Floats) -> float:
+        """The largest logarithm of a ratio of two rows, or its bound where P(x_i) is unknown."""
+        worst = 1.0
+        if self.exact and len(values) > 2:
+            values = np.stack([values.max(axis=0), values.min(axis=0)])
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            for one, other in combinations(values, 2):
+                # Columns where both are zero are skipped.
+                ratios = one / other
+                most, least = np.fmax.reduce(ratios), np.fmin.reduce(ratios)
+                own = max(most, 1 / least) if self.exact else most / least
+                worst = max(worst, float(own)) if own > 0 else worst
+            return float(np.log(worst))
 
     def _contracted(self, cut: Cut) -> _Grown | None:
         """The same by one contraction, for the nodes of the quilt and their ancestors."""
@@ -136,7 +168,7 @@ class NearTables:
             if (graph.parents[k] | 1 << k) & nearby
         ]
         try:
-            table = contract(factors, labels, "a quilt")
+            table = contract(factors, labels, "a quilt", 4 * MOST_TABLE)
         except NotApplicable:
             return None
         # Zeros must be exact zeros, not underflows.
@@ -154,9 +186,11 @@ class NearTables:
             if grown is not None:
                 grown = self._product(grown, inside, self._grown[larger])
             inside = larger
-            self._entries += 0 if grown is None else grown.values.size
-            if self._entries < MOST_KEPT:
+            size = 0 if grown is None else grown.values.size
+            if size <= self._room.left:
                 self._kept[inside] = grown
+                self._room.left -= size
+                self._entries += size
         return grown
 
     def _product(self, grown: _Grown, inside: int, j: int) -> _Grown | None:
@@ -165,7 +199,7 @@ class NearTables:
         operands: list[object] = []
         place = {label: n for n, label in enumerate(grown.labels)}
         sizes = list(grown.values.shape)
-        floor, factors = _least(grown.values), 0
+        floor, factors, entries = _least(grown.values), 0, grown.values.size
         for k in bits((graph.children[j] | 1 << j) & self._within):
             if (graph.parents[k] | 1 << k) & inside:
                 continue
@@ -174,12 +208,13 @@ class NearTables:
                 if label not in place:
                     place[label] = len(sizes)
                     sizes.append(size)
+                    entries *= size
             operands += [table, [place[label] for label in labels]]
             floor *= _least(table)
             factors += 1
-        # Every product of possible values is above this, so that zeros are exact.
-        if floor < TINY or prod(sizes) > MOST_ENTRIES:
-            return None
+            # Every product of possible values is above the floor, so that zeros are exact.
+            if floor < TINY or entries > MOST_ENTRIES:
+                return None
         keep = [label for label in place if label != j or not inside]
         values: Floats = np.einsum(  # type: ignore[call-overload]
             grown.values,

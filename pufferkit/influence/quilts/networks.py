@@ -40,9 +40,15 @@ from pufferkit.beliefs.network_checks import Node
 from pufferkit.beliefs.network_class import NetworkClass, as_network_class
 from pufferkit.errors import NotApplicable, TakesLong
 from pufferkit.influence.progress import Progress
-from pufferkit.influence.quilts.cut_influence import MOST_TABLE, NearTables
+from pufferkit.influence.quilts.cut_influence import MOST_TABLE, NearTables, Room
 from pufferkit.influence.quilts.hardest import QuiltBound, QuiltSearch, hardest_quilt
-from pufferkit.influence.quilts.separation import Cut, CutFamily, QuiltMasks, quilts
+from pufferkit.influence.quilts.separation import (
+    EXHAUSTIVE,
+    Cut,
+    CutFamily,
+    QuiltMasks,
+    quilts,
+)
 from pufferkit.rounding import EPS
 
 _TIE = 1e-13
@@ -99,7 +105,10 @@ def hardest_node(
     work = _WorkLimit(most_work)
     # The first cuts of all nodes are sure to be looked at.
     work.add(_PER_CUT / 4 * _FIRST * len(graph.nodes), begin=False)
-    searches = [_NodeSearch(theta, graph, node, epsilon, work) for node in range(len(graph.nodes))]
+    room = Room()
+    searches = [
+        _NodeSearch(theta, graph, node, epsilon, work, room) for node in range(len(graph.nodes))
+    ]
     # The node that seems hardest is searched further, until another seems harder: for most nodes it
     # is enough that they need less than the hardest.
     waiting = [(-search.quick(0.0, _FIRST).score, node) for node, search in enumerate(searches)]
@@ -214,11 +223,14 @@ class _NodeSearch:
         node: int,
         epsilon: float,
         work: _WorkLimit | None = None,
+        room: Room | None = None,
     ) -> None:
         self.theta, self.graph, self.node, self.epsilon = theta, graph, node, epsilon
-        self._work = work or _WorkLimit()
+        self._work, self._room = work or _WorkLimit(), room or Room()
         self.refused: str | None = None
-        self.positive = all(network.is_positive for network in theta.networks)
+        # Whether influences from near tables are exact.
+        self.known = all(network.marginals[node] is not None for network in theta.networks)
+        self.positive = self.known and all(network.is_positive for network in theta.networks)
         self._single: dict[int, float] = {}
         self._family = CutFamily(graph, node)
         self._cuts: Iterator[Cut] = iter(self._family)
@@ -230,9 +242,19 @@ class _NodeSearch:
         self._best = _NodeQuilt(node, 0, 0.0, inf, None)
 
     def best(self, enough: float) -> _NodeQuilt:
-        """The best quilt; exact unless the score is at most ``enough``."""
-        quick = self.quick(enough)
-        return quick if quick.score <= enough else self._exact(enough)
+        """The best quilt; exact unless the score is at most ``enough`` or the network too wide."""
+        best = self.quick(enough)
+        if best.score > enough and self._may_improve:
+            best = self._exact(enough)
+        for near in chain(*self._near.values()):
+            near.forget()
+        return best
+
+    @property
+    def _may_improve(self) -> bool:
+        """Whether joint distributions may say more: of all quilts, or where there are zeros."""
+        few = self._family.part.bit_count() <= EXHAUSTIVE
+        return self.known and (few or not self.positive)
 
     def quick(self, enough: float, most: int | None = None) -> _NodeQuilt:
         """The best of the next ``most`` cuts and those before, by bounds from near tables.
@@ -278,7 +300,7 @@ class _NodeSearch:
         if cut.within not in self._near:
             grown = self._family.grown[cut.within]
             self._near[cut.within] = [
-                NearTables(network, self.graph, self.node, cut.within, grown)
+                NearTables(network, self.graph, self.node, cut.within, grown, self._room)
                 for network in self.theta.networks
             ]
         worst = 0.0

@@ -25,6 +25,7 @@ MOST_BORDER = 8
 MOST_SETS = 1024
 
 _WIDTH = 3
+_WIDEST = 64  # a border shrinks by one node at a time, so it is hopeless beyond this
 
 QuiltMasks = tuple[int, int]
 """X_Q and X_N, as bits."""
@@ -81,7 +82,7 @@ class CutFamily:
     - the spheres: all nodes at distance r, for every r;
     - borders of at most `MOST_BORDER` nodes: connected sets around the node are grown one node at a
       time, least (size + 3 times the border) first, up to `MOST_SETS` of them, and their borders
-      taken.
+      taken; sets with borders of more than 64 nodes are not grown further.
 
     X_R of each cut is then determined by d-separation, and redundant nodes of the cut are dropped.
 
@@ -144,4 +145,5 @@ def _surroundings(
                 seen.add(larger)
                 grown[larger] = j
                 rim = (border | adjacent[j]) & ~larger
-                heapq.heappush(heap, (larger.bit_count() + _WIDTH * rim.bit_count(), larger, rim))
+                if (width := rim.bit_count()) <= _WIDEST:
+                    heapq.heappush(heap, (larger.bit_count() + _WIDTH * width, larger, rim))

@@ -14,7 +14,6 @@ Both are functions of a chain W_t = (Z_t, X_t), whose matrix is
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf
@@ -25,6 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pufferkit import checks
 from pufferkit.beliefs.markov_chain import MarkovChain
+from pufferkit.beliefs.simulated_paths import composed, cumulative, drawn_path, moves_of
 from pufferkit.beliefs.step_kernels import StepKernels, posterior_of
 from pufferkit.checks import Floats
 
@@ -170,23 +170,14 @@ def sample(
     """
     model = HiddenModel(np.array(transition), np.array(emission))
     steps = checks.whole("length", length, 1)
-    moves, shows = np.random.default_rng(seed).random((2, steps)).tolist()
-    rows = [_cumulative(row) for row in model.transition]
-    tables = [[_cumulative(row) for row in block] for block in _by_level(model.emission)]
-    start = int(bisect_right(_cumulative(model.joint.ravel()), moves[0]))
+    moves, shows = np.random.default_rng(seed).random((2, steps))
+    start = int(cumulative(model.joint.ravel()).searchsorted(moves[0], side="right"))
     z, x = divmod(start, model.levels)
-    chained = model.within == "chain"
-    path = np.empty(steps, dtype=np.intp)
-    path[0] = x
-    for t in range(1, steps):
-        z = bisect_right(rows[z], moves[t])
-        x = bisect_right(tables[z][x if chained else 0], shows[t])
-        path[t] = x
-    return path
-
-
-def _cumulative(probabilities: Floats) -> list[float]:
-    """Cumulative sums, without the last: a draw above them all means the last possible value."""
-    last = int(np.flatnonzero(probabilities)[-1])
-    sums: list[float] = np.cumsum(probabilities)[:last].tolist()
-    return sums
+    regimes, chained = drawn_path(z, list(model.transition), moves[1:]), model.within == "chain"
+    levels = np.empty((steps - 1, model.levels if chained else 1), dtype=np.int16)
+    for regime, block in enumerate(_by_level(model.emission)):
+        own = regimes == regime
+        for level, row in enumerate(block[: levels.shape[1]]):
+            levels[own, level] = moves_of(cumulative(row), shows[1:][own])
+    shown = composed(x, levels) if chained else levels[:, 0]
+    return np.concatenate(([x], shown)).astype(np.intp)

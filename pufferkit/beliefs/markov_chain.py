@@ -12,7 +12,6 @@ all digits.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,6 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pufferkit import checks
 from pufferkit.beliefs.provenance import Provenance
+from pufferkit.beliefs.simulated_paths import cumulative, drawn_path
 from pufferkit.beliefs.state_classes import ClosedClass, closed_classes, common_period
 from pufferkit.beliefs.transition_shares import Start, shares
 from pufferkit.checks import Floats
@@ -332,15 +332,9 @@ class MarkovChain(Shown, checks.Frozen, JsonRecord):
         """One path of the chain, as indices into ``states``. For simulation, never for noise."""
         length = checks.whole("length", length, 1)
         draws = np.random.default_rng(seed).random(length)
-        # Lists: for single numbers they are ten times as fast as arrays.
-        tables = np.cumsum(np.vstack([self.initial, self.transition]), axis=1).tolist()
-        last = [int(np.flatnonzero(row)[-1]) for row in (self.initial, *self.transition)]
-        path, row = [], 0
-        for u in draws.tolist():
-            x = min(bisect_right(tables[row], u), last[row])
-            path.append(x)
-            row = x + 1
-        return np.array(path, dtype=np.intp)
+        first = int(cumulative(self.initial).searchsorted(draws[0], side="right"))
+        path = drawn_path(first, list(self.transition), draws[1:])
+        return np.concatenate(([first], path))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, ready for JSON."""

@@ -93,12 +93,12 @@ class RowCoverage:
         One row in 1 / level fails by chance. This many failures must have probability at least
         ``level``, and the worst row must pass at the level divided by the number of rows.
         """
-        from scipy.stats import binom  # noqa: PLC0415
+        from scipy.special import bdtrc  # noqa: PLC0415  (slow to load)
 
         if not self.rows:
             return None
-        total = len(self.rows)
-        often = float(binom.sf(len(self.failing) - 1, total, self.level))
+        total, failing = len(self.rows), len(self.failing)
+        often = float(bdtrc(failing - 1, total, self.level)) if failing else 1.0
         worst = min((row.p_value for row in self.failing), default=1.0)
         return often >= self.level and worst * total >= self.level
 
@@ -153,7 +153,7 @@ def row_coverage(
     >>> covered.plausible, covered.contamination, covered.passed
     (2, 0.0, True)
     """
-    from scipy.stats import chi2  # noqa: PLC0415
+    from scipy.special import chdtrc, chdtri  # noqa: PLC0415  (slow to load)
 
     matrices = np.array([checks.stochastic_matrix("kernels", kernel) for kernel in kernels])
     if not len(matrices) and bounds is None and schedule is None:
@@ -192,12 +192,12 @@ def row_coverage(
         triples = zip(moves, bounds[0][states], bounds[1][states], strict=True)
         own = np.array([[closest_in_box(*triple)] for triple in triples])
     deviance = _deviances(moves, own, np.zeros(len(moves)))
-    p_values = chi2.sf(deviance, max(size - 1, 1))
+    p_values = chdtrc(max(size - 1, 1), deviance)
     if bounds is not None:
         contaminations = (p_values < level).astype(float)
     else:
         contaminations = _contaminations(
-            moves, own, float(chi2.isf(level, max(size - 1, 1))), deviance
+            moves, own, float(chdtri(max(size - 1, 1), level)), deviance
         )
     rows = (
         CoveredRow(*place, int(each.sum()), float(statistic), float(p), float(eta))

@@ -131,11 +131,12 @@ class Series(Shown, checks.Frozen):
         ((6,), (4,), [[0, 1], [0, 1]])
         """
         data = in_memory(data)
+        if isinstance(data, Series) and states is not None and tuple(states) == data.states:
+            return data
         declared = data.independent_after if isinstance(data, Series) else None
-        segments = _segments(data.as_segments() if isinstance(data, Series) else data)
-        flat = [label for segment in segments for label in segment]
+        distinct, places, sizes = _entries(data.as_segments() if isinstance(data, Series) else data)
         if states is None:
-            occurring: set[Any] = set(flat) - {None}
+            occurring: set[Any] = set(distinct) - {None}
             try:
                 labels = tuple(sorted(occurring))
             except TypeError:
@@ -144,21 +145,21 @@ class Series(Shown, checks.Frozen):
             labels = checks.distinct_states(states)
         index: dict[Any, int] = {label: code for code, label in enumerate(labels)}
         index[None] = UNOBSERVED
-        unknown = sorted({repr(label) for label in flat if label not in index})
+        unknown = sorted(repr(label) for label in distinct if label not in index)
         if unknown:
-            first = next(n for n, label in enumerate(flat, 1) if label not in index)
+            strange = np.array([label not in index for label in distinct])
+            first = int(strange[places].argmax()) + 1
             raise ValueError(
                 f"series: {first_few(unknown)} not among the declared states "
                 f"{first_few(map(repr, labels))}; "
                 f"first at entry {first}; add the state to the model or clean the data"
             )
-        codes = np.fromiter((index[label] for label in flat), dtype=np.intp, count=len(flat))
+        codes = np.array([index[label] for label in distinct], dtype=np.intp)[places]
         if not labels:
             raise ValueError("series: no entry was observed; there is nothing to release")
         read_as = data.read_as if isinstance(data, Series) else ()
         calendar = data.calendar if isinstance(data, Series) else None
         between = data.between if isinstance(data, Series) else None
-        sizes = tuple(len(segment) for segment in segments)
         return cls(codes, labels, sizes, declared, read_as, calendar, between)
 
     def __len__(self) -> int:
@@ -276,6 +277,17 @@ def runs_of(observed: NDArray[np.bool_]) -> tuple[int, ...]:
 def observed_places(runs: Sequence[int]) -> NDArray[np.bool_]:
     """Which entries of a segment were observed, from its runs."""
     return np.repeat([n % 2 == 0 for n in range(len(runs))], runs)
+
+
+def _entries(data: Any) -> tuple[list[Any], NDArray[np.intp], tuple[int, ...]]:
+    """The different entries, which of them each entry is, and the lengths of the segments."""
+    if isinstance(data, np.ndarray) and data.ndim == 1 and data.dtype.kind in "iu" and data.size:
+        values, places = np.unique(data, return_inverse=True)
+        return values.tolist(), places, (data.size,)
+    segments, number = _segments(data), dict[Any, int]()
+    each = [number.setdefault(entry, len(number)) for segment in segments for entry in segment]
+    sizes = tuple(len(segment) for segment in segments)
+    return list(number), np.array(each, dtype=np.intp), sizes
 
 
 def _segments(data: Any) -> list[list[Hashable]]:

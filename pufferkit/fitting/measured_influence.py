@@ -202,14 +202,17 @@ def _summed(people: Sequence[Codes], states: int, window: int, day: int, visits:
         own = (len(person) - 1) // day + 1
         centre = np.arange(window, len(person) - window)
         seen = _window_sums(person >= 0, window)
-        usable = (person[centre] >= 0) & (2 * seen > 2 * window + 1)
-        centre, seen = centre[usable], seen[usable]
+        usable = (person[window : len(person) - window] >= 0) & (2 * seen > 2 * window + 1)
+        every = bool(usable.all()) and seen.min(initial=2 * window + 1) == 2 * window + 1
+        if not every:
+            centre, seen = centre[usable], seen[usable]
         cell = (centre // day) * states + person[centre]
         number[first : first + own] += _by_cell(cell, None, own, states)
-        scale = (2 * window + 1) / seen
         for state in range(states):
-            inside = _window_sums(person == state, window)[usable]
-            sums[first : first + own, :, state] = _by_cell(cell, inside * scale, own, states)
+            inside = _window_sums(person == state, window)
+            if not every:
+                inside = inside[usable] * ((2 * window + 1) / seen)
+            sums[first : first + own, :, state] = _by_cell(cell, inside, own, states)
         first += own
     used = number.sum(axis=1) > 0
     number, sums = number[used], sums[used]
@@ -218,14 +221,15 @@ def _summed(people: Sequence[Codes], states: int, window: int, day: int, visits:
     return _DaySums(number, sums, kept)
 
 
-def _window_sums(marks: NDArray[np.bool_], window: int) -> NDArray[np.int64]:
+def _window_sums(marks: NDArray[np.bool_], window: int) -> NDArray[Any]:
     """How many marks lie within a window around each entry that has a whole one."""
-    upto = np.concatenate(([0], np.cumsum(marks)))
-    width = 2 * window + 1
-    return np.asarray(upto[width:] - upto[:-width], dtype=np.int64)
+    upto, width = np.zeros(len(marks) + 1, dtype=np.int32), 2 * window + 1
+    np.cumsum(marks, out=upto[1:])
+    sums: NDArray[Any] = upto[width:] - upto[:-width]
+    return sums
 
 
-def _by_cell(cell: NDArray[Any], weights: Floats | None, days: int, states: int) -> Floats:
+def _by_cell(cell: NDArray[Any], weights: NDArray[Any] | None, days: int, states: int) -> Floats:
     return np.bincount(cell, weights, minlength=days * states).reshape(days, states).astype(float)
 
 

@@ -20,6 +20,7 @@ from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.beliefs.row_coverage import closest_in_box
 from pufferkit.beliefs.seasonal_class import SeasonalClass
 from pufferkit.beliefs.sequences import Codes
+from pufferkit.beliefs.simulated_paths import composed, moves_of
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
 from pufferkit.fitting.prediction import Predictor, chain_predictor
@@ -200,13 +201,13 @@ def _(theta: SeasonalClass) -> list[Speaker]:
             return chain_predictor(matrices, period)(person, clock)
 
         def sample(length: int, rng: np.random.Generator) -> Codes:
-            path = np.empty(length, dtype=np.intp)
             draws = rng.random(length)
-            path[0] = np.cumsum(theta.marginals[first])[:-1].searchsorted(draws[0], side="right")
-            for t in range(1, length):
-                row = sums[(first + t - 1) % period, path[t - 1], :-1]
-                path[t] = row.searchsorted(draws[t], side="right")
-            return path
+            start = np.cumsum(theta.marginals[first])[:-1].searchsorted(draws[0], side="right")
+            moves = np.empty((length - 1, len(theta.states)), dtype=np.int16)
+            for t in range(min(period, length - 1)):
+                for x, row in enumerate(sums[(first + t) % period, :, :-1]):
+                    moves[t::period, x] = moves_of(row, draws[1 + t :: period])
+            return np.concatenate(([start], composed(int(start), moves)))
 
         return Speaker(f"first entry at slot {first}", predict, sample)
 

@@ -64,7 +64,8 @@ _SWEEPS = 4
 _MOST_SWEEPS = 256
 _DENSE = 24
 _CLOSE = 1e-5
-_SMALL = 12**3
+_SMALL = 15**3
+_FIRST = 24**3
 _MANY = 100
 
 
@@ -110,7 +111,9 @@ class PairSteps:
         self._best: NDArray[np.intp] = np.zeros((self.rows, self.rows), dtype=np.intp)
         self._last: tuple[Floats, Floats] | None = None
         work = self.rows**2 * self.states * len(self.kernels)
-        small = work <= _SMALL and not compiling_pays(often)
+        # Compiling takes longer than many numpy calls, loading what was compiled does not.
+        most = _SMALL if transport_programme.all_steps.is_kept else _FIRST
+        small = work <= most and not compiling_pays(often)
         self._solve_by(PlansAtOnce if small else CompiledPlans)
 
     def _solve_by(self, way: type[PlansAtOnce] | type[CompiledPlans]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from fractions import Fraction
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,8 @@ from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.progress import Progress
 from pufferkit.influence.sums.network_sums import distribution_given
-from pufferkit.influence.sums.sum_work import sum_work, window_work
+from pufferkit.influence.sums.short_sums import fits_floats
+from pufferkit.influence.sums.sum_work import window_work
 from pufferkit.mechanisms.chain_distances import (
     OPEN_TIE,
     Farthest,
@@ -28,6 +30,7 @@ from pufferkit.mechanisms.chain_distances import (
     largest_between,
     refuse_lost,
     values_of,
+    work_of_chain,
 )
 
 Event = Mapping[Hashable, Any]
@@ -171,18 +174,21 @@ def _automaton(hidden: Secrets, states: Sequence[Hashable], length: int) -> Auto
 
 
 def work_of_windows(theta: EventClass, query: Query) -> float:
-    """Approximate number of multiplications of `window_distance` for all; 0 if it refuses."""
+    """Approximate nanoseconds of `window_distance` for all; 0 if it refuses."""
+    from pufferkit.influence.sums.chain_sums import plain_wait  # noqa: PLC0415
+
     values, _ = values_of(query, theta.states)
-    work = 0.0
+    largest, work = int(values.max()), 0.0
     try:
-        members = len(theta.known_chains())
-        for hidden in theta.hidden:
-            for length in set(query.lengths):
+        for chain in (member.chain for member in theta.known_chains()):
+            for hidden, length in product(theta.hidden, set(query.lengths)):
                 if hidden.window == 1 and not isinstance(hidden, Events):
-                    work += sum_work(length, len(theta.states), int(values.max()))
+                    work += work_of_chain(chain, length, largest)
                 elif hidden.window <= length:
                     automaton = _automaton(hidden, theta.states, length)
-                    work += window_work(automaton, length, len(theta.states), int(values.max()))
+                    own = window_work(automaton, length, len(theta.states), largest)
+                    waits = not fits_floats(chain.initial, chain.transition, length, largest)
+                    work += own + (plain_wait(own) if waits else 0.0)
     except NotApplicable:
         return 0.0
-    return members * work
+    return work

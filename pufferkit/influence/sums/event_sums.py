@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, product
+from typing import Any
 
 import numpy as np
 
@@ -25,12 +26,22 @@ from pufferkit.checks import Bools, Floats, Ints
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.progress import Progress
 from pufferkit.influence.sums.chain_sums import EntryDistance
-from pufferkit.influence.sums.long_vectors import Blocks, convolved, least_shift, running_sums
+from pufferkit.influence.sums.long_vectors import (
+    NOTHING,
+    Blocks,
+    convolved,
+    least_shift,
+    running_sums,
+)
+from pufferkit.influence.sums.short_sums import farthest, fits_floats, sums_given_labels
 from pufferkit.influence.sums.sum_work import window_work
 from pufferkit.rounding import EPS
 
-MOST_WORK = 2e10
-"""Most multiplications: about a minute."""
+MOST_WORK = 6e10
+"""Most nanoseconds, about."""
+
+_LABELS = 3
+"""So many distributions are compared at once before they are compared in pairs."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +68,8 @@ class SummedChain:
         cases = size * max(int(moves.max()) + 1 for moves in automaton.moves)
         last = self.length - width + 1
         _check_work(window_work(automaton, self.length, size, int(self.values.max())))
+        if fits_floats(self.initial, self.transition, self.length, int(self.values.max())):
+            return self._in_floats(automaton, self.rounding(cases), progress)
         after = [Blocks.units(np.ones(size), np.zeros(size, dtype=np.int64))]
         for _ in range(self.length - width):
             after.append(self._moved(after[-1], np.arange(size), self.transition))
@@ -66,9 +79,22 @@ class SummedChain:
             if first > 1:
                 before = self._moved(before, np.arange(size), self.transition.T)
             rows = self._given_labels(automaton, before, after[last - first])
-            best = farthest(rows, first, self.rounding(cases), best)
+            best = _farther(rows, first, self.rounding(cases), best)
             if progress is not None:
                 progress(first, last)
+        return best
+
+    def _in_floats(
+        self, automaton: Automaton, error: float, progress: Progress | None
+    ) -> EntryDistance:
+        best, values = EntryDistance(0, 1, False), self.values.tolist()
+        given = sums_given_labels(self.initial, self.transition, values, self.length, automaton)
+        for first, sums in enumerate(given, 1):
+            value, unsure = farthest(sums, best.value, error)
+            if value > best.value:
+                best = EntryDistance(value, first, unsure)
+            if progress is not None:
+                progress(first, self.length - len(automaton.moves) + 1)
         return best
 
     def _given_labels(self, automaton: Automaton, before: Blocks, after: Blocks) -> Blocks:
@@ -111,7 +137,7 @@ class SummedChain:
                 np.concatenate([row.exponents for row in rows]),
                 any(row.lost for row in rows),
             )
-            best = farthest(both, number, self.rounding(size), best)
+            best = _farther(both, number, self.rounding(size), best)
         return best
 
     def _given(self, condition: Mapping[int, Bools]) -> Blocks:
@@ -137,7 +163,7 @@ class SummedChain:
         return self._shifted(rows, states).mixed(kernel)
 
 
-def farthest(rows: Blocks, node: int, error: float, best: EntryDistance) -> EntryDistance:
+def _farther(rows: Blocks, node: int, error: float, best: EntryDistance) -> EntryDistance:
     """The larger of ``best`` and the largest distance between two rows that have any weight."""
     tails = []
     for mantissa, exponent in zip(rows.mantissas, rows.exponents, strict=True):
@@ -150,6 +176,14 @@ def farthest(rows: Blocks, node: int, error: float, best: EntryDistance) -> Entr
         tails.append((*running_sums(wide, scaled, False), *running_sums(wide, scaled, True)))
     lost = best.lost or rows.lost
     value, where, unsure = best.value, best.node, best.unsure
+    if len(tails) >= _LABELS:
+        # If the largest F is below the least one further up, so is each of them.
+        lower_a, upper_b = (_largest([row[at : at + 2] for row in tails]) for at in (0, 2))
+        lower_b, upper_a = (_least([row[at : at + 2] for row in tails]) for at in (0, 2))
+        d, open_ = least_shift.metered(*lower_a, *upper_a, *lower_b, *upper_b, value, error)
+        if not open_:
+            value, where, unsure = (int(d), node, False) if d > value else (value, where, unsure)
+            return EntryDistance(value, where, unsure, lost)
     for one, other in combinations(tails, 2):
         for first, second in ((one, other), (other, one)):
             d, open_ = least_shift.metered(*first, *second, value, error)
@@ -158,10 +192,25 @@ def farthest(rows: Blocks, node: int, error: float, best: EntryDistance) -> Entr
     return EntryDistance(value, where, unsure, lost)
 
 
+def _largest(tails: Sequence[Sequence[Any]]) -> tuple[Floats, Ints]:
+    """The largest of several numbers with exponents, place by place."""
+    sums, exponents = (np.array(own) for own in zip(*tails, strict=True))
+    exponents = np.where(sums > 0, exponents, NOTHING)
+    top = exponents.max(axis=0)
+    return np.where(exponents == top, sums, 0.0).max(axis=0), np.where(top > NOTHING, top, 0)
+
+
+def _least(tails: Sequence[Sequence[Any]]) -> tuple[Floats, Ints]:
+    """The least of them."""
+    sums, exponents = (np.array(own) for own in zip(*tails, strict=True))
+    exponents = np.where(sums > 0, exponents, NOTHING)
+    low = exponents.min(axis=0)
+    return np.where(exponents == low, sums, np.inf).min(axis=0), np.where(low > NOTHING, low, 0)
+
+
 def _check_work(work: float) -> None:
     if work > MOST_WORK:
         raise NotApplicable(
-            f"the distributions of the sum given these events take about {work:.1g} "
-            f"multiplications, more than {MOST_WORK:.0g}; use influence_curve, a shorter series or "
-            "rounder values"
+            f"the distributions of the sum given these events take about {work / 1e9:.2g} s, more "
+            f"than {MOST_WORK / 1e9:.0f}; use influence_curve, a shorter series or rounder values"
         )

@@ -59,7 +59,7 @@ def sums_given_labels(
     values: Sequence[int],
     length: int,
     automaton: Automaton,
-) -> Iterator[Floats]:
+) -> Iterator[list[Floats]]:
     """For every window, the distributions of the sum given each of its possible labels."""
     size, room, width = len(values), length * max(values) + 1, len(automaton.moves)
     last = length - width
@@ -81,8 +81,7 @@ def sums_given_labels(
         for label, own in zip(automaton.ends, rows, strict=True):
             for x in np.flatnonzero(own.any(axis=1)):
                 sums[label] += np.convolve(own[x], after[last - first, x])[:room]
-        possible = sums[sums.any(axis=1)]
-        yield possible / possible.sum(axis=1, keepdims=True)
+        yield [own / own.sum() for own in sums if own.any()]
         before = transition.T @ _shifted(before, values)
 
 

@@ -64,7 +64,8 @@ def sanitize(
             "--every and --repeated-hour keep-first: drop rows, and sanitize keeps all"
         )
     series = inputs.read_data(file, state, inputs.Rows(time, segment), form, chain.states)
-    mechanism = cheapest_noise(chain, epsilon, adversary, length, design=design)
+    with terminal.working("searching for the least noise"):
+        mechanism = cheapest_noise(chain, epsilon, adversary, length, design=design)
     if adversary == "ignorant":
         terminal.warn("an adversary who knows some entries may learn more than epsilon allows")
     times = time_of(time)

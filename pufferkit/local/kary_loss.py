@@ -12,6 +12,7 @@ bound from the event-level epsilon serves: `entry_loss`.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import inf
 
 import numpy as np
@@ -85,7 +86,13 @@ def matrix_loss(
 
     It is ``exact`` if all answers were compared, or if some reach the bound to eight digits.
     """
-    name = known_adversary(adversary)
+    rows = np.ascontiguousarray(matrix, dtype=np.float64).tobytes()
+    return _loss_of(chain, rows, length, known_adversary(adversary), reach)
+
+
+@lru_cache(maxsize=4)  # a mechanism is searched, then made, then made with its promise
+def _loss_of(chain: MarkovChain, rows: bytes, length: int | None, name: str, reach: bool) -> Loss:
+    matrix = np.frombuffer(rows).reshape(len(chain), -1)
     if (matrix == matrix[0]).all():
         return Loss((0.0, 0.0), name, length, "answers carry no information", True)
     losses = pair_losses(chain, matrix, length, name == "every", reach=reach)

@@ -42,6 +42,7 @@ _GRID = 13
 _SEARCH = 1e-7
 _FINE = 3e-15
 _CLOSE = 1e-6
+_LITTLE = (1e-3, 1e-2)
 _NARROW = 1e-6
 _HALF = 0.5
 _MOST_EPSILON = 50.0
@@ -253,9 +254,13 @@ def _cheapest_kary(
         return epsilon - matrix_loss(chain, matrix, length, adversary, reach=False)
 
     rho, sure = at(epsilon), at(largest_entry_epsilon(chain, epsilon))
-    for adversary in ("ignorant", name):  # the ignorant one is quick to hide from
-        if margin(rho, adversary) < 0:
-            rho = last_passing(lambda r, a=adversary: margin(r, a), sure, rho, _CLOSE)  # type: ignore[misc]
+    # The ignorant adversary is quick to hide from, and the others often take little more.
+    if margin(rho, "ignorant") < 0:
+        rho = last_passing(lambda r: margin(r, "ignorant"), sure, rho, _CLOSE)
+    if margin(rho) < 0:
+        little_more = (rho * (1 + more) for more in _LITTLE)
+        enough = next((r for r in little_more if r < sure and margin(r) >= 0), sure)
+        rho = last_passing(margin, enough, rho, _CLOSE)
     if rho == 1 / size:
         raise NotApplicable(
             f"epsilon: no noise is certified to lose at most {epsilon:g} on this chain"

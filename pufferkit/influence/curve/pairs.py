@@ -138,9 +138,9 @@ class PairSteps:
         loop = transport_programme.all_steps
         if not (self._compiled or loop.patient()):  # sweeps can be many, however few the states
             self._solve_by(CompiledPlans)
-        begun = process_time()
+        begun = None if self._compiled else process_time()  # a call of the system is not free
         stacked = np.array([plans(limit) for plans in self._plans])
-        if not self._compiled:
+        if begun is not None:
             loop.patient(process_time() - begun)
         self._best = stacked.argmax(axis=0)
         largest: Floats = stacked.max(axis=0) + self.error * off_diagonal(self.rows)

@@ -294,12 +294,18 @@ def _named(
 
 def rows(connection: Connection, account: str | None = None) -> Iterator[Sequence[Any]]:
     """The rows of all entries in order, or of one account's, read in batches."""
-    where, of = ("", ()) if account is None else (" AND account = ?", (account,))
-    text = f"SELECT * FROM pufferkit_entries WHERE seq > ?{where} ORDER BY seq LIMIT {_AT_ONCE}"
-    some = connection.execute(text, (0, *of)).fetchall()
+    some = rows_after(connection, 0, account)
     while some:
         yield from some
-        some = connection.execute(text, (some[-1][0], *of)).fetchall()
+        some = rows_after(connection, some[-1][0], account)
+
+
+def rows_after(connection: Connection, seq: int, account: str | None = None) -> list[Sequence[Any]]:
+    """The rows of the next entries, a batch of them."""
+    where, of = ("", ()) if account is None else (" AND account = ?", (account,))
+    text = f"SELECT * FROM pufferkit_entries WHERE seq > ?{where} ORDER BY seq LIMIT {_AT_ONCE}"
+    batch: list[Sequence[Any]] = connection.execute(text, (seq, *of)).fetchall()
+    return batch
 
 
 def marks_named(connection: Connection, names: Iterable[str] | None = None) -> dict[str, Any]:

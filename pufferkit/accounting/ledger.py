@@ -53,6 +53,7 @@ from pufferkit.accounting.entries import (
     keys_named,
     marks_named,
     rows,
+    rows_after,
     state_of,
     states_of,
 )
@@ -460,9 +461,13 @@ class Ledger(Shown):
         return self._read(act)
 
     def export(self) -> Iterator[str]:
-        """Every entry as a line of JSON."""
-        for entry in self.entries():
-            yield canonical(entry.to_dict())
+        """Every entry as a line of JSON, read in batches: entries are only ever added."""
+        some = self._read(lambda connection: rows_after(connection, 0))
+        while some:
+            for row in some:
+                yield canonical(entry_of(row).to_dict())
+            last = some[-1][0]
+            some = self._read(lambda connection: rows_after(connection, last))  # noqa: B023
 
     def make_anchor(self) -> None:
         """Create the anchor's file for a ledger that already has entries."""

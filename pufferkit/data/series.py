@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain, pairwise
 from typing import Any
 
 import numpy as np
@@ -285,12 +285,13 @@ def _entries(data: Any) -> tuple[list[Any], NDArray[np.intp], tuple[int, ...]]:
         values, places = np.unique(data, return_inverse=True)
         return values.tolist(), places, (data.size,)
     segments, number = _segments(data), dict[Any, int]()
-    each = [number.setdefault(entry, len(number)) for segment in segments for entry in segment]
-    sizes = tuple(len(segment) for segment in segments)
-    return list(number), np.array(each, dtype=np.intp), sizes
+    cells = segments[0] if len(segments) == 1 else list(chain.from_iterable(segments))
+    place = {cell: number.setdefault(own, len(number)) for cell, own in _labels(cells).items()}
+    places = np.fromiter(map(place.__getitem__, cells), dtype=np.intp, count=len(cells))
+    return list(number), places, tuple(len(segment) for segment in segments)
 
 
-def _segments(data: Any) -> list[list[Hashable]]:
+def _segments(data: Any) -> list[list[Any]]:
     unordered = isinstance(data, (str, bytes, Set, Mapping))
     if unordered or not isinstance(data, Iterable):
         raise ValueError(
@@ -304,12 +305,12 @@ def _segments(data: Any) -> list[list[Hashable]]:
     items = data.tolist() if isinstance(data, np.ndarray) else list(data)
     if not items:
         raise ValueError("series: is empty; there is nothing to release")
-    nested = [is_segment(item) for item in items]
-    if not any(nested):
-        return [[_plain(item) for item in items]]
-    if not all(nested):
+    nested = {is_segment(item) for item in {type(item): item for item in items}.values()}
+    if nested == {False}:
+        return [items]
+    if nested != {True}:
         raise ValueError("series: mixes states and segments; give all segments as sequences")
-    segments = [[_plain(item) for item in segment] for segment in items]
+    segments = [list(segment) for segment in items]
     if not all(segments):
         raise ValueError(
             f"series: segment {[bool(s) for s in segments].index(False) + 1} is empty; drop it"
@@ -322,18 +323,31 @@ def is_segment(item: Any) -> bool:
     return isinstance(item, (list, tuple, np.ndarray)) or hasattr(item, "to_numpy")
 
 
+def _labels(cells: Sequence[Any]) -> dict[Any, Hashable | None]:
+    """The label of each different cell; ``None`` where nothing was observed."""
+    try:
+        return {cell: _plain(cell) for cell in dict.fromkeys(cells)}
+    except TypeError:
+        strange = next(type(cell).__name__ for cell in cells if not _has_hash(cell))
+        raise ValueError(
+            f"series: an entry is a {strange}, which cannot be a state; use text or numbers"
+        ) from None
+
+
+def _has_hash(cell: Any) -> bool:
+    try:
+        hash(cell)
+    except TypeError:
+        return False
+    return True
+
+
 def _plain(label: Any) -> Hashable | None:
     label = label.item() if isinstance(label, np.generic) else label
     if label is None or (isinstance(label, float) and math.isnan(label)):
         return None
-    if type(label).__name__ in _NOTHING:  # missing values of pandas
-        return None
-    if not isinstance(label, Hashable):
-        raise ValueError(
-            f"series: an entry is a {type(label).__name__}, which cannot be a state; use text or "
-            "numbers"
-        )
-    return label
+    # Missing values of pandas.
+    return None if type(label).__name__ in _NOTHING else label
 
 
 def first_few(names: Iterable[str]) -> str:

@@ -187,8 +187,7 @@ class Layout:
             place = entries[TIME if self.rules.every is None else SLOT].to_numpy()
             at = steps_in(place - self.starts[number], self.step)
         at = at + (np.cumsum(self.spans) - self.spans)[number]
-        state = entries.select(STATE).join(coded, on=STATE, how="left", maintain_order="left")
-        code = state["_code"].fill_null(UNOBSERVED).to_numpy()
+        code = _codes(entries[STATE], coded)
         seen = (number >= 0) & (code != UNOBSERVED)
         codes = np.full(int(self.spans.sum()), UNOBSERVED, dtype=np.int64)
         codes[at[seen]] = code[seen]
@@ -238,6 +237,20 @@ class Layout:
         if every is not None:
             lowest = [slot * every + self.rules.origin for slot in lowest]
         return tuple(lowest)
+
+
+def _codes(states: pl.Series, coded: pl.DataFrame) -> Counts:
+    """The code of each state, `UNOBSERVED` where there is none; ``coded`` lists the codes."""
+    import polars as pl  # noqa: PLC0415
+
+    if states.dtype != pl.Categorical:
+        rows = states.to_frame().join(coded, on=STATE, how="left", maintain_order="left")
+        return np.asarray(rows["_code"].fill_null(UNOBSERVED))
+    numbers = coded[STATE].to_physical().to_numpy()
+    code_of = np.full(int(numbers.max(initial=0)) + 2, UNOBSERVED, dtype=np.int64)
+    code_of[numbers] = coded["_code"].to_numpy()
+    # No state has the last number.
+    return np.asarray(code_of[states.to_physical().fill_null(len(code_of) - 1).to_numpy()])
 
 
 def clock_step(pairs: pl.DataFrame, extents: pl.DataFrame, rules: Rules) -> int | float | None:

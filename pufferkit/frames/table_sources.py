@@ -305,6 +305,11 @@ def _cells(series: Any) -> Any:
         return series.dt.timestamp("us").to_numpy()
     if series.dtype.is_numeric() and not missing.any():
         return series.to_numpy()
+    if series.implementation.is_pandas():
+        numbers, distinct = series.to_native().factorize()
+        values = distinct.tolist()
+        if {type(value) for value in values} in ({str}, {float}):
+            return pl.Series(values).gather(pl.Series(numbers).replace(-1, None))
     cells = zip(series.to_list(), missing.tolist(), strict=True)
     plain = [None if gone else _plain(cell) for cell, gone in cells]
     try:

@@ -327,9 +327,13 @@ def _from_batches(
 
 
 def _entries(batch: pl.DataFrame, rules: Rules) -> pl.DataFrame:
+    """The entries of a batch; states that are text as numbers with a dictionary, looked up once."""
     import narwhals as nw  # noqa: PLC0415
+    import polars as pl  # noqa: PLC0415
 
     entries: pl.DataFrame = aggregate.entries(nw.from_native(batch), rules).to_native()
+    if entries.schema[STATE] == pl.String:
+        return entries.with_columns(pl.col(STATE).cast(pl.Categorical))
     return entries
 
 

@@ -30,8 +30,9 @@ def ways(beliefs: Beliefs, plan: Plan, target: Target | None) -> list[Remedy]:
         wanted = worth_having()
     if wanted is None or wanted.is_met(plan.best):
         return []
+    rows = (row.calibration for row in plan.entries if row.mechanism == "influence_curve")
     with terminal.working("searching for remedies"):
-        return pk.remedies(beliefs, plan.query, plan.epsilon, wanted)
+        return pk.remedies(beliefs, plan.query, plan.epsilon, wanted, present=next(rows))
 
 
 def in_words(plan: Plan, target: Target | None, remedies: Sequence[Remedy]) -> Iterator[str]:
@@ -73,7 +74,7 @@ def refuse_drowned(
     if worth_having().is_met(least):
         would = f"{least.mechanism} instead of {calibration.mechanism}"
     else:
-        remedies = pk.remedies(beliefs, query, epsilon, worth_having())
+        remedies = pk.remedies(beliefs, query, epsilon, worth_having(), present=least)
         would = "; ".join(way.text for way in remedies) or "none was found"
     raise ValueError(
         f"{useful.warning}{rows}; nothing was released. Remedies: {would}. To release it anyway, "
@@ -138,6 +139,6 @@ def simulation_picture(beliefs: Beliefs, plan: Plan, path: Path) -> bytes:
 
 def _whole(plan: Plan) -> Any:
     """The same question without gaps, because simulated data have none."""
-    from pufferkit.mechanisms.target_errors import over  # noqa: PLC0415
+    from pufferkit.mechanisms.changed_queries import over  # noqa: PLC0415
 
     return plan.query if not plan.query.missing else over(plan.query, plan.query.lengths)

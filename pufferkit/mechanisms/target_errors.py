@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Decimal
-from fractions import Fraction
 from functools import cache
 from typing import Any
 
-import numpy as np
-
 from pufferkit import checks
 from pufferkit.beliefs.base import Beliefs, as_beliefs
-from pufferkit.beliefs.chain_class import ChainClass
-from pufferkit.beliefs.markov_chain import MarkovChain
-from pufferkit.data import additive
 from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable
 from pufferkit.mechanisms.baselines import group_dp
 from pufferkit.mechanisms.calibration import Calibration, check_states
+from pufferkit.mechanisms.changed_queries import coarser, over
 from pufferkit.mechanisms.influence_curve import influence_curve, loss_at
 from pufferkit.mechanisms.markov_quilt import markov_quilt
 from pufferkit.mechanisms.usefulness import DROWNED, Usefulness, average_answer
@@ -37,8 +32,6 @@ _CLOSE = 2e-3
 _STEP = 0.02
 _MOST_ENTRIES = 10**7
 _TRIES = 12
-_THINNED = (2, 5, 10, 60)
-_FEW_LEVELS = (4, 2)
 
 
 @dataclass(frozen=True)
@@ -227,54 +220,47 @@ def _rounded_up(epsilon: float) -> float:
 
 
 def with_fewest_entries(
-    theta: Beliefs, query: Query, epsilon: float, target: Target
+    theta: Beliefs,
+    query: Query,
+    epsilon: float,
+    target: Target,
+    present: Calibration | None = None,
 ) -> Calibration | None:
     """The noise over the shortest series, among the lengths tried, that meets the target.
 
     ``None`` if more data do not help: absolute errors of counts do not shrink. One segment.
+    ``present`` is the noise over the present series, if it is known.
     """
     shrinks = query.kind in ("relative frequencies", "mean") or target.relative
     if theta.entries is not None or not shrinks:
         return None
     size = sum(query.lengths)
+    noise = present if len(query.lengths) == 1 and not query.missing else None
     for _ in range(_TRIES):
         question = over(query, size)
-        noise = least_noise(theta, question, epsilon)
+        noise = noise or least_noise(theta, question, epsilon)
         times = noise.half_width(target.level) / target.half_width(question)
         if times <= 1:
             return noise
         # The noise of a sum hardly grows with the length, that of a share falls with it.
-        size = math.ceil(size * max(times, 1.0 + 1e-3))
+        size, noise = math.ceil(size * max(times, 1.0 + 1e-3)), None
         if size > _MOST_ENTRIES:
             return None
     return None
 
 
-def over(query: Query, lengths: Any) -> Query:
-    """The same query over a series of another length."""
-    weights = query.weights
-    if weights is None:
-        raise NotApplicable(f"{query.name}: its dependence on the length is unknown")
-    size = sum(query.lengths if query.observed is None else query.observed)
-    states = list(weights)
-    if query.kind == "histogram":
-        return additive.histogram(states, lengths)
-    if query.kind == "relative frequencies":
-        return additive.relative_frequencies(states, lengths)
-    if query.kind == "count":
-        return additive.count(states[0], lengths)
-    values = {state: float(row[0]) for state, row in weights.items()}
-    if query.kind == "total":
-        return additive.total(values, lengths)
-    if query.kind == "mean":
-        return additive.mean({state: value * size for state, value in values.items()}, lengths)
-    raise NotApplicable(f"{query.name}: its dependence on the length is unknown")
-
-
-def remedies(beliefs: Any, query: Query, epsilon: float, target: Target) -> list[Remedy]:
+def remedies(
+    beliefs: Any,
+    query: Query,
+    epsilon: float,
+    target: Target,
+    *,
+    present: Calibration | None = None,
+) -> list[Remedy]:
     """Changes that meet a target: more epsilon, more data, or a coarser query.
 
-    Each changes one thing, and its calibration shows that it is enough.
+    Each changes one thing, and its calibration shows that it is enough. ``present`` is the noise
+    of `influence_curve` for this query, if it is known.
 
     Examples
     --------
@@ -286,7 +272,7 @@ def remedies(beliefs: Any, query: Query, epsilon: float, target: Target) -> list
     epsilon 0.373 in place of 0.2
     """
     theta = as_beliefs(beliefs)
-    return list(_remedies(theta, query, epsilon, target))
+    return list(_remedies(theta, query, epsilon, target, present))
 
 
 def worth_having() -> Target:
@@ -294,98 +280,28 @@ def worth_having() -> Target:
     return Target(DROWNED, relative=True)
 
 
-def _remedies(theta: Beliefs, query: Query, epsilon: float, target: Target) -> Iterator[Remedy]:
+def _remedies(
+    theta: Beliefs, query: Query, epsilon: float, target: Target, present: Calibration | None
+) -> Iterator[Remedy]:
     with suppress(NotApplicable):
         enough = _least_that_meets(theta, query, target)
         yield Remedy(f"epsilon {enough.epsilon:g} in place of {epsilon:g}", enough)
     if query.kind == "own" or query.weights is None or theta.entries is not None:
         return
-    longer = with_fewest_entries(theta, query, epsilon, target)
+    longer = with_fewest_entries(theta, query, epsilon, target, present)
     before, size = sum(query.lengths), 0 if longer is None else sum(longer.query.lengths)
     if longer is not None and size > before:
         times = f"{size / before:.3g} times as long"
         yield Remedy(f"{size:,} entries in place of {before:,}, {times}", longer)
-    for text, beliefs, coarser in _coarser(theta, query):
-        try:
-            noise = least_noise(beliefs, coarser, epsilon)
-        except NotApplicable:
-            continue
-        if target.is_met(noise):
-            yield Remedy(text, noise)
-
-
-def _coarser(theta: Beliefs, query: Query) -> Iterator[tuple[str, Any, Query]]:
-    """Coarser queries: rare states merged, fewer levels, readings further apart."""
-    states = theta.states
-    chains = _chains(theta)
-    if query.kind in ("histogram", "relative frequencies"):
-        if len(states) > 2 and chains:
-            rare = np.argsort(chains[0].stationary)[:2]
-            groups = [[s] for n, s in enumerate(states) if n not in rare]
-            pair = [states[n] for n in sorted(rare)]
-            both = f"merge {pair[0]!r} and {pair[1]!r}, the rarest"
-            yield both, theta, merged(query, [*groups, pair])
-        for few in _FEW_LEVELS:
-            if len(states) > few:
-                parts = [list(part) for part in np.array_split(np.array(states, object), few)]
-                text = f"{few} levels for {len(states)}, neighbours together"
-                yield text, theta, merged(query, parts)
-    for step in _THINNED if query.kind in ("relative frequencies", "mean") else ():
-        fewer = [max(1, length // step) for length in query.lengths]
-        if not chains or max(fewer) < 2:
-            return
-        thinned = [_every(chain, step) for chain in chains]
-        text = f"every {step}th reading (the guarantee is then about these readings)"
-        yield text, ChainClass.of(*thinned), over(query, fewer)
-
-
-def _chains(theta: Beliefs) -> list[MarkovChain]:
-    """The chains of a finite class that start in their stationary distribution."""
-    try:
-        members = theta.members()
-    except NotApplicable:
-        return []
-    chains = []
-    for member in members:
-        try:
-            steady = not member.any_start and np.allclose(
-                member.chain.initial, member.chain.stationary, atol=1e-9
-            )
-        except ValueError:
-            steady = False
-        if not steady:
-            return []
-        chains.append(member.chain)
-    return chains
-
-
-def _every(chain: MarkovChain, step: int) -> MarkovChain:
-    power = np.linalg.matrix_power(np.asarray(chain.transition), step)
-    power = power / power.sum(axis=1, keepdims=True)
-    return MarkovChain.steady(power, states=chain.states)
-
-
-def merged(query: Query, groups: Sequence[Sequence[Hashable]]) -> Query:
-    """A histogram whose bins are these groups of states."""
-    weights = query.weights or {}
-    unit = max(weight for row in weights.values() for weight in row)
-    zero = Fraction(0)
-    rows = {
-        state: tuple(unit if j == own else zero for j in range(len(groups)))
-        for own, group in enumerate(groups)
-        for state in group
-    }
-    return Query(
-        query.name,
-        query.evaluate,
-        query.lipschitz,
-        query.lengths,
-        labels=[" or ".join(str(state) for state in group) for group in groups],
-        states=query.states,
-        total=query.total,
-        weights=rows,
-        observed=query.observed,
-    )
+    for text, beliefs, question in coarser(theta, query):
+        with suppress(NotApplicable):
+            # One loss tells of most that they are not enough.
+            scale = _largest_scale(group_dp(question, 1.0), target)
+            if loss_at(as_beliefs(beliefs), question, question.lipschitz / scale) > epsilon:
+                continue
+            noise = least_noise(beliefs, question, epsilon)
+            if target.is_met(noise):
+                yield Remedy(text, noise)
 
 
 def error_rows(

@@ -6,11 +6,10 @@ import pytest
 
 import pufferkit as pk
 from pufferkit.beliefs.base import as_beliefs
+from pufferkit.mechanisms.changed_queries import merged, over
 from pufferkit.mechanisms.posterior_odds import in_odds
 from pufferkit.mechanisms.target_errors import (
     error_rows,
-    merged,
-    over,
     with_fewest_entries,
     worth_having,
 )

@@ -249,6 +249,46 @@ def bare_rows(number: int) -> Work:
     return lambda: bare(frame)
 
 
+def pandas_rows(number: int) -> Work:
+    from tables import COLUMNS, made
+
+    frame = made(number, 100).to_pandas()
+    return lambda: pk.read_table(frame, **COLUMNS)
+
+
+def short_series(subjects: int) -> Work:
+    from tables import COLUMNS, made
+
+    frame = made(8 * subjects, subjects)
+    return lambda: pk.read_table(frame, **COLUMNS)
+
+
+def bare_short_series(subjects: int) -> Work:
+    from tables import bare, made
+
+    frame = made(8 * subjects, subjects)
+    return lambda: bare(frame)
+
+
+def series_of_texts(number: int) -> Work:
+    labels = [f"state {n % 5}" for n in range(number)]
+    return lambda: pk.Series.of(labels, [f"state {n}" for n in range(5)])
+
+
+def hourly_releases(hours: int) -> Work:
+    """All releases of a new account, so that a growth above 1 is a growth of each."""
+    chain = pk.MarkovChain.steady(SLEEP)
+    data = pk.Series.of(chain.sample(60 * hours, seed=1), chain.states)
+
+    def work() -> None:
+        with tempfile.TemporaryDirectory() as folder, pk.Ledger(f"{folder}/l.db") as ledger:
+            session = pk.Session(data, chain, 2, ledger)
+            for hour in range(hours):
+                session.release(pk.count(1, 60), 1, window=(60 * hour + 1, 60 * hour + 60))
+
+    return work
+
+
 def in_duckdb(number: int) -> tuple[Any, Any]:
     import duckdb
     from tables import made
@@ -500,6 +540,7 @@ JOBS = [
         )
         for clock in (False, True)
     ),
+    Job("session, hourly releases", (100, 300, 1000), hourly_releases, 20),
     Job("release_each, accounts", (2_000, 6_000, 20_000), each_with_accounts),
     Job(
         "release_each, accounts on PostgreSQL",
@@ -522,6 +563,19 @@ JOBS = [
         peers=(("bare polars", bare_csv),),
     ),
     Job("table, rows", (10**5, 3 * 10**5, 10**6), rows_of, peers=(("bare polars", bare_rows),)),
+    Job(
+        "table of pandas, rows",
+        (10**5, 3 * 10**5, 10**6),
+        pandas_rows,
+        peers=(("bare polars", bare_rows),),
+    ),
+    Job(
+        "table, short series, subjects",
+        (10**4, 5 * 10**4, 2 * 10**5),
+        short_series,
+        peers=(("bare polars", bare_short_series),),
+    ),
+    Job("series of texts, entries", (10**5, 3 * 10**5, 10**6), series_of_texts, 0.2),
     Job("attack, steps", (10**5, 3 * 10**5, 10**6), attack, peers=(("hmmlearn", hmmlearn_attack),)),
     Job("paths, steps", (10**5, 3 * 10**5, 10**6), paths, peers=(("hmmlearn", hmmlearn_paths),)),
 ]

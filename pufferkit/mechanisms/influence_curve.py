@@ -24,7 +24,7 @@ from pufferkit.influence.answers import quilt_bound, record_loss
 from pufferkit.influence.curve.graph_work import graph_work
 from pufferkit.influence.curve.graphs import GraphCurve
 from pufferkit.influence.curve.profile import InfluenceCurve, as_metric, metric_of_sum
-from pufferkit.influence.curve.trees import TreeCurve
+from pufferkit.influence.curve.trees import TreeCurve, tree_work
 from pufferkit.influence.progress import Progress
 from pufferkit.influence.quilts.gaps import solvers
 from pufferkit.mechanisms.calibration import Calibration, chains_only, checked
@@ -336,7 +336,7 @@ def _(beliefs: GraphClass) -> float:
 @curve_work.register
 def _(beliefs: NetworkClass) -> float:
     if beliefs.networks[0].is_tree:
-        return 0.0
+        return sum(tree_work(network.sizes.values()) for network in beliefs.networks)
     return sum(graph_work(network) for network in beliefs.networks)
 
 

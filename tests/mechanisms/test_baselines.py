@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from scipy.sparse import random_array
 
 import pufferkit as pk
+from pufferkit.influence.curve import influence_matrix
 from pufferkit.mechanisms import baselines
 from pufferkit.verification.chain_bounds import _below_one
 from tests.oracles import brute
@@ -274,3 +276,12 @@ def test_bad_epsilon_for_gk16(epsilon):
 def test_gk16_needs_matrices():
     with pytest.raises(pk.NotApplicable, match="pi_min and gap"):
         pk.gk16(pk.ChainClass.mixing(2, 0.3, 0.9), pk.count(0, 10), 1)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_norm_of_a_large_matrix_is_bounded_from_above(seed, monkeypatch):
+    rng = np.random.default_rng(seed)
+    gamma = random_array((60, 60), density=0.08, rng=rng).tocsr()
+    true = np.linalg.norm(gamma.toarray(), 2)
+    monkeypatch.setattr(influence_matrix, "_DENSE", 10)
+    assert true <= influence_matrix._norm(gamma) <= 1.02 * true

@@ -55,7 +55,7 @@ _TIE = 1e-13
 _ALIKE = 1e-11
 _SLACK = 1e-9
 _FIRST, _FURTHER = 24, 48  # cuts of every node at first, and then of the node that seems hardest
-_PER_CUT, _PER_TABLE = 3e5, 5e6  # about how many nanoseconds a bound and a joint distribution take
+_PER_CUT, _PER_TABLE = 2e5, 5e6  # about how many nanoseconds a bound and a joint distribution take
 _ROUNDS = 2  # rounds before expensive cuts are considered
 
 
@@ -104,7 +104,7 @@ def hardest_node(
     worst, score = _NodeQuilt(0, 0, 0.0, -inf, None), -inf
     work = _WorkLimit(most_work)
     # The first cuts of all nodes are sure to be looked at.
-    work.add(_PER_CUT / 4 * _FIRST * len(graph.nodes), begin=False)
+    work.add(_PER_CUT / 8 * _FIRST * len(graph.nodes), begin=False)
     room = Room()
     searches = [
         _NodeSearch(theta, graph, node, epsilon, work, room) for node in range(len(graph.nodes))

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
-from math import log, prod
+from math import inf, log, prod
 from typing import NamedTuple
 
 import numpy as np
@@ -29,6 +29,7 @@ from pufferkit.rounding import EPS
 
 MOST_PRODUCTS = 4e9
 MOST_BYTES = 1e9
+_HUB = 64  # with more neighbours, how many edges a node adds is not counted
 
 
 class NodeDistance(NamedTuple):
@@ -251,6 +252,8 @@ def _plan(network: BayesianNetwork, weights: Mapping[Hashable, int], *, fill: bo
             near[v] |= family - {v}
 
     def cost(v: int) -> tuple[float, float, int]:
+        if len(near[v]) > _HUB:
+            return float(len(near[v]) ** 2), inf, v
         entries = prod(sizes[u] for u in near[v]) * sizes[v]
         if not fill:
             return entries, 0, v

@@ -28,6 +28,7 @@ MOST_WORK = 3 * 10**7
 # Nanoseconds of a product of whole numbers, of a factor of one node; of a node with all others.
 _EXACT_PRODUCT, _EXACT_TABLE = 60.0, 2e4
 _MESSAGES, _PAIR_OF_NODES = 7e5, 7e3
+_PAIR_OF_VALUES, _PER_SUM = 6e4, 400.0
 
 SumDistribution = dict[int, Fraction]
 _Polynomial = tuple[tuple[Hashable, ...], Any]
@@ -53,7 +54,11 @@ def work_of(network: BayesianNetwork, weights: Mapping[Hashable, int]) -> float:
     if exact <= MOST_WORK:
         return _EXACT_PRODUCT * exact + _EXACT_TABLE * len(network.nodes) ** 2
     nodes = len(network.nodes)
-    return messages.work_of(network, weights) + nodes * (_MESSAGES + nodes * _PAIR_OF_NODES)
+    pairs = sum(size * (size - 1) // 2 for size in network.sizes.values())
+    compared = pairs * (_PAIR_OF_VALUES + nodes * _PER_SUM)
+    return (
+        messages.work_of(network, weights) + compared + nodes * (_MESSAGES + nodes * _PAIR_OF_NODES)
+    )
 
 
 def _exact_serves(network: BayesianNetwork, weights: Mapping[Hashable, int]) -> bool:

@@ -5,7 +5,7 @@ import json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pufferkit.accounting.entries import Extended, _Spelled
+from pufferkit.accounting.entries import Extended, Spelled
 from pufferkit.records import canonical
 
 # Letters, and what JSON escapes or might: quotes, controls, line separators, beyond two bytes.
@@ -38,4 +38,4 @@ def test_an_extended_body_is_written_like_the_whole(shared, added, more):
     assert len(body) == len(whole)
     assert body.keys() == whole.keys()
     assert all(name in body for name in whole)
-    assert _Spelled().body(body) == canonical(whole) == _Spelled().body(whole)
+    assert Spelled("me").body(body) == canonical(whole) == Spelled("me").body(whole)

@@ -101,7 +101,7 @@ class CliqueTree:
         return [*trees.values()][::-1]
 
     @classmethod
-    def _of(cls, elimination: _Elimination) -> CliqueTree:
+    def _of(cls, elimination: _NodeOrder) -> CliqueTree:
         order, around = elimination.order, elimination.around
         place = {node: number for number, node in enumerate(order)}
         cliques: list[set[int]] = []
@@ -208,7 +208,7 @@ def parts(near: Sequence[set[int]]) -> list[tuple[int, ...]]:
     return components
 
 
-class _Elimination(NamedTuple):
+class _NodeOrder(NamedTuple):
     """An order of elimination; ended early where its tables are too large."""
 
     nodes: int
@@ -221,9 +221,9 @@ class _Elimination(NamedTuple):
 
 def _eliminations(
     sizes: Sequence[int], near: Sequence[set[int]], what: str | None
-) -> list[_Elimination]:
+) -> list[_NodeOrder]:
     """One or two orders, that with fewer entries first."""
-    best, other, most = list[_Elimination](), list[_Elimination](), MOST_ENTRIES
+    best, other, most = list[_NodeOrder](), list[_NodeOrder](), MOST_ENTRIES
     for part in sorted(parts(near), key=len):
         places = {node: place for place, node in enumerate(_sweep(near, part))}
         orders = [_eliminated(sizes, near, part, most, own) for own in (None, places)]
@@ -244,9 +244,9 @@ def _eliminations(
     return [_joined(len(sizes), own) for own in ((best, other) if both else (best,))]
 
 
-def _joined(nodes: int, orders: Sequence[_Elimination]) -> _Elimination:
+def _joined(nodes: int, orders: Sequence[_NodeOrder]) -> _NodeOrder:
     """The order of several independent parts."""
-    return _Elimination(
+    return _NodeOrder(
         nodes,
         [node for own in orders for node in own.order],
         {node: near for own in orders for node, near in own.around.items()},
@@ -262,7 +262,7 @@ def _eliminated(
     within: Iterable[int],
     most: int,
     place: Mapping[int, int] | None,
-) -> _Elimination:
+) -> _NodeOrder:
     """Nodes in their given places, or those that add the fewest edges first."""
     left = {node: set(near[node]) for node in within}
     around: dict[int, set[int]] = {}
@@ -301,7 +301,7 @@ def _eliminated(
         for other in touched if place is None else ():
             keys[other] = key_of(other)
             heappush(waiting, (keys[other], other))
-    return _Elimination(len(sizes), order, around, total, largest, width)
+    return _NodeOrder(len(sizes), order, around, total, largest, width)
 
 
 def _sweep(near: Sequence[set[int]], part: Sequence[int]) -> list[int]:

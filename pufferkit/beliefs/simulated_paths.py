@@ -20,7 +20,7 @@ from pufferkit.checks import Floats
 _FEW = 16
 _SHORT = 200
 
-Moves = NDArray[np.int16]
+PathMoves = NDArray[np.int16]
 
 
 def cumulative(probabilities: Floats) -> Floats:
@@ -46,7 +46,7 @@ def single_steps(start: int, tables: Sequence[list[float]], draws: Floats) -> ND
     return np.array(path, dtype=np.intp)
 
 
-def moves_of(table: Floats, draws: Floats) -> Moves:
+def moves_of(table: Floats, draws: Floats) -> PathMoves:
     """Where each draw leads by one row of cumulative sums: how many of them are not above it."""
     moves = np.zeros(len(draws), dtype=np.int16)
     for bound in table:
@@ -54,7 +54,7 @@ def moves_of(table: Floats, draws: Floats) -> Moves:
     return moves
 
 
-def composed(start: int, moves: Moves) -> NDArray[np.intp]:
+def composed(start: int, moves: PathMoves) -> NDArray[np.intp]:
     """The path from ``start`` where step t leads from x to ``moves[t, x]``."""
     steps, states = moves.shape
     width = max(1, isqrt(steps))

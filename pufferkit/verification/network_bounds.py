@@ -32,7 +32,7 @@ from pufferkit.checks import Floats
 from pufferkit.verification.pair_steps import Programmes, steps
 from pufferkit.verification.pair_tables import Allowance, NotChecked
 from pufferkit.verification.recorded_plans import steps_of_bases
-from pufferkit.verification.row_steps import Steps
+from pufferkit.verification.row_steps import RowSteps
 from pufferkit.verification.sum_distances import distribution_of
 
 
@@ -146,7 +146,7 @@ class _Tree:
             values = zip(network.values[n], supports[n], strict=True)
             own = [place[value] for value, possible in values if possible]
             self.costs[n] = cost[np.ix_(own, own)]
-        self._steps: dict[tuple[Node, Node], Steps] = {}
+        self._steps: dict[tuple[Node, Node], RowSteps] = {}
         self.branch: dict[tuple[Node, Node], Floats] = {}
 
     def follow(self, programmes: Programmes | None) -> None:
@@ -214,7 +214,7 @@ class _Tree:
             self.work.spend(5 * 10**4 + 60.0 * kernel.shape[0] ** 2 * kernel.shape[1])
             beyond = float(self._beyond(last, before).max())
             if (n, last) not in self._steps:
-                self._steps[n, last] = Steps(kernel)
+                self._steps[n, last] = RowSteps(kernel)
             best = np.minimum(best, spent + self._steps[n, last].table(beyond))
             np.fill_diagonal(best, 0.0)
             for following in self.around[last]:

@@ -21,7 +21,7 @@ from pufferkit.beliefs.chain_class import ChainClass, Member
 from pufferkit.beliefs.mixing_class import MixingClass
 from pufferkit.beliefs.region_class import RegionClass
 from pufferkit.checks import Bools, Floats
-from pufferkit.verification.row_steps import SORTED, Steps, log_ratios
+from pufferkit.verification.row_steps import SORTED, RowSteps, log_ratios
 
 _SETTLED = 1e-11
 _MEMORY = 3 * 10**7
@@ -241,20 +241,20 @@ class KnownChain(Compared):
         prior: Floats = made
         return prior
 
-    def _left_steps(self, node: int, block: int) -> Steps:
+    def _left_steps(self, node: int, block: int) -> RowSteps:
         """Steps of the kernel P(X_{node-block} = u | X_node = x)."""
 
-        def steps() -> Steps:
+        def steps() -> RowSteps:
             joint = (self.distribution(node - block)[0][:, None] * self.power(block)[0]).T
             sums = joint.sum(axis=1, keepdims=True)
-            return Steps(np.divide(joint, sums, out=np.zeros_like(joint), where=sums > 0))
+            return RowSteps(np.divide(joint, sums, out=np.zeros_like(joint), where=sums > 0))
 
         where = 0 if self.stationary else node
-        kept: Steps = self._remembered(("left", where, block), steps)
+        kept: RowSteps = self._remembered(("left", where, block), steps)
         return kept
 
-    def _right_steps(self, block: int) -> Steps:
-        kept: Steps = self._remembered(("right", block), lambda: Steps(self.power(block)[0]))
+    def _right_steps(self, block: int) -> RowSteps:
+        kept: RowSteps = self._remembered(("right", block), lambda: RowSteps(self.power(block)[0]))
         return kept
 
 

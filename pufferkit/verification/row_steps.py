@@ -32,7 +32,7 @@ def log_ratios(rows: Floats, possible: Bools) -> Floats:
     return largest
 
 
-class Steps:
+class RowSteps:
     """The steps of one kernel, for every ordered pair of rows x, x'.
 
     A step from a variation a is the largest over sets S of the logarithm of

@@ -8,7 +8,7 @@ import pytest
 
 import pufferkit as pk
 from pufferkit.verification import row_steps
-from pufferkit.verification.row_steps import Steps
+from pufferkit.verification.row_steps import RowSteps
 
 
 def by_all_sets(kernel, variation):
@@ -39,7 +39,7 @@ def test_steps_are_those_of_the_best_sets(kept, monkeypatch):
     rng = np.random.default_rng(3)
     for _ in range(400):
         kernel, variation = a_kernel(rng), float(rng.choice([1e-3, 0.5, 3, 50, 699, 5000]))
-        steps, exact = Steps(kernel), by_all_sets(kernel, variation)
+        steps, exact = RowSteps(kernel), by_all_sets(kernel, variation)
         table = steps.table(variation)
         assert (table >= exact - 1e-12 * variation - 1e-13).all()
         if variation < 700:
@@ -58,7 +58,7 @@ def test_a_tiny_probability_beside_equal_ratios_counts(monkeypatch):
     kernel = np.array([[0.4, 0.6 - 1e-17, 1e-17], [0.2, 0.8, 0]])
     for kept in (0, row_steps.SORTED):
         monkeypatch.setattr(row_steps, "SORTED", kept)
-        assert Steps(kernel).table(50)[0, 1] == pytest.approx(50 + np.log(1e-17), abs=1e-4)
+        assert RowSteps(kernel).table(50)[0, 1] == pytest.approx(50 + np.log(1e-17), abs=1e-4)
 
 
 def test_many_states():

@@ -16,7 +16,7 @@ from pufferkit.influence.curve.averaging import Clique, Removal, added
 from pufferkit.rounding import EPS
 
 
-class _Asked(NamedTuple):
+class _NodeMessage(NamedTuple):
     """A message of a clique to another, about the nodes that they share, ``kept``.
 
     ``totals`` is what the clique was told about its nodes by all others, ``beyond`` the cost of all
@@ -95,7 +95,7 @@ class GraphPasses:
         parent = self.tree.parent
         for level in self._levels:
             asked = [
-                _Asked(c, parent[c], self.separators[c], totals[c], beyond[c] - inside[c])
+                _NodeMessage(c, parent[c], self.separators[c], totals[c], beyond[c] - inside[c])
                 for c in level
                 if parent[c] >= 0
             ]
@@ -105,7 +105,7 @@ class GraphPasses:
         parts = self._part_totals(beyond)
         for level in reversed(self._levels):
             asked = [
-                _Asked(
+                _NodeMessage(
                     c,
                     d,
                     self.separators[d],
@@ -117,7 +117,9 @@ class GraphPasses:
             ]
             for own, message in zip(asked, self._messages(asked), strict=True):
                 totals[own.to][self._places(own.to, own.kept)] += message
-        asked = [_Asked(c, -1, (n,), totals[c], parts[c] - whole[n]) for n, c in self._home.items()]
+        asked = [
+            _NodeMessage(c, -1, (n,), totals[c], parts[c] - whole[n]) for n, c in self._home.items()
+        ]
         raised = 1 + (len(self.cliques) + 32) * EPS
         return {
             n: (costs[n] + message[0, : len(costs[n]), : len(costs[n])]) * raised
@@ -128,7 +130,7 @@ class GraphPasses:
         """The largest loss of a node."""
         return max((float(own.max()) for own in self.losses(costs).values()), default=0.0)
 
-    def _messages(self, asked: Sequence[_Asked]) -> Iterator[Floats]:
+    def _messages(self, asked: Sequence[_NodeMessage]) -> Iterator[Floats]:
         """What removing all nodes beyond those that are kept adds to each of these."""
         removals, places = [], []
         for own in asked:

@@ -144,6 +144,12 @@ def tree(nodes: int) -> pk.BayesianNetwork:
     return pk.BayesianNetwork(parents, {n: table if n else {(): [0.6, 0.4]} for n in range(nodes)})
 
 
+def star(nodes: int) -> pk.BayesianNetwork:
+    table = {(0,): [0.8, 0.2], (1,): [0.3, 0.7]}
+    parents = {n: (0,) if n else () for n in range(nodes)}
+    return pk.BayesianNetwork(parents, {n: table if n else {(): [0.6, 0.4]} for n in range(nodes)})
+
+
 def sticky_quilt(length: int) -> Work:
     from quilt import sticky_chain
 
@@ -492,8 +498,16 @@ JOBS = [
     Job("plan, absorbing, length", (250, 500, 1000), lambda n: plan(ABSORBING, n), 1),
     Job("plan, tree, nodes", (125, 250, 500), lambda n: plan(tree(n), n), 1),
     Job("plan, grid, nodes", (36, 64, 100), lambda n: plan(grid(math.isqrt(n)), n), 1),
-    Job("quilt, tree, nodes", (125, 250, 500), lambda n: network_quilt(tree(n)), 3),
+    Job("plan, star, nodes", (125, 250, 500), lambda n: plan(star(n), n), 1),
+    Job("plan, large tree, nodes", (500, 1000, 2000), lambda n: plan(tree(n), n), 1),
+    Job("plan, large grid, nodes", (100, 196, 400), lambda n: plan(grid(math.isqrt(n)), n), 1),
+    Job("curve, grid, nodes", (64, 100, 144), lambda n: curve(grid(math.isqrt(n)), n), 1),
+    Job("quilt, tree, nodes", (500, 1000, 2000), lambda n: network_quilt(tree(n)), 2),
     Job("quilt, grid, nodes", (36, 64, 100), lambda n: network_quilt(grid(math.isqrt(n))), 2),
+    Job(
+        "quilt, large grid, nodes", (100, 144, 196), lambda n: network_quilt(grid(math.isqrt(n))), 6
+    ),
+    Job("quilt, star, nodes", (125, 250, 500), lambda n: network_quilt(star(n)), 1),
     Job(
         "quilt, small grid, nodes",
         (4, 9, 16),

@@ -322,7 +322,10 @@ def plan(
                     query,
                     epsilon,
                     progress=None if progress is None else partial(progress, name),
-                    most_work=most_work,
+                    # The curve, where there is one, has less noise as a rule.
+                    most_work=most_work / 2
+                    if any(row.pufferfish for row in entries)
+                    else most_work,
                 )
             elif name == "influence_curve_per_bin" and (own := _found("influence_curve", entries)):
                 calibration = scale_per_bin(own)

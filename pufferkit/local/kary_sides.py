@@ -31,12 +31,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice
+from time import process_time
 from typing import NamedTuple
 
 import numpy as np
 
 from pufferkit.checks import Bools, Floats
-from pufferkit.influence.curve.pairs import PairSteps, closure, off_diagonal
+from pufferkit.influence.curve.pair_plans import PlansAtOnce
+from pufferkit.influence.curve.pairs import LARGEST, PairSteps, closure, off_diagonal
+from pufferkit.influence.curve.transport_programme import all_steps
 from pufferkit.rounding import EPS
 
 FORGOTTEN = 1e-8
@@ -53,6 +56,7 @@ _FEW = 64
 _SETTLED = 1e-9
 _SLACK = 1e-10
 _ROUNDS = 60
+_SMALL = 4_000
 
 
 class SideLoss(NamedTuple):
@@ -91,20 +95,20 @@ class KarySide:
         """What is said at 0, 1, 2, ... entries from where ``weight`` stands."""
         bound = np.where(np.logical_and.outer(weight > 0, weight > 0), 0.0, -np.inf)
         reached, vectors = bound, np.ones((1, self.size))
-        error, count, constant = 0.0, 0, bool((weight == 1).all())
+        error, count, constant, steps = 0.0, 0, bool((weight == 1).all()), self._plain
         while True:
             yield SideLoss(bound, reached, weight)
             count += 1
             before = weight > 0
             if constant:
-                kernel, steps, after = self.kernel, self._plain, before
+                kernel, after = self.kernel, before
             else:
                 product = self.kernel[:, before] * weight[before]
                 weight = product.sum(axis=1)
                 after = weight > 0
                 kernel = product[after] / weight[after, None]
                 weight = weight / weight.max()
-                steps = _AnswerSteps(kernel, self.matrix[before])
+                steps = _AnswerSteps(kernel, self.matrix[before], steps)
                 error += 4 * self.size * EPS
             inner = steps(bound[np.ix_(before, before)], error)
             bound = np.full((self.size, self.size), -np.inf)
@@ -148,6 +152,8 @@ class KarySide:
         for sides in islice(zip(*traces, strict=True), MOST_DISTANCE):
             for one in sides:
                 best = _larger(best, one)
+            if best.bound.max() == np.inf:
+                return None
             spread = max(one.spread for one in sides)
             if spread <= FORGOTTEN:
                 last = np.max([one.bound for one in sides], axis=0)
@@ -171,17 +177,38 @@ class KarySide:
 
 
 class _AnswerSteps:
-    """F: the variation of a side with one entry more, for a kernel and its answers."""
+    """F: the variation of a side with one entry more, for a kernel and its answers.
 
-    def __init__(self, kernel: Floats, matrix: Floats) -> None:
+    The programmes of all answers are solved together, in numpy, beginning with the plans of
+    ``like``, a kernel close by; by compiled loops, where they are too many.
+    """
+
+    def __init__(self, kernel: Floats, matrix: Floats, like: _AnswerSteps | None = None) -> None:
         self.rows, self.states = kernel.shape
-        self._maps = []
-        for answer in matrix.T:
-            weighted = kernel * answer
-            sums = weighted.sum(axis=1)
-            logs = np.log(sums)
-            steps = PairSteps([weighted / sums[:, None]], often=True)
-            self._maps.append((logs[:, None] - logs, steps))
+        weighted = kernel * matrix.T[:, None, :]
+        sums = weighted.sum(axis=2)
+        logs = np.log(sums)
+        self._ratios = logs[:, :, None] - logs[:, None, :]
+        given = weighted / sums[:, :, None]
+        self._together = self._each = None
+        if given.size * self.rows <= _SMALL and all_steps.patient():
+            parts = len(given)
+            self._together = PlansAtOnce(given.reshape(-1, self.states), 0, parts)
+            if like is not None and like._together is not None:
+                self._together.start_like(like._together)
+        else:
+            self._each = [PairSteps([own], often=True) for own in given]
+
+    def _steps(self, limit: Floats) -> Floats:
+        """The steps of every answer."""
+        if self._together is None:
+            return np.array([steps(limit) for steps in self._each or ()])
+        begun = process_time()
+        parts = len(self._ratios)
+        steps = self._together(limit).reshape(parts, self.rows, parts, self.rows)
+        all_steps.patient(process_time() - begun)
+        own: Floats = steps[np.arange(parts), :, np.arange(parts)]
+        return own
 
     def padding(self, error: float) -> Floats:
         """More than rounding can have taken off; ``error`` is that of the kernel."""
@@ -190,9 +217,11 @@ class _AnswerSteps:
         return padding
 
     def __call__(self, variation: Floats, error: float) -> Floats:
-        """The largest log-ratios of rows, rounded up."""
+        """The largest log-ratios of rows, rounded up; infinite where that is of no use."""
         limit = closure(variation)
-        largest = np.max([ratios + steps(limit) for ratios, steps in self._maps], axis=0)
+        if not limit.max() <= LARGEST:
+            return np.where(np.eye(self.rows) > 0, 0.0, np.inf)
+        largest = (self._ratios + self._steps(limit)).max(axis=0)
         moved: Floats = np.maximum(largest, 0.0) * (1 + 4 * EPS) + self.padding(error)
         return moved
 

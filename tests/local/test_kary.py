@@ -178,3 +178,12 @@ def test_refusals():
     silent = MatrixResponse(LEVELS, np.full((3, 3), 1 / 3))
     assert silent.loss == 0
     assert KaryResponse(LEVELS, 0.2, length=3).loss.exact
+
+
+def test_impossible_moves_have_no_bound_by_pairs():
+    """A known entry rules out others: variations without limit, where no plan is of use."""
+    chain = pk.MarkovChain([0.5, 0.3, 0.2], [[0.6, 0.4, 0], [0, 0.7, 0.3], [0.5, 0, 0.5]])
+    matrix = np.full((3, 3), 0.23) + 0.31 * np.eye(3)
+    for length in (None, 80):
+        loss = matrix_loss(chain, matrix, length, "every")
+        assert 0 < loss <= entry_bound(chain, event_level(matrix)) < 20

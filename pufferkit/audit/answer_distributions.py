@@ -33,7 +33,7 @@ class Answers:
     @cached_property
     def points(self) -> Floats:
         """The distinct answers as floats, one row each."""
-        return np.array([[float(v) for v in answer] for answer in self.distinct])
+        return np.array([[v.numerator / v.denominator for v in answer] for answer in self.distinct])
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,7 +91,8 @@ def by_counts(counts: NDArray[np.int64], states: tuple[Hashable, ...], query: Qu
     if whole.dtype == object or query.size > 8:
         return distinct_answers([tuple(Fraction(int(v), unit) for v in row) for row in whole])
     rows, which = np.unique(whole, axis=0, return_inverse=True)
-    distinct = tuple(tuple(Fraction(v, unit) for v in row) for row in rows.tolist())
+    made = {number: Fraction(number, unit) for number in np.unique(rows).tolist()}
+    distinct = tuple(tuple(made[number] for number in row) for row in rows.tolist())
     return Answers(distinct, which.ravel())
 
 

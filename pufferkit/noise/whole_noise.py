@@ -123,8 +123,10 @@ def discrete_laplace(
     steps = np.array([whole[n] for n in which], dtype=np.int64)
     each = np.broadcast_to(np.array(wanted), steps.shape)
     noisy = discrete_laplace_rows(steps, each, whole_sampler(max(scales), unit, size))
-    noisy_numbers = [unit * number for number in noisy.ravel().tolist()]
-    return [int(number) if unit.denominator == 1 else float(number) for number in noisy_numbers]
+    times, over = unit.as_integer_ratio()
+    noisy_numbers: list[float] = [number * times for number in noisy.ravel().tolist()]
+    # Python divides whole numbers without rounding them first.
+    return noisy_numbers if over == 1 else [number / over for number in noisy_numbers]
 
 
 def discrete_laplace_rows(
@@ -183,12 +185,12 @@ def _by_opendp(values: Ints, scales: list[Fraction], which: NDArray[np.intp]) ->
 
 def _units(value: Fraction, unit: Fraction) -> int:
     """The number of units; the error message must not reveal the answer."""
-    number = value / unit
-    if number.denominator != 1:
+    number, rest = divmod(value.numerator * unit.denominator, value.denominator * unit.numerator)
+    if rest:
         raise ValueError(f"answer: is not a whole multiple of {unit}, the unit of its query")
     if abs(number) > MOST_UNITS:
         raise ValueError(f"answer: is too large to be counted in units of {unit}")
-    return int(number)
+    return number
 
 
 def as_shares(values: Floats, scales: Floats, entries: NDArray[np.int64]) -> tuple[Floats, Floats]:

@@ -132,6 +132,15 @@ def line(nodes):
     return pk.BayesianNetwork(parents, {n: table if n else {(): [0.6, 0.4]} for n in range(nodes)})
 
 
+def test_the_curve_of_a_network_is_left_out_only_where_it_takes_many_times_as_long():
+    network, query = line(30), pk.count(1, 30)
+    rows = named(pk.plan(network, query, 1, most_work=1e7))
+    assert rows["influence_curve"]["applicable"]
+    left_out = named(pk.plan(network, query, 1, most_work=1e5))["influence_curve"]
+    assert left_out["slow"]
+    assert "it would take about 0 s; ask for it" in left_out["why"]
+
+
 def test_quilts_of_a_large_network_are_left_out_of_a_plan_with_a_word():
     network = line(30)
     query = pk.count(1, 30)

@@ -19,9 +19,9 @@ from pufferkit.checks import Floats
 from pufferkit.influence.curve.resampling import local_tables
 
 _MOST_NODES = 2_000
-_DENSE = 400
-_ROUNDS = 300
-"""Nodes of an independent part up to which the spectral norm is computed."""
+"""Nodes of an independent part up to which the spectral norm is computed or bounded."""
+
+_DENSE, _ROUNDS = 400, 300
 
 
 class Spread(NamedTuple):

@@ -455,7 +455,7 @@ JOBS = [
     ),
     Job("curve, dense rows, states", (50, 70, 100), lambda n: curve(dense(n), 10**6), 1),
     Job("curve, dense, 10^12, states", (75, 150, 300), lambda n: curve(dense(n), 10**12), 2),
-    Job("curve, pair by pair, states", (10, 20, 30), lambda n: curve(dense(n), 10**6)),
+    Job("curve, pair by pair, states", (11, 22, 44), lambda n: curve(dense(n), 10**6), 1),
     Job("curve, class, chains", (100, 300, 1000), lambda n: curve(of_many(n), 9000), 0.5),
     Job(
         "curve, absorbing, length",

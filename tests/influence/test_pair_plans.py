@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 
 from pufferkit.influence.curve.pair_plans import CompiledPlans, PlansAtOnce
-from pufferkit.influence.curve.pairs import PairSteps, closure, converges, off_diagonal
+from pufferkit.influence.curve.pairs import (
+    PairSteps,
+    certificate,
+    closure,
+    converges,
+    off_diagonal,
+)
 from pufferkit.influence.curve.plan_bases import bases_in, packed
 from pufferkit.verification.recorded_plans import Allowance, Bases, steps_of_bases
 
@@ -43,17 +49,48 @@ def test_both_ways_find_the_same_steps(seed):
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_rare_states_at_once_are_bounded_no_worse_and_verified(seed):
+def test_rare_states_are_bounded_alike_and_verified(seed):
     """With probabilities of 1e-20 flows are lost in rounding, unless taken from the light side."""
     rng = np.random.default_rng(seed)
     kernel = kernel_of(rng, spread=0.05, zeros=0.0)
-    at_once, compiled = PlansAtOnce(kernel, 0), CompiledPlans(kernel, 0)
     limit = variation_of(rng, kernel.shape[1], 20.0)
-    ours, theirs = at_once(limit), compiled(limit)
-    assert np.all(ours <= theirs * (1 + 1e-9) + 1e-12)
-    bases = Bases(packed([bases_in([kernel], [at_once.trees])]))
-    again = steps_of_bases(kernel, limit, bases.following(kernel), Allowance(1e10))
-    assert again == pytest.approx(ours, rel=1e-9, abs=1e-11)
+    ways = PlansAtOnce(kernel, 0), CompiledPlans(kernel, 0)
+    at_once, compiled = (way(limit) for way in ways)
+    assert compiled == pytest.approx(at_once, rel=1e-9, abs=1e-12)
+    for way in ways:
+        bases = Bases(packed([bases_in([kernel], [way.trees])]))
+        again = steps_of_bases(kernel, limit, bases.following(kernel), Allowance(1e10))
+        assert again == pytest.approx(at_once, rel=1e-9, abs=1e-11)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_kept_trees_of_many_states_give_the_steps_of_new_ones(seed):
+    """Ties, metrics of two values, small and large changes from one variation to the next."""
+    rng = np.random.default_rng(seed)
+    kernel = rng.dirichlet(np.full(12, 0.5), 6)
+    kernel[:, 3] = 0
+    kernel[rng.random(kernel.shape) < 0.4 * (seed % 2)] = 0
+    kernel[:, 0] += 0.01
+    kernel /= kernel.sum(axis=1, keepdims=True)
+    kept, first = CompiledPlans(kernel, 0), variation_of(rng, 12, 1.0)
+    ties = off_diagonal(12) * (np.arange(12)[:, None] // 4 != np.arange(12) // 4)
+    for limit in (first, 1.02 * first, ties, 0 * ties, variation_of(rng, 12, 300.0), 1e-9 * first):
+        new = CompiledPlans(kernel, 0)(limit)
+        assert kept(limit) == pytest.approx(new, rel=1e-9, abs=1e-13)
+        assert new == pytest.approx(PlansAtOnce(kernel, 0)(limit), rel=1e-9, abs=1e-13)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_guess_is_below_the_certificate_it_leads_to(seed):
+    rng = np.random.default_rng(seed)
+    stay = 0.7 * (seed % 2)
+    kernel = stay * np.eye(16) + (1 - stay) * rng.dirichlet(np.ones(16), 16)
+    steps, cost = PairSteps([kernel], often=True), variation_of(rng, 16, 0.1)
+    steps._solve_by(CompiledPlans)
+    guess = steps.guess(cost)
+    limit = certificate(steps, cost, 50.0, 1e-6, guess)
+    assert np.all(guess <= limit + 1e-9)
+    assert limit == pytest.approx(certificate(steps, cost, 50.0, 1e-6), abs=1e-5)
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -62,6 +62,10 @@ class ContaminatedSteps:
         used = (x != other) & (source != k + 1) & (target != k) & (from_y != to_z)
         return (x * n + other)[used], (from_y * k + to_z)[used], values[used]
 
+    def guess(self, cost: Floats) -> Floats:
+        """Where to begin the search of a fixed point: the cost."""
+        return cost
+
 
 def contaminated_discrete(emission: Floats, eta: float, cost: float) -> Floats:
     """The steps of contaminated rows where all states are equally far apart, in closed form.

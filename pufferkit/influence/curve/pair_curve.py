@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from pufferkit.beliefs.chain_class import Member
 from pufferkit.checks import Bools, Floats
+from pufferkit.influence.curve.pair_plans import bipartite
 from pufferkit.influence.curve.pair_sides import (
     EXPLICIT_WORK,
     PairSide,
@@ -122,9 +123,10 @@ def swept(
             left = end - done
             if here - 2 >= len(side.first) and left > 2:
                 if not looked:
-                    start = variation if near is None else np.maximum(variation, near)
+                    start = np.maximum(variation, steps.guess(cost) if near is None else near)
                     limit, looked = certificate(steps, cost, most, slack, start), True
-                    soon = alike and len(runs) == 1 and converges(steps, limit, left // 2)
+                    few = alike and len(runs) == 1 and left * size**2 <= EXPLICIT_WORK
+                    soon = few and converges(steps, limit, left // 2)
                 cheap = left * size**2 <= EXPLICIT_WORK and not soon
                 if limit is not None and _may_take_limit(variation, limit, cheap):
                     stretches.append(Stretch(here, end, steps(limit), limit))
@@ -232,14 +234,17 @@ def _bases(side: PairSide, stretches: Sequence[Stretch]) -> Iterator[bytes]:
             continue
         if stretch.trees is not None and isinstance(side.first, StepsInRow):
             place = min(stretch.first - 2, len(side.first) - 1)
-            yield bases_in([side.first.kernels[place]], [stretch.trees])
+            kernel = side.first.kernels[place]
+            yield bases_in([kernel], [bipartite(kernel, stretch.trees)])
             continue
         steps = side.at(stretch.first)
         if not isinstance(steps, PairSteps):
             raise TypeError("only programmes have bases")
         if stretch.trees is None:
             steps(stretch.limit)
-        yield bases_in(steps.kernels, steps.trees if stretch.trees is None else [stretch.trees])
+            yield bases_in(steps.kernels, steps.trees)
+        else:
+            yield bases_in(steps.kernels, [bipartite(steps.kernels[0], stretch.trees)])
 
 
 class PairCurve:
@@ -293,18 +298,12 @@ class PairCurve:
         return self._known[key]
 
     def _near(self, which: int, cost: Floats, most: float) -> Floats | None:
-        """The limit of the last stored profile, extrapolated; within ``most``.
-
-        If none is stored for this side, that of the other: for a nearly reversible chain the two
-        are close.
-        """
-        limits = [
-            (side, log(np.frombuffer(other).max()), stretches[-1].limit)
+        """The limit of the last stored profile, extrapolated; within ``most``."""
+        known = [
+            (log(np.frombuffer(other).max()), stretches[-1].limit)
             for (side, other), stretches in self._known.items()
-            if stretches[-1].limit is not None and any(other)
+            if side == which and stretches[-1].limit is not None and any(other)
         ]
-        known = [(size, limit) for side, size, limit in limits if side == which]
-        known = known or [(size, limit) for _, size, limit in limits[-1:]]
         if not known or not cost.any():
             return None
         (size, limit), more = known[-1], log(float(cost.max())) - known[-1][0]

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit.checks import Bools, Floats
+from pufferkit.compiling import compiled_loop
 from pufferkit.influence.curve import transport_programme
 
 _TIGHT = 1e-12
@@ -52,9 +53,13 @@ class CompiledPlans:
     def __init__(self, kernel: Floats, half: int) -> None:
         rows, states = kernel.shape
         self._kernel, self._half = kernel, half
-        self._warm = np.zeros((rows, rows, states))
         self._known = np.zeros((rows, rows), dtype=np.bool_)
-        self.trees: NDArray[np.int64] = np.zeros((rows, rows, 2 * states, 2), dtype=np.int64)
+        self._trees: NDArray[np.int16] = np.zeros((rows, rows, states, 2), dtype=np.int16)
+
+    @property
+    def trees(self) -> NDArray[np.int16]:
+        """Arcs of the trees of all pairs, as indices among the possible states."""
+        return bipartite(self._kernel, self._trees)
 
     def __call__(self, limit: Floats) -> Floats:
         """The matrix of steps at the variation ``limit``."""
@@ -65,8 +70,7 @@ class CompiledPlans:
         steps, written, _ = transport_programme.all_steps(
             self._kernel,
             limit,
-            self._warm,
-            self.trees,
+            self._trees,
             self._known,
             MOST_PIVOTS,
             self._half,
@@ -75,6 +79,41 @@ class CompiledPlans:
         )
         self.arcs = Arcs(*(array[:written] for array in (*places, *masses)))
         return steps  # type: ignore[no-any-return]
+
+
+def bipartite(kernel: Floats, trees: NDArray[np.int16]) -> NDArray[np.int16]:
+    """Trees of the compiled loop as arcs from sources to targets, in indices of possible states.
+
+    A state with mass of both is a source and a target, with an arc between them: what stays.
+    """
+    rows, states = kernel.shape
+    written = np.zeros((rows, rows, 2 * states, 2), dtype=np.int16)
+    _bipartite(np.array(kernel), trees, written)
+    return written
+
+
+@compiled_loop
+def _bipartite(kernel, trees, written):  # type: ignore[no-untyped-def]
+    """As `bipartite`, into ``written``."""
+    size, columns = kernel.shape
+    sources, targets = np.empty(columns, np.int64), np.empty(columns, np.int64)
+    for x in range(size):
+        for other in range(size):
+            arcs, number, before, behind = 0, 0, 0, 0
+            for y in range(columns):
+                first, second = kernel[x, y] > 0.0, kernel[other, y] > 0.0
+                if first or second:
+                    sources[number], targets[number] = before, behind
+                    number += 1
+                if first and second:
+                    written[x, other, arcs, 0], written[x, other, arcs, 1] = before, behind
+                    arcs += 1
+                before += first
+                behind += second
+            for arc in range(number - 1):
+                y, z = trees[x, other, arc, 0], trees[x, other, arc, 1]
+                written[x, other, arcs, 0], written[x, other, arcs, 1] = sources[y], targets[z]
+                arcs += 1
 
 
 class PlansAtOnce:

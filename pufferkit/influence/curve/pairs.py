@@ -62,8 +62,12 @@ LARGEST = 600.0
 _MOST_ROUNDS = 60
 _SWEEPS = 4
 _MOST_SWEEPS = 256
+_ROUGH_SWEEPS = 20
+_CLOSE_ENOUGH = 0.01
+_FEW = 16
 _DENSE = 24
 _CLOSE = 1e-5
+_MOST_TURNS = 30
 _SMALL = 15**3
 _FIRST = 24**3
 _MANY = 100
@@ -78,6 +82,10 @@ class Steps(Protocol):
 
     def derivative(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats]:
         """D steps(x, x') / d limit(y, z) at the last limit, as rows, columns and values."""
+        ...
+
+    def guess(self, cost: Floats) -> Floats:
+        """Where to begin the search of a matrix C with cost + steps(C) = C; any matrix."""
         ...
 
 
@@ -127,7 +135,7 @@ class PairSteps:
                 ours.start_like(theirs)
 
     @property
-    def trees(self) -> list[NDArray[np.int64]]:
+    def trees(self) -> list[NDArray[Any]]:
         """The trees of the last plans of all pairs, kernel by kernel."""
         return [plans.trees for plans in self._plans]
 
@@ -146,6 +154,21 @@ class PairSteps:
         largest: Floats = stacked.max(axis=0) + self.error * off_diagonal(self.rows)
         self._last = limit.copy(), largest
         return largest.copy()
+
+    def guess(self, cost: Floats) -> Floats:
+        """A few sweeps with lower bounds on the steps, which cost little next to a programme."""
+        if not self._compiled or self._half or self.rows < _FEW:
+            return cost
+        point, ratios = cost, [np.ones_like(cost) for _ in self.kernels]
+        for _ in range(_ROUGH_SWEEPS):
+            each = zip(self.kernels, ratios, strict=True)
+            rough = [transport_programme.rough_steps(kernel, point, own) for kernel, own in each]
+            further = closure(cost + np.max(rough, axis=0))
+            moved = float((further - point).max())
+            point = further
+            if not _CLOSE_ENOUGH * float(point.max()) < moved < LARGEST / 2:
+                break
+        return point if float(point.max()) < LARGEST else cost
 
     @property
     def may_follow(self) -> bool:
@@ -243,16 +266,17 @@ def converges(steps: Steps, limit: Floats | None, entries: int) -> bool:
 
     By the derivative at the limit, so it is a guess; what is bounded by the limit holds anyway.
     """
-    if limit is None or len(limit) > _DENSE or entries < 1:
+    if limit is None or entries < 1:
         return False
-    size = len(limit)
     steps(limit)
     rows, columns, values = steps.derivative()
-    power = np.zeros((size * size, size * size))
-    np.add.at(power, (rows, columns), values)
-    for _ in range(entries.bit_length() - 1):
-        power = power @ power
-    return bool((power @ limit.ravel()).max() <= _CLOSE * float(limit.max()))
+    goal = limit.ravel()
+    rest: Floats = goal
+    for _ in range(min(entries, _MOST_TURNS)):
+        rest = np.bincount(rows, values * rest[columns], minlength=len(goal)).astype(float)
+    # With J the derivative, J^m C <= r C implies J^{mn} C <= r^n C.
+    ratio = float((rest[goal > 0] / goal[goal > 0]).max(initial=0.0))
+    return ratio ** (entries // min(entries, _MOST_TURNS)) <= _CLOSE
 
 
 class StepsInRow(Sequence[PairSteps]):
@@ -297,7 +321,10 @@ class StepsInRow(Sequence[PairSteps]):
 
 @dataclass(frozen=True)
 class Followed:
-    """Consecutive entries: the variation before each, its steps, and the trees of its plans."""
+    """Consecutive entries: the variation before each, its steps, and the trees of its plans.
+
+    The trees are those of the compiled loop, which `bipartite` turns into what is recorded.
+    """
 
     met: Floats
     steps: Floats
@@ -324,7 +351,7 @@ def followed(
     """
     shape = count, *cost.shape
     met, own = np.empty(shape), np.empty(shape)
-    trees = np.empty((*shape, 2 * kernels.shape[2], 2), dtype=np.int16)
+    trees = np.empty((*shape, kernels.shape[2], 2), dtype=np.int16)
     after = np.array(variation, dtype=np.float64)
     done = transport_programme.followed(
         np.array(kernels, dtype=np.float64),  # never read-only: that would compile anew

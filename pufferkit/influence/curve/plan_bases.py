@@ -16,13 +16,13 @@ import base64
 import zlib
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from itertools import permutations
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit.checks import Floats
+from pufferkit.compiling import compiled_loop
 from pufferkit.influence.curve.pairs import PairSteps
 
 STAY, NONE = 255, 254
@@ -56,14 +56,10 @@ def _of_kernel(counts: tuple[int, ...], same: bytes, trees: bytes) -> bytes:
     """Trees of all pairs of rows with these numbers of states; ``same`` marks equal rows."""
     size = len(counts)
     arcs = np.frombuffer(trees, dtype=np.int16).reshape(size, size, -1, 2)
-    written = bytearray()
-    for x, other in permutations(range(size), 2):
-        number = counts[x] + counts[other] - 1
-        if same[x * size + other]:
-            written += bytes([STAY]) * number
-        else:
-            written += _neighbours(counts[x], counts[other], arcs[x, other, :number].tolist())
-    return bytes(written)
+    written = np.empty((size - 1) * (2 * sum(counts) - size), dtype=np.uint8)
+    equal = np.frombuffer(same, dtype=np.bool_).reshape(size, size)
+    _neighbours.metered(np.array(counts), equal, arcs, written)
+    return written.tobytes()
 
 
 def blank(kernel: Floats) -> bytes:
@@ -73,20 +69,41 @@ def blank(kernel: Floats) -> bytes:
     return bytes([NONE]) * int(2 * (len(counts) - 1) * counts.sum() - pairs)
 
 
-def _neighbours(rows: int, columns: int, arcs: list[list[int]]) -> bytes:
-    """The tree rooted at its first source."""
-    around: list[list[int]] = [[] for _ in range(rows + columns)]
-    for y, z in arcs:
-        around[y].append(rows + z)
-        around[rows + z].append(y)
-    towards = [0] * (rows + columns)
-    todo = [0]
-    for node in todo:
-        for following in around[node]:
-            if following != towards[node] or node == 0:
-                towards[following] = node
-                todo.append(following)
-    return bytes([z - rows for z in towards[1:rows]] + towards[rows:])
+@compiled_loop
+def _neighbours(counts, same, arcs, written):  # type: ignore[no-untyped-def]
+    """The trees of all pairs, each rooted at its first source."""
+    place, size = 0, len(counts)
+    most = 2 * counts.max()
+    first, following = np.empty(most, np.int64), np.empty(2 * most, np.int64)
+    towards, order = np.empty(most, np.int64), np.empty(most, np.int64)
+    for x in range(size):
+        for other in range(size):
+            if other == x:
+                continue
+            rows, number = counts[x], counts[x] + counts[other] - 1
+            if same[x, other]:
+                written[place : place + number] = STAY
+                place += number
+                continue
+            first[: number + 1] = -1
+            for arc in range(number):
+                y, z = arcs[x, other, arc, 0], rows + arcs[x, other, arc, 1]
+                following[2 * arc], following[2 * arc + 1] = first[y], first[z]
+                first[y], first[z] = 2 * arc, 2 * arc + 1
+            order[0], towards[0], seen = 0, -1, 1
+            for head in range(number + 1):
+                node = order[head]
+                link = first[node]
+                while link >= 0:
+                    arc = link // 2
+                    far = rows + arcs[x, other, arc, 1] if link % 2 == 0 else arcs[x, other, arc, 0]
+                    if far != towards[node]:
+                        towards[far], order[seen] = node, far
+                        seen += 1
+                    link = following[link]
+            for node in range(1, number + 1):
+                written[place] = towards[node] - (rows if node < rows else 0)
+                place += 1
 
 
 def packed(bases: Iterable[bytes]) -> str | None:

@@ -9,17 +9,21 @@ triangle inequality), PAIRS Theorem 1 says
 *Every* plan gives an upper bound. So the search below need not be exact: what it returns
 is a plan, and the value of that plan is computed with positive sums and rounded up.
 
-How the search works. Let alpha_y, beta_z be the logarithms of the dual variables of the right-hand
-side, alpha_y <= B(y, z) + beta_z. In the *tilted* masses
+How the search works. In the *tilted* masses
 
-    P_y = p_y e^{alpha_y} / sum,    Q_z = q_z e^{beta_z} / sum,    f_yz = x_yz e^{alpha_y} / sum
+    P_y = p_y e^{g_y} / sum,    Q_z = q_z e^{g_z} / sum,    f_yz = x_yz e^{g_y} / sum
 
-the gains e^B disappear: f is an ordinary transport plan from P to Q on the arcs that are tight. A
-basis is a spanning tree of tight arcs, the flow on an arc is the net mass of the subtree behind it,
-and an arc with negative flow leaves: its subtree is shifted, all together, in the direction in
-which the objective grows, until another arc becomes tight. That is the dual simplex method, on
-trees only, with no matrix to invert: a pivot costs one pass over all arcs. It starts from the beta
-of the previous call, so that near a fixed point most programmes need no pivot at all.
+the gains e^B disappear: f moves P to Q on the arcs that are tight, g_y - g_z = B(y, z). By the
+triangle inequality what a state has of both stays, and nothing passes through a third state. A
+basis is a spanning tree of tight arcs between different states, the flow on an arc is the net mass
+P - Q of the subtree behind it, and an arc with negative flow leaves: its subtree is shifted, all
+together, in the direction in which the objective grows, until another arc becomes tight. That is
+the dual simplex method, on trees only, with no matrix to invert. A pivot costs one pass over the
+states and one over the arcs between the subtree, mostly a state or two, and the rest.
+
+A call starts from the tree of the previous one. Where the new B is exceeded, g is lowered, and the
+parts of the tree that come apart are joined as a pivot joins them. Near a fixed point most
+programmes need no pivot: one pass over all arcs shows that the tree is still the best.
 
 The flow is also the derivative of the step: d step / d B(y, z) = f_yz.
 
@@ -36,261 +40,315 @@ import numpy as np
 from pufferkit.compiling import compiled_loop
 from pufferkit.rounding import EPS
 
-_TIGHT = 1e-12
+_RAISED = 1e-13
+_TURNS = 4
 _NEGATIVE = -1e-13
-_LEAST = 1e-300
 
 
 @compiled_loop
-def _first_potentials(p, q, cost, beta):
-    """Potentials of the best single column: alpha_y = B(y, z0)."""
-    rows, columns = cost.shape
-    trial = np.empty(columns)
-    best = -np.inf
-    for start in range(columns):
-        top = 0.0
-        for y in range(rows):
-            top = max(top, cost[y, start])
-        above = 0.0
-        for y in range(rows):
-            above += p[y] * np.exp(cost[y, start] - top)
-        below = 0.0
-        for z in range(columns):
-            least = -np.inf
-            for y in range(rows):
-                least = max(least, cost[y, start] - cost[y, z])
-            trial[z] = least
-            below += q[z] * np.exp(least - top)
-        value = np.log(max(above, _LEAST)) - np.log(max(below, _LEAST))
-        if value > best:
-            best = value
-            beta[:] = trial
+def _risen(p, q, cost, ratio, leaves, nearest, g):
+    """States with p > ratio q as far above the nearest of the others as they may be.
 
-
-@compiled_loop
-def _feasible(cost, alpha, beta):
-    """Make any beta feasible and tight: every row and every column gets a tight arc."""
-    rows, columns = cost.shape
-    for y in range(rows):
-        least = np.inf
-        for z in range(columns):
-            least = min(least, cost[y, z] + beta[z])
-        alpha[y] = least
-    for z in range(columns):
-        most = -np.inf
-        for y in range(rows):
-            most = max(most, alpha[y] - cost[y, z])
-        beta[z] = most
-
-
-@compiled_loop
-def _masses(weights, potentials, masses):
-    """Tilted masses, scaled to sum to one."""
-    top = potentials.max()
-    total = 0.0
-    for n in range(len(weights)):
-        masses[n] = weights[n] * np.exp(potentials[n] - top)
-        total += masses[n]
-    for n in range(len(weights)):
-        masses[n] /= total
-
-
-@compiled_loop
-def _join(label, one, other):
-    """Give two parts of a forest one label; False if they already share it."""
-    keep, gone = label[one], label[other]
-    if keep == gone:
-        return False
-    for node in range(len(label)):
-        if label[node] == gone:
-            label[node] = keep
-    return True
-
-
-@compiled_loop
-def _spanning_tree(p, q, cost, alpha, beta, arc_y, arc_z, kept):
-    """A spanning tree of tight arcs, the first ``kept`` given arcs preferred.
-
-    If tight arcs do not connect everything, a part is shifted until one more arc is tight.
+    At the best ratio these are the states that mass leaves, the others those where it arrives.
+    Returns the ratio of the means of e^g, which is at most e^step.
     """
-    rows, columns = cost.shape
-    label = np.arange(rows + columns)
-    supply, demand = np.empty(rows), np.empty(columns)
-    arcs = 0
-    for arc in range(kept):
-        y, z = arc_y[arc], arc_z[arc]
-        slack = cost[y, z] + beta[z] - alpha[y]
-        if slack <= _TIGHT * (1.0 + cost[y, z]) and _join(label, y, rows + z):
-            arc_y[arcs], arc_z[arcs] = y, z
+    size = len(p)
+    most, least, highest, lowest = -np.inf, np.inf, 0, 0
+    for y in range(size):
+        surplus = p[y] - ratio * q[y]
+        leaves[y] = surplus > 0.0
+        if p[y] > 0.0 and surplus > most:
+            most, highest = surplus, y
+        if q[y] > 0.0 and surplus < least:
+            least, lowest = surplus, y
+    leaves[highest], leaves[lowest] = True, False  # also where rounding hides it
+    above, below = 0.0, 0.0
+    for y in range(size):
+        g[y], factor = 0.0, 1.0
+        if leaves[y]:
+            least, row = np.inf, cost[y]
+            for z in range(size):
+                if row[z] < least and not leaves[z]:
+                    least, nearest[y] = row[z], z
+            g[y], factor = least, np.exp(least)
+        above += p[y] * factor
+        below += q[y] * factor
+    return above / below
+
+
+@compiled_loop
+def _first_forest(p, q, cost, across, arc_y, arc_z, g):
+    """Tight arcs for a start: from where mass leaves, and to every state; their number."""
+    size, arcs, ratio = len(p), 0, 1.0
+    leaves, nearest = np.empty(size, np.bool_), np.empty(size, np.int64)
+    for _ in range(_TURNS):
+        larger = _risen(p, q, cost, ratio, leaves, nearest, g)
+        if not larger > ratio * (1.0 + 1e-6):
+            break
+        ratio = larger
+    reached = np.zeros(size, np.bool_)
+    for y in range(size):
+        if leaves[y]:
+            arc_y[arcs], arc_z[arcs] = y, nearest[y]
+            reached[nearest[y]] = True
             arcs += 1
-    if arcs < rows + columns - 1:
-        for y in range(rows):
-            for z in range(columns):
-                if label[y] == label[rows + z]:
-                    continue
-                slack = cost[y, z] + beta[z] - alpha[y]
-                if slack <= _TIGHT * (1.0 + cost[y, z]) and _join(label, y, rows + z):
-                    arc_y[arcs], arc_z[arcs] = y, z
-                    arcs += 1
-    while arcs < rows + columns - 1:
-        _masses(p, alpha, supply)
-        _masses(q, beta, demand)
-        part, net = label[0], 0.0
-        for y in range(rows):
-            if label[y] == part:
-                net += supply[y]
-        for z in range(columns):
-            if label[rows + z] == part:
-                net -= demand[z]
-        up = net >= 0.0
-        shift, enter_y, enter_z = np.inf, -1, -1
-        for y in range(rows):
-            if (label[y] == part) == up:
-                for z in range(columns):
-                    if (label[rows + z] == part) != up:
-                        slack = cost[y, z] + beta[z] - alpha[y]
-                        if slack < shift:
-                            shift, enter_y, enter_z = slack, y, z
-        move = max(shift, 0.0) if up else -max(shift, 0.0)
-        for y in range(rows):
-            if label[y] == part:
-                alpha[y] += move
-        for z in range(columns):
-            if label[rows + z] == part:
-                beta[z] += move
-        _join(label, enter_y, rows + enter_z)
-        arc_y[arcs], arc_z[arcs] = enter_y, enter_z
-        arcs += 1
+    for z in range(size):
+        if not (leaves[z] or reached[z]):
+            most, column = -np.inf, across[z]
+            for y in range(size):
+                if leaves[y] and g[y] - column[y] > most:
+                    most, arc_y[arcs] = g[y] - column[y], y
+            g[z], arc_z[arcs] = most, z
+            arcs += 1
+    return arcs
 
 
 @compiled_loop
-def _hang(rows, columns, arc_y, arc_z, parent, through, order):
-    """Root the tree at node 0: parent of every node, the arc to it, an order of visits."""
-    size = rows + columns
-    first = np.full(size, -1, np.int64)
-    following = np.empty(2 * (size - 1), np.int64)
-    for arc in range(size - 1):
-        y, z = arc_y[arc], rows + arc_z[arc]
-        following[2 * arc] = first[y]
-        first[y] = 2 * arc
-        following[2 * arc + 1] = first[z]
-        first[z] = 2 * arc + 1
-    parent[:] = -1
-    order[0] = 0
-    seen = 1
-    head = 0
-    while head < seen:
-        node = order[head]
-        head += 1
-        link = first[node]
-        while link >= 0:
-            arc = link // 2
-            other = rows + arc_z[arc] if link % 2 == 0 else arc_y[arc]
-            if other != parent[node]:
-                parent[other] = node
-                through[other] = arc
-                order[seen] = other
-                seen += 1
-            link = following[link]
+def _hang(root, arcs, arc_y, arc_z, parent, through, order, links):
+    """Parent of every state, the arc to it, an order of visits.
 
-
-@compiled_loop
-def optimal_flow(p, q, cost, alpha, beta, arc_y, arc_z, kept, flow, pivots):
-    """Dual simplex on spanning trees, from any beta; the flow on every arc of the last tree.
-
-    Returns the number of pivots. If it stops early, negative flows are cut off: still a plan.
+    Parts that no arc connects to the root hang from it too, by arc -1.
     """
-    rows, columns = cost.shape
-    size = rows + columns
-    _feasible(cost, alpha, beta)
-    _spanning_tree(p, q, cost, alpha, beta, arc_y, arc_z, kept)
+    size = len(parent)
+    first, following = links[:size], links[size:]
+    for node in range(size):
+        first[node] = parent[node] = -1
+    for arc in range(arcs):
+        y, z = arc_y[arc], arc_z[arc]
+        following[2 * arc], following[2 * arc + 1] = first[y], first[z]
+        first[y], first[z] = 2 * arc, 2 * arc + 1
+    head, seen = 0, 0
+    for turn in range(root, root + size):
+        start = turn % size
+        if parent[start] >= 0:
+            continue
+        parent[start], through[start], order[seen] = root, -1, start
+        seen += 1
+        while head < seen:
+            node = order[head]
+            head += 1
+            link = first[node]
+            while link >= 0:
+                arc = link // 2
+                other = arc_z[arc] if link % 2 == 0 else arc_y[arc]
+                if parent[other] < 0:
+                    parent[other], through[other], order[seen] = node, arc, other
+                    seen += 1
+                link = following[link]
+
+
+@compiled_loop
+def _potentials(cost, less, arc_y, parent, through, order, g):
+    """The g of a tree of tight arcs, at the cost less a constant."""
+    g[order[0]] = 0.0
+    for place in range(1, len(g)):
+        node = order[place]
+        above = parent[node]
+        if arc_y[through[node]] == node:
+            g[node] = g[above] + (cost[node, above] - less)
+        else:
+            g[node] = g[above] - (cost[above, node] - less)
+
+
+@compiled_loop
+def _lowered(p, q, cost, across, tight, arcs, arc_y, arc_z, g):
+    """Lower g where it exceeds the cost; the number of arcs that are tight then."""
+    size = len(p)
+    least = np.full(size, np.inf)
+    for z in range(size):
+        if q[z] > 0.0:
+            for y in range(size):
+                least[y] = min(least[y], across[z, y] + g[z])
+    lower = np.zeros(size, np.bool_)
+    some = False
+    for y in range(size):
+        if p[y] > 0.0 and least[y] < g[y] - tight:
+            lower[y] = some = True
+    if not some:
+        return arcs
+    kept = 0
+    for arc in range(arcs):
+        if not (lower[arc_y[arc]] or lower[arc_z[arc]]):
+            arc_y[kept], arc_z[kept] = arc_y[arc], arc_z[arc]
+            kept += 1
+    for y in range(size):
+        if lower[y]:
+            most, target = np.inf, -1
+            for z in range(size):
+                if q[z] > 0.0 and not lower[z] and cost[y, z] + g[z] < most:
+                    most, target = cost[y, z] + g[z], z
+            g[y] = most
+            arc_y[kept], arc_z[kept] = y, target
+            kept += 1
+    return kept
+
+
+@compiled_loop
+def _entering(p, q, cost, across, g, inside, few, up):
+    """The arc that is tight first when the subtree moves: from inside it up, or into it down."""
+    size = len(p)
+    shift, enter_y, enter_z = np.inf, -1, -1
+    if few == up:  # few sources: row by row
+        for y in range(size):
+            if inside[y] == up and p[y] > 0.0:
+                row = cost[y]
+                for z in range(size):
+                    slack = row[z] + g[z] - g[y]
+                    if slack < shift and inside[z] != up and q[z] > 0.0:
+                        shift, enter_y, enter_z = slack, y, z
+    else:
+        for z in range(size):
+            if inside[z] != up and q[z] > 0.0:
+                column = across[z]
+                for y in range(size):
+                    slack = column[y] + g[z] - g[y]
+                    if slack < shift and inside[y] == up and p[y] > 0.0:
+                        shift, enter_y, enter_z = slack, y, z
+    return shift, enter_y, enter_z
+
+
+@compiled_loop
+def optimal_flow(p, q, cost, across, raised, known, arc_y, arc_z, stay, flow, pivots):
+    """Dual simplex on spanning trees of the states; the flow on every arc of the last tree.
+
+    ``cost`` is B raised by a little, so that the way through a third state is never as short, and
+    infinite on the diagonal; ``across`` is its transpose. It starts from the given tree if that is
+    ``known``. ``stay`` is the mass that stays in each state. Returns the number of pivots. If it
+    stops early, negative flows are cut off: still a plan.
+    """
+    size = len(p)
     parent, through = np.empty(size, np.int64), np.empty(size, np.int64)
-    order = np.empty(size, np.int64)
-    net = np.empty(size)
-    inside = np.empty(size, np.bool_)
-    supply, demand = np.empty(rows), np.empty(columns)
-    done = 0
+    order, inside = np.empty(size, np.int64), np.empty(size, np.bool_)
+    g, net = np.empty(size), np.empty(size)
+    supply, demand = np.empty(size), np.empty(size)
+    links, gross = np.empty(3 * size, np.int64), np.empty(size)
+    arcs, root = size - 1, -1
+    if known:
+        _hang(0, arcs, arc_y, arc_z, parent, through, order, links)
+        _potentials(cost, 0.0, arc_y, parent, through, order, g)
+        arcs = _lowered(p, q, cost, across, raised / 4, arcs, arc_y, arc_z, g)
+    else:
+        arcs = _first_forest(p, q, cost, across, arc_y, arc_z, g)
+    _tilted(p, q, g, supply, demand)
+    done, last = 0, False
     while True:
-        _hang(rows, columns, arc_y, arc_z, parent, through, order)
-        _masses(p, alpha, supply)
-        _masses(q, beta, demand)
-        for y in range(rows):
-            net[y] = supply[y]
-        for z in range(columns):
-            net[rows + z] = -demand[z]
-        worst, leaving = _NEGATIVE, -1
+        # With the heaviest state as the root, flows are sums of what is light.
+        above, below, heaviest = 1.0 / supply.sum(), 1.0 / demand.sum(), 0
+        for node in range(size):
+            here, there = supply[node] * above, demand[node] * below
+            net[node], gross[node] = here - there, here + there
+            if gross[node] > gross[heaviest]:
+                heaviest = node
+        if heaviest != root:
+            root = heaviest
+            _hang(root, arcs, arc_y, arc_z, parent, through, order, links)
+        worst, leaving = 0.0, -1
         for place in range(size - 1, 0, -1):
             node = order[place]
-            value = net[node] if node < rows else -net[node]
-            flow[through[node]] = value
-            if value < worst:
-                worst, leaving = value, node
+            arc = through[node]
+            if arc < 0:
+                worst, leaving = -np.inf, node
+            else:
+                value = net[node] if arc_y[arc] == node else -net[node]
+                flow[arc] = value
+                if value < worst and value < _NEGATIVE * gross[node]:
+                    worst, leaving = value, node
             net[parent[node]] += net[node]
-        if leaving < 0 or done >= pivots:
+            gross[parent[node]] += gross[node]
+        if last:
             break
+        if leaving < 0 or (done >= pivots and worst > -np.inf):
+            # Once more, at B itself and without the roundings of the pivots.
+            last = True
+            _potentials(cost, raised, arc_y, parent, through, order, g)
+            _tilted(p, q, g, supply, demand)
+            continue
         done += 1
         # The subtree below the leaving arc moves; parents come before children in the order.
+        number = 0
         for place in range(size):
             node = order[place]
             inside[node] = node == leaving or (place > 0 and inside[parent[node]])
-        up = leaving >= rows
-        shift, enter_y, enter_z = np.inf, -1, -1
-        for y in range(rows):
-            if inside[y] == up:
-                for z in range(columns):
-                    if inside[rows + z] != up:
-                        slack = cost[y, z] + beta[z] - alpha[y]
-                        if slack < shift:
-                            shift, enter_y, enter_z = slack, y, z
+            number += inside[node]
+        up, few = net[leaving] >= 0.0, 2 * number <= size
+        shift, enter_y, enter_z = _entering(p, q, cost, across, g, inside, few, up)
         if enter_y < 0:
-            break
+            up = not up
+            shift, enter_y, enter_z = _entering(p, q, cost, across, g, inside, few, up)
         move = max(shift, 0.0) if up else -max(shift, 0.0)
-        for y in range(rows):
-            if inside[y]:
-                alpha[y] += move
-        for z in range(columns):
-            if inside[rows + z]:
-                beta[z] += move
+        factor = np.exp(move)
+        for node in range(size):
+            if inside[node]:
+                g[node] += move
+                supply[node] *= factor
+                demand[node] *= factor
         arc = through[leaving]
+        if arc < 0:
+            arc = arcs
+            arcs += 1
         arc_y[arc], arc_z[arc] = enter_y, enter_z
+        root = -1
+    # What stays is P less what leaves, or Q less what arrives: the one without a difference.
+    for node in range(size):
+        stay[node] = supply[node] * above
+        net[node] = 0.0
     for arc in range(size - 1):
         flow[arc] = max(flow[arc], 0.0)
+        net[arc_z[arc]] += flow[arc]
+        stay[arc_y[arc]] -= flow[arc]
+    for node in range(size):
+        if net[node] == 0.0:
+            stay[node] = demand[node] * below
+        stay[node] = max(stay[node], 0.0) if q[node] > 0.0 else 0.0
     return done
 
 
 @compiled_loop
-def plan_value(p, q, cost, alpha, arc_y, arc_z, flow, plan):
+def _tilted(p, q, g, supply, demand):
+    """Tilted masses, up to a factor that both have in common."""
+    top = g.max()
+    for node in range(len(g)):
+        factor = np.exp(g[node] - top)
+        supply[node], demand[node] = p[node] * factor, q[node] * factor
+
+
+@compiled_loop
+def plan_value(p, q, limit, states, arc_y, arc_z, flow, stay, plan, staying):
     """The plan behind a flow, with row sums p, and the logarithm of its largest load.
 
-    The value is rounded up: sums of at most n + m positive terms, each of a few roundings.
+    The value is rounded up: sums of at most 2 n positive terms, each of a few roundings.
     """
-    rows, columns = cost.shape
-    arcs = rows + columns - 1
-    sums = np.zeros(rows)
-    for arc in range(arcs):
+    size = len(p)
+    sums = stay.copy()
+    for arc in range(size - 1):
         sums[arc_y[arc]] += flow[arc]
-    lone = np.full(rows, -1, np.int64)
-    for arc in range(arcs):
-        y = arc_y[arc]
+    loads = np.empty(size)
+    for node in range(size):
+        if sums[node] > 0.0:
+            staying[node] = p[node] * (stay[node] / sums[node])
+        else:
+            # Nothing flows from here (its tilted mass is below a rounding): it stays, if it may.
+            staying[node] = p[node] if q[node] > 0.0 else 0.0
+        loads[node] = staying[node]
+    for arc in range(size - 1):
+        y, z = arc_y[arc], arc_z[arc]
         if sums[y] > 0.0:
             plan[arc] = p[y] * (flow[arc] / sums[y])
         else:
-            # Nothing flows from here (its tilted mass is below a rounding): use the first arc.
-            plan[arc] = p[y] if lone[y] < 0 else 0.0
-            lone[y] = arc
-    loads = np.zeros(columns)
-    for arc in range(arcs):
-        loads[arc_z[arc]] += plan[arc] * np.exp(cost[arc_y[arc], arc_z[arc]])
+            plan[arc] = 0.0 if q[y] > 0.0 or sums[y] < 0.0 else p[y]
+            sums[y] = -1.0  # the first arc has it all
+        loads[z] += plan[arc] * np.exp(limit[states[y], states[z]])
     worst = 0.0
-    for z in range(columns):
-        worst = max(worst, loads[z] / q[z])
+    for z in range(size):
+        if q[z] > 0.0:
+            worst = max(worst, loads[z] / q[z])
     value = np.log(worst)
-    slack = (rows + columns + 16) * 2.3e-16
+    slack = (2 * size + 16) * 2.3e-16
     return max(value + slack * (1.0 + abs(value)), 0.0)
 
 
 @compiled_loop
-def all_steps(kernel, limit, warm, trees, known, pivots, half, pairs, ys, zs, plans, flows):
+def all_steps(kernel, limit, trees, known, pivots, half, pairs, ys, zs, plans, flows):
     """Steps of every ordered pair of rows of a kernel at the variation ``limit``.
 
     Parameters
@@ -299,8 +357,8 @@ def all_steps(kernel, limit, warm, trees, known, pivots, half, pairs, ys, zs, pl
         Rows are distributions on the columns.
     limit
         The matrix B on the columns.
-    warm, trees, known
-        beta and the tree of every pair from the previous call, and whether there is one; updated.
+    trees, known
+        The tree of every pair from the previous call, and whether there is one; updated.
     pivots
         Most pivots of one programme.
     half
@@ -316,68 +374,62 @@ def all_steps(kernel, limit, warm, trees, known, pivots, half, pairs, ys, zs, pl
     """
     size, columns = kernel.shape
     steps = np.zeros((size, size))
-    support = np.empty((size, columns), np.int64)
-    counts = np.zeros(size, np.int64)
-    for x in range(size):
-        for y in range(columns):
-            if kernel[x, y] > 0.0:
-                support[x, counts[x]] = y
-                counts[x] += 1
+    raised = _RAISED * max(limit.max(), 1e-280)
+    cost, across = limit + raised, limit.T + raised
+    for y in range(columns):
+        cost[y, y] = across[y, y] = np.inf
+    states, every = np.empty(columns, np.int64), np.arange(columns)
+    stay, staying = np.empty(columns), np.empty(columns)
+    flow, plan = np.empty(columns), np.empty(columns)
+    arc_y, arc_z = np.empty(columns, np.int64), np.empty(columns, np.int64)
     written, made = 0, 0
     for x in range(size):
-        rows = counts[x]
-        p = np.empty(rows)
-        for n in range(rows):
-            p[n] = kernel[x, support[x, n]]
         for other in range(size):
             if other == x or (half > 0 and (x >= half or other < half)):
                 continue
-            same = True
+            number, same = 0, True
             for y in range(columns):
-                if kernel[x, y] != kernel[other, y]:
-                    same = False
-                    break
+                same &= kernel[x, y] == kernel[other, y]
+                if kernel[x, y] > 0.0 or kernel[other, y] > 0.0:
+                    states[number] = y
+                    number += 1
             if same:
-                for n in range(rows):
-                    y = support[x, n]
+                for y in states[:number]:
                     pairs[written], ys[written], zs[written] = x * size + other, y, y
-                    plans[written], flows[written] = p[n], p[n]
+                    plans[written] = flows[written] = kernel[x, y]
                     written += 1
                 continue
-            width = counts[other]
-            q = np.empty(width)
-            cost = np.empty((rows, width))
-            for m in range(width):
-                z = support[other, m]
-                q[m] = kernel[other, z]
-                for n in range(rows):
-                    cost[n, m] = limit[support[x, n], z]
-            alpha, beta = np.empty(rows), np.empty(width)
-            arcs = rows + width - 1
-            arc_y, arc_z = np.empty(arcs, np.int64), np.empty(arcs, np.int64)
-            kept = 0
-            if known[x, other]:
-                for m in range(width):
-                    beta[m] = warm[x, other, support[other, m]]
-                for arc in range(arcs):
-                    arc_y[arc], arc_z[arc] = trees[x, other, arc, 0], trees[x, other, arc, 1]
-                kept = arcs
+            if number == columns:
+                p, q, own, turned = kernel[x], kernel[other], cost, across
+                nodes = every
             else:
-                _first_potentials(p, q, cost, beta)
-            flow, plan = np.empty(arcs), np.empty(arcs)
-            made += optimal_flow(p, q, cost, alpha, beta, arc_y, arc_z, kept, flow, pivots)
-            steps[x, other] = plan_value(p, q, cost, alpha, arc_y, arc_z, flow, plan)
-            top = beta.max()
-            for m in range(width):
-                warm[x, other, support[other, m]] = beta[m] - top
+                nodes = states[:number]
+                p, q = np.empty(number), np.empty(number)
+                own, turned = np.empty((number, number)), np.empty((number, number))
+                for n in range(number):
+                    p[n], q[n] = kernel[x, nodes[n]], kernel[other, nodes[n]]
+                    for m in range(number):
+                        own[n, m] = turned[m, n] = cost[nodes[n], nodes[m]]
+            tree = trees[x, other]
+            for arc in range(number - 1):
+                arc_y[arc], arc_z[arc] = tree[arc, 0], tree[arc, 1]
+            begun = known[x, other]
+            made += optimal_flow(p, q, own, turned, raised, begun, arc_y, arc_z, stay, flow, pivots)
+            steps[x, other] = plan_value(
+                p, q, limit, nodes, arc_y, arc_z, flow, stay, plan, staying
+            )
             known[x, other] = True
-            for arc in range(arcs):
-                trees[x, other, arc, 0], trees[x, other, arc, 1] = arc_y[arc], arc_z[arc]
+            for arc in range(number - 1):
+                tree[arc, 0], tree[arc, 1] = arc_y[arc], arc_z[arc]
                 if plan[arc] > 0.0:
                     pairs[written] = x * size + other
-                    ys[written] = support[x, arc_y[arc]]
-                    zs[written] = support[other, arc_z[arc]]
+                    ys[written], zs[written] = nodes[arc_y[arc]], nodes[arc_z[arc]]
                     plans[written], flows[written] = plan[arc], flow[arc]
+                    written += 1
+            for n in range(number):
+                if staying[n] > 0.0:
+                    pairs[written], ys[written], zs[written] = x * size + other, nodes[n], nodes[n]
+                    plans[written], flows[written] = staying[n], stay[n]
                     written += 1
     return steps, written, made
 
@@ -419,8 +471,7 @@ def followed(kernels, error, cost, variation, most, pivots, limit, near, cheap, 
         How many entries were computed.
     """
     size, states = kernels.shape[1:]
-    warm = np.zeros((size, size, states))
-    tree = np.zeros((size, size, 2 * states, 2), np.int64)
+    tree = np.zeros((size, size, states, 2), np.int16)
     known = np.zeros((size, size), np.bool_)
     room = 2 * size * size * states
     pairs, ys, zs = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.int64)
@@ -433,7 +484,7 @@ def followed(kernels, error, cost, variation, most, pivots, limit, near, cheap, 
         if at > 0 and np.any((kernels[at] > 0.0) != (kernels[at - 1] > 0.0)):
             known[:] = False  # trees are over the states that are possible
         own, _, _ = all_steps(
-            kernels[at], variation, warm, tree, known, pivots, 0, pairs, ys, zs, plans, flows
+            kernels[at], variation, tree, known, pivots, 0, pairs, ys, zs, plans, flows
         )
         met[entry], trees[entry] = variation, tree
         for x in range(size):
@@ -446,3 +497,26 @@ def followed(kernels, error, cost, variation, most, pivots, limit, near, cheap, 
         if variation.max() > most:
             return entry + 1
     return len(steps)
+
+
+@compiled_loop
+def rough_steps(kernel, limit, ratios):
+    """Lower bounds on the steps, by a few g for each pair; ``ratios`` is where to begin."""
+    size, columns = kernel.shape
+    steps = np.zeros((size, size))
+    means, gains = np.zeros((size, columns)), np.exp(limit)
+    for x in range(size):
+        for y in range(columns):
+            means[x] += kernel[x, y] * gains[y]
+    leaves, nearest = np.empty(columns, np.bool_), np.empty(columns, np.int64)
+    g = np.empty(columns)
+    for x in range(size):
+        for other in range(size):
+            if other != x:
+                ratio = ratios[x, other]
+                for z in range(columns):
+                    ratio = max(ratio, means[x, z] / means[other, z])
+                own = _risen(kernel[x], kernel[other], limit, ratio, leaves, nearest, g)
+                ratios[x, other] = max(own, ratio)
+                steps[x, other] = np.log(ratios[x, other])
+    return steps

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from functools import singledispatch
+from functools import lru_cache, singledispatch
 from math import inf
 from typing import Literal
 
@@ -99,11 +99,20 @@ def influence_of(
     member: Member, reading: InfluenceReading, length: int | None = None
 ) -> ChainInfluence:
     """The influence of one member of a class, for segments of up to ``length`` nodes."""
-    if member.any_start:
-        return AnyStartInfluence(member.chain, reading)
-    if member.chain.is_stationary:
-        return StationaryInfluence(member.chain, reading)
-    return GivenStartInfluence(member.chain, reading, length or 1)
+    if member.any_start or member.chain.is_stationary:
+        length = None
+    return _influence(member.chain, member.any_start, reading, length)
+
+
+@lru_cache(maxsize=2)  # the mechanisms of a plan ask for the same one, and for the powers in it
+def _influence(
+    chain: MarkovChain, any_start: bool, reading: InfluenceReading, length: int | None
+) -> ChainInfluence:
+    if any_start:
+        return AnyStartInfluence(chain, reading)
+    if chain.is_stationary:
+        return StationaryInfluence(chain, reading)
+    return GivenStartInfluence(chain, reading, length or 1)
 
 
 @dataclass(frozen=True)

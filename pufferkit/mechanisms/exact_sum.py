@@ -18,7 +18,7 @@ from pufferkit.noise import grid_exponent, is_discrete
 from pufferkit.rounding import at_least, round_up
 
 MOST_WORK = 5e11
-"""Most multiplications before the mechanism gives up: some minutes."""
+"""Most nanoseconds, about, before the mechanism gives up: some minutes."""
 
 _FOR_THE_GRID = 2.0**-24
 """Share of epsilon kept for rounding the answer to the grid of noise that is not discrete."""
@@ -51,7 +51,7 @@ def exact_sum(
     epsilon
         Pufferfish privacy for each entry.
     most_work
-        Most multiplications before giving up.
+        About how many nanoseconds before giving up.
 
     Raises
     ------

@@ -318,7 +318,7 @@ def plan(
         try:
             if name == "exact_sum":
                 # Its loops take about four multiplications a nanosecond.
-                calibration = exact_sum(theta, query, epsilon, most_work=4 * most_work)
+                calibration = exact_sum(theta, query, epsilon, most_work=most_work)
             elif name == "markov_quilt":
                 calibration = markov_quilt(
                     theta,

@@ -140,7 +140,7 @@ def test_a_class_needs_what_its_hardest_chain_needs():
         (pk.ChainClass.mixing(2, 0.3, 0.5), pk.count(1, 9), "does not name"),
         (pk.ChainClass.around([[90, 10], [8, 12]], 0.9), pk.count(1, 9), "does not name"),
         (pk.FiniteJoint({(0, 0): 0.5, (1, 1): 0.5}), pk.count(1, 2), "Markov chains"),
-        (pk.MarkovChain.steady([[0.8, 0.1, 0.1]] * 3), pk.total([0, 1, 1e-6], 99), "too much work"),
+        (pk.MarkovChain.steady([[0.8, 0.1, 0.1]] * 3), pk.total([0, 1, 1e-6], 99), "GB of memory"),
     ],
 )
 def test_where_it_does_not_apply(beliefs, query, why):

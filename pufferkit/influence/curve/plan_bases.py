@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from pufferkit.checks import Floats
 from pufferkit.compiling import compiled_loop
 from pufferkit.influence.curve.pairs import PairSteps
+from pufferkit.influence.curve.transport_programme import all_steps
 
 STAY, NONE = 255, 254
 
@@ -58,7 +59,9 @@ def _of_kernel(counts: tuple[int, ...], same: bytes, trees: bytes) -> bytes:
     arcs = np.frombuffer(trees, dtype=np.int16).reshape(size, size, -1, 2)
     written = np.empty((size - 1) * (2 * sum(counts) - size), dtype=np.uint8)
     equal = np.frombuffer(same, dtype=np.bool_).reshape(size, size)
-    _neighbours.metered(np.array(counts), equal, arcs, written)
+    # Compiled if the plans were.
+    write = _neighbours.plain if all_steps.patient() else _neighbours
+    write(np.array(counts), equal, arcs, written)
     return written.tobytes()
 
 

@@ -45,12 +45,13 @@ from pufferkit.influence.quilts.hardest import influence_of
 from pufferkit.rounding import EPS
 
 TRUSTED = 1e-280
-_MOST_CELLS = 2 * 10**7
+MOST_BYTES = 16 * 10**7
+"""Most memory that a window may take."""
+
 _MOST_VALUES = 4_000
 _BLOCK = 32
 _AT_ONCE = 128
 _CELLS = 10**5
-_TRIALS = 800.0
 _FEW_ENDS, _NEW_ENDS = 64, 8
 
 
@@ -245,13 +246,27 @@ class SumWindows:
             raise NotApplicable("the probability of some states underflows; drop or merge them")
         self.chain = member.chain
         self.values, self.length, self.reach = values, length, min(reach, length)
-        size = len(values)
-        span = (2 * self.reach + 1) * int(values.max()) + 1
-        if span > _MOST_VALUES or size**3 * span > _MOST_CELLS:
+        if self._span > _MOST_VALUES or self.bytes > MOST_BYTES:
             raise NotApplicable(
-                f"the sum over a window takes {span} values for each of {size**2} pairs of ends, "
-                "which is too much work; use fewer or rounder values, or influence_curve"
+                f"the sum over a window takes {self._span:,} values for each of {self._ends:,} "
+                f"pairs of ends, which needs about {self.bytes / 1e9:.2g} GB of memory; use fewer "
+                "or rounder values, or influence_curve"
             )
+
+    @property
+    def _span(self) -> int:
+        """How many values the sum over a window may take."""
+        return (2 * self.reach + 1) * int(self.values.max()) + 1
+
+    @property
+    def _ends(self) -> int:
+        """Pairs of ends of a window: none are published if all entries are inside."""
+        return len(self.values) ** 2 if self.length > 2 * self.reach else 1
+
+    @property
+    def bytes(self) -> int:
+        """About how much memory the largest window takes."""
+        return 8 * len(self.values) * self._ends * self._span
 
     @property
     def distinct(self) -> int:
@@ -270,13 +285,13 @@ class SumWindows:
 
     @property
     def work(self) -> float:
-        """Approximate number of multiplications for all windows."""
-        size, width = len(self.values), self.reach * max(1, int(self.values.max()))
-        joined = size**3 * width * (width + 40.0) if self.length > 2 * self.reach else 0.0
-        ends = self.reach * size**2 * width * (width + 20.0)
-        # Each scale that is tried looks at all sums for all values and ends, one by one.
-        searched = _TRIALS * size**3 * (2.0 * width + 1)
-        return joined + ends + searched + 500.0 * self.distinct
+        """About how many nanoseconds the search takes, with all windows of this reach."""
+        size, width, span = len(self.values), self.reach * int(self.values.max()), self._span
+        inside = self.length <= 2 * self.reach
+        joined = 0.1 * width * span
+        inner = 0.0 if inside else size**3 * (joined + 0.5 * width * self.reach + 50.0 * span)
+        windows, cells = (self.length, size) if inside else (2 * self.reach, size**2)
+        return inner + windows * (cells * (joined + 30.0 * span) + 8e5) + 500.0 * self.distinct
 
     @cached_property
     def _across(self) -> Floats:
@@ -319,9 +334,9 @@ class SumWindows:
             return None
         return self._window(range(first, max(first, min(last, self.distinct + self.reach)) + 1))
 
-    def windows(self) -> Iterator[SumWindow]:
-        """All windows, inner ones first."""
-        inner = self.inner
+    def windows(self, inner: SumWindow | None = None) -> Iterator[SumWindow]:
+        """All windows, the inner one first: that given, or made anew."""
+        inner = inner or self.inner
         if inner is not None:
             yield inner
         ends = {*range(1, self.reach + 1)}
@@ -370,7 +385,15 @@ def _shifted(sums: Floats, values: NDArray[np.int64], largest: int) -> Floats:
 
 
 def _joined(left: Floats, right: Floats, values: NDArray[np.int64]) -> Floats:
-    """Convolution of both sides for every value of the entry and every pair of ends."""
+    """Convolution of both sides for every value of the entry and every pair of ends.
+
+    One product of matrices for each value and each end of the side that has fewer of them.
+    """
+    if right.shape[1] > left.shape[1]:
+        turned = _joined(right, left, values).reshape(len(left), right.shape[1], left.shape[1], -1)
+        return np.ascontiguousarray(turned.swapaxes(1, 2)).reshape(
+            *turned.shape[:1], -1, turned.shape[3]
+        )
     size, lefts, width = left.shape
     rights, depth = right.shape[1:]
     total = width + depth - 1

@@ -50,11 +50,13 @@ def least_scale(
     ------
     NotApplicable
         If no window that is small enough gives a finite loss, or if it takes more
-        than about ``most_work`` multiplications.
+        than about ``most_work`` nanoseconds.
     """
     kept: tuple[SumWindows, float] | None = None
+    inner: SumWindow | None
     reach, at_end = _FIRST_REACH, 0.0
     while True:
+        inner = None  # makes room for a larger one
         try:
             windows = SumWindows(member, values, length, reach if 2 * reach < length else length)
         except NotApplicable:
@@ -83,7 +85,7 @@ def least_scale(
             # The end matters if it needs more than the inner entries.
             ended = end <= scale or end > at_end * (1 - _GOOD)
             if ended and scale > start * (1 - _GOOD) and kept is not None:
-                least = _over_all(windows, epsilon, scale)
+                least = _over_all(windows, epsilon, scale, inner)
                 if isinstance(least, LeastScale):
                     return least
             kept, at_end = (windows, scale), end
@@ -96,10 +98,12 @@ def least_scale(
     return least
 
 
-def _over_all(windows: SumWindows, epsilon: float, scale: float) -> LeastScale | int:
+def _over_all(
+    windows: SumWindows, epsilon: float, scale: float, inner: SumWindow | None = None
+) -> LeastScale | int:
     """The least scale from ``scale`` up that passes every window, or an entry with none."""
     least: LeastScale | None = None
-    for window in windows.windows():
+    for window in windows.windows(inner):
         if least is not None and window.loss(least.scale) <= epsilon:
             continue
         own = _scale_for(window, epsilon, scale if least is None else least.scale)

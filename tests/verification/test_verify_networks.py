@@ -5,11 +5,14 @@ import json
 from fractions import Fraction
 from itertools import product
 
+import networkx as nx
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pufferkit as pk
+from pufferkit.verification.network_bounds import connected
 from pufferkit.verification.pair_tables import Allowance, NotChecked
 from pufferkit.verification.recorded_release import beliefs_of
 from pufferkit.verification.required_scale import needed_scale
@@ -255,3 +258,23 @@ def test_answers_of_a_sum_that_do_not_follow_from_its_weights_are_not_believed()
     }
     assert verify(record).ok
     assert not verify(lie).ok
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_what_is_connected_is_not_d_separated(seed):
+    rng = np.random.default_rng(seed)
+    parents = {
+        n: tuple(rng.choice(n, min(n, int(rng.integers(0, 3))), replace=False).tolist())
+        for n in range(9)
+    }
+    tables = {
+        n: {k: [0.5, 0.5] for k in product((0, 1), repeat=len(own))} for n, own in parents.items()
+    }
+    network = pk.BayesianNetwork(parents, tables)
+    graph = nx.DiGraph([(p, n) for n, own in parents.items() for p in own])
+    graph.add_nodes_from(range(9))
+    for node in range(9):
+        others = [n for n in range(9) if n != node]
+        given = set(rng.choice(others, int(rng.integers(0, 5)), replace=False).tolist())
+        apart = {n for n in set(others) - given if nx.is_d_separator(graph, {node}, {n}, given)}
+        assert connected(network, node, given) == set(range(9)) - given - apart

@@ -12,6 +12,7 @@ from pufferkit.influence.curve.pairs import (
     off_diagonal,
 )
 from pufferkit.influence.curve.plan_bases import bases_in, packed
+from pufferkit.influence.curve.transport_programme import plan_value
 from pufferkit.verification.recorded_plans import Allowance, Bases, steps_of_bases
 
 
@@ -106,6 +107,26 @@ def test_trees_of_a_kernel_close_by_give_the_same_steps(seed):
     like.start_like(before)
     for nearby in (limit, 1.01 * limit, 3 * limit):
         assert like(nearby) == pytest.approx(alone(nearby), rel=1e-9, abs=1e-13)
+
+
+@pytest.mark.parametrize(
+    ("arcs", "flow", "stay", "fits"),
+    [
+        (([0, 0], [1, 2]), [0.2, 0.3], [0.0, 0.5, 0.0], True),
+        (([1, 0], [0, 2]), [0.2, 0.3], [0.0, 0.3, 0.0], False),  # where q has none
+        (([0, 0], [1, 2]), [np.nan, 0.3], [0.0, 0.5, 0.0], True),  # all by the first arc
+        (([1, 1], [2, 2]), [0.2, 0.3], [0.0, 0.0, 0.0], False),  # nothing leaves the first state
+    ],
+)
+def test_what_is_no_plan_has_no_value_in_loops(arcs, flow, stay, fits):
+    p, q = np.array([0.5, 0.5, 0.0]), np.array([0.0, 0.7, 0.3])
+    room = np.empty(3), np.empty(3)
+    limit = 0.1 * (1 - np.eye(3))
+    value = plan_value.plain(
+        p, q, limit, np.arange(3), *map(np.array, arcs), np.array(flow), np.array(stay), *room
+    )
+    assert (value < 1) == fits
+    assert fits or value == np.inf
 
 
 def test_what_is_no_plan_has_no_value():

@@ -316,9 +316,10 @@ def _tilted(p, q, g, supply, demand):
 def plan_value(p, q, limit, states, arc_y, arc_z, flow, stay, plan, staying):
     """The plan behind a flow, with row sums p, and the logarithm of its largest load.
 
-    The value is rounded up: sums of at most 2 n positive terms, each of a few roundings.
+    The value is rounded up: sums of at most 2 n positive terms, each of a few roundings. It is
+    infinite for what is no plan: mass that is missing, or that goes where q has none.
     """
-    size = len(p)
+    size, slack = len(p), (2 * len(p) + 16) * 2.3e-16
     sums = stay.copy()
     for arc in range(size - 1):
         sums[arc_y[arc]] += flow[arc]
@@ -330,6 +331,7 @@ def plan_value(p, q, limit, states, arc_y, arc_z, flow, stay, plan, staying):
             # Nothing flows from here (its tilted mass is below a rounding): it stays, if it may.
             staying[node] = p[node] if q[node] > 0.0 else 0.0
         loads[node] = staying[node]
+    placed = staying[:size].copy()
     for arc in range(size - 1):
         y, z = arc_y[arc], arc_z[arc]
         if sums[y] > 0.0:
@@ -338,12 +340,16 @@ def plan_value(p, q, limit, states, arc_y, arc_z, flow, stay, plan, staying):
             plan[arc] = 0.0 if q[y] > 0.0 or sums[y] < 0.0 else p[y]
             sums[y] = -1.0  # the first arc has it all
         loads[z] += plan[arc] * np.exp(limit[states[y], states[z]])
+        placed[y] += plan[arc]
     worst = 0.0
     for z in range(size):
+        whole = placed[z] >= p[z] * (1.0 - slack)
+        # Asked so that a NaN does not pass.
+        if not (whole and loads[z] >= 0.0 and (q[z] > 0.0 or loads[z] == 0.0)):
+            return np.inf
         if q[z] > 0.0:
             worst = max(worst, loads[z] / q[z])
     value = np.log(worst)
-    slack = (2 * size + 16) * 2.3e-16
     return max(value + slack * (1.0 + abs(value)), 0.0)
 
 

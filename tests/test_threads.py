@@ -7,7 +7,7 @@ import pytest
 import scipy.linalg  # noqa: F401  (loads its own library)
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
-from pufferkit import MarkovChain, count, influence_curve
+from pufferkit import MarkovChain, count, influence_curve, plan
 from pufferkit.threads import one_thread
 
 
@@ -86,4 +86,13 @@ def test_a_curve_is_computed_on_one_thread():
     )
     assert seen
     assert all(set(each.values()) == {1} for each in seen)
+    assert threads() == before
+
+
+def test_a_plan_runs_on_one_thread_throughout():
+    before, seen = threads(), []
+    chain = MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
+    plan(chain, count(1, 30), 1, progress=lambda *_: seen.append(set(threads().values())))
+    assert seen
+    assert all(numbers == {1} for numbers in seen)
     assert threads() == before

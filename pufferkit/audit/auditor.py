@@ -14,6 +14,7 @@ from pufferkit.audit.release_audit import audit_release
 from pufferkit.audit.report import Audit
 from pufferkit.beliefs.base import as_beliefs
 from pufferkit.mechanisms.calibration import Calibration, check_states
+from pufferkit.threads import one_thread
 
 CONFIDENCE = 1 - 1e-6
 """A sound mechanism fails an audit by bad luck once in a million."""
@@ -22,6 +23,7 @@ USUAL_LENGTH = 30
 """Entries of a sanitised series under attack, as in [B] 4.1."""
 
 
+@one_thread()
 def audit(
     mechanism: Calibration | LocalMechanism,
     beliefs: Any = None,

@@ -36,6 +36,7 @@ from pufferkit.beliefs.sequences import series_of_people
 from pufferkit.data.series import Series
 from pufferkit.errors import NotApplicable
 from pufferkit.shown import Matrix
+from pufferkit.threads import one_thread
 
 MANY_LEVELS = 10
 """With more states than this, rows of the emission are not taken as known by default."""
@@ -221,6 +222,7 @@ class RegimeClass(KernelClass):
         )
 
     @classmethod
+    @one_thread()
     def fit(
         cls,
         data: Any,

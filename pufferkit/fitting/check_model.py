@@ -37,6 +37,7 @@ from pufferkit.fitting.ratio_tests import (
 )
 from pufferkit.mechanisms.influence_curve import influence_curve
 from pufferkit.records import Report
+from pufferkit.threads import one_thread
 
 MOST_STATES = 7
 """With more states than this, pairs of states are too many to compare the noise."""
@@ -119,6 +120,7 @@ class ModelReport(Report):
         return "\n".join(lines)
 
 
+@one_thread()
 def check_model(
     data: Any,
     beliefs: Any,

@@ -48,6 +48,7 @@ from pufferkit.fitting.ratio_tests import Check
 from pufferkit.influence.progress import TextProgress
 from pufferkit.mechanisms.influence_curve import influence_curve
 from pufferkit.records import Report
+from pufferkit.threads import one_thread
 
 REGIMES = (2, 3, 4, 6, 8, 12)
 """Numbers of regimes that are tried, one after another."""
@@ -185,6 +186,7 @@ class Choice(Report):
         return "\n".join([*lines, *self.advice])
 
 
+@one_thread()
 def choose_beliefs(
     people: People | Table | Sequence[Series],
     query: Query,

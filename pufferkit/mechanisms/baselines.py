@@ -32,6 +32,7 @@ from pufferkit.influence.quilts.powers import TINY, Kernel, row_log_ratios
 from pufferkit.mechanisms.calibration import Calibration, check_states
 from pufferkit.mechanisms.evidence import Evidence, Guarantee
 from pufferkit.rounding import last_passing, round_up
+from pufferkit.threads import one_thread
 
 
 @dataclass(frozen=True)
@@ -151,6 +152,7 @@ def entry_dp(query: Query, epsilon: float) -> Calibration:
     )
 
 
+@one_thread()
 def gk16(beliefs: Any, query: Query, epsilon: float) -> Calibration:
     """Noise of the mechanism of Ghosh and Kleinberg (2016) on chains, networks and random fields.
 

@@ -36,6 +36,7 @@ from pufferkit.mechanisms.gapped_series import (
     recorded,
 )
 from pufferkit.rounding import round_up
+from pufferkit.threads import one_thread
 
 Metric = Floats | None
 """Distances between states; ``None``: 1 between any two."""
@@ -97,6 +98,7 @@ def influence_curve(
     return scale_per_bin(one_scale) if per_bin else one_scale
 
 
+@one_thread()
 def _calibrated(
     theta: Beliefs,
     query: Query,

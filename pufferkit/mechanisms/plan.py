@@ -36,6 +36,7 @@ from pufferkit.mechanisms.usefulness import Usefulness, questioned
 from pufferkit.mechanisms.wasserstein import estimated_work, wasserstein
 from pufferkit.noise import SAMPLER_NAMES
 from pufferkit.shown import Shown
+from pufferkit.threads import one_thread
 
 _LOG = logging.getLogger(__name__)
 
@@ -283,6 +284,7 @@ def calibrate(
         _LOG.info("%s: %.2f s", mechanism, perf_counter() - started)
 
 
+@one_thread()
 def plan(
     beliefs: Any,
     query: Query,

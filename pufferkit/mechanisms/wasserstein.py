@@ -44,6 +44,7 @@ from pufferkit.mechanisms.event_distances import (
 )
 from pufferkit.mechanisms.evidence import Evidence, Guarantee
 from pufferkit.rounding import as_fraction, at_least, round_up
+from pufferkit.threads import one_thread
 
 RowEvent = Callable[[JointRow], bool]
 EventPairs = Iterable[tuple[Event | RowEvent, Event | RowEvent]]
@@ -53,6 +54,7 @@ MOST_FIELD = 200
 """Most nodes of a Markov random field for which the distribution of a sum is computed."""
 
 
+@one_thread()
 def wasserstein(
     beliefs: Any,
     query: Query,

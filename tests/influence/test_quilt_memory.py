@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import pufferkit as pk
+from pufferkit.influence.quilts import chains, hardest
 from pufferkit.influence.quilts.given_start import bytes_needed
 
 
@@ -46,3 +47,18 @@ def test_slow_chains_that_fit_are_answered():
     slow = pk.MarkovChain([1.0, 0.0], [[1 - 1e-3, 1e-3], [1e-3, 1 - 1e-3]])
     same = pk.markov_quilt(slow, pk.count(1, 2000), 1).scale
     assert pk.markov_quilt(slow, pk.count(1, 10**6), 1).scale >= same
+
+
+def test_ratios_are_kept_up_to_a_limit(monkeypatch):
+    chain = pk.MarkovChain.steady([[0.95, 0.05], [0.1, 0.9]])
+    scale = pk.markov_quilt(chain, pk.count(1, 10**6), 1).scale
+    hardest._influence.cache_clear()
+    monkeypatch.setattr(chains, "_RATIOS", 0)  # then eight of each
+    assert pk.markov_quilt(chain, pk.count(1, 10**6), 1).scale == scale
+    hardest._influence.cache_clear()
+
+
+def test_chains_whose_matrices_do_not_fit_are_refused(monkeypatch):
+    monkeypatch.setattr(chains, "_MOST_BYTES", 1000)
+    with pytest.raises(pk.NotApplicable, match=r"chain of 3 states need about 3.74e-06 GB"):
+        chains.StationaryInfluence(pk.MarkovChain.steady(np.full((3, 3), 1 / 3)), "definition")

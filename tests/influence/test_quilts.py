@@ -44,12 +44,12 @@ def test_powers_are_kept_while_memory_lasts():
     assert few[2] is not None
     again = few[3]
     assert again is few[3]
-    assert few._room == 8
-    assert Powers(CHAIN)._room == (1 << 29) // 81
-    assert list(few._known)[-1] == 3
+    assert few._known._room == 8
+    assert Powers(CHAIN)._known._room == (1 << 29) // 81
+    assert list(few._known._known)[-1] == 3
     few[4]
-    assert list(few._known)[-1] == 4
-    assert len(few._known) == 8
+    assert list(few._known._known)[-1] == 4
+    assert len(few._known._known) == 8
 
 
 def test_what_rounding_may_have_done():

@@ -31,7 +31,8 @@ import numpy as np
 
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Bools, Floats
-from pufferkit.influence.quilts.powers import TINY, Powers, log_ratio, row_log_ratios
+from pufferkit.errors import NotApplicable
+from pufferkit.influence.quilts.powers import TINY, Powers, Recent, log_ratio, row_log_ratios
 from pufferkit.influence.quilts.search import (
     NOTHING,
     Binding,
@@ -48,6 +49,12 @@ InfluenceReading = Literal["definition", "formula"]
 CONVERGED = 1e-12
 """A distribution this close to its limit is replaced by it; the distance is added."""
 
+_RATIOS = 1 << 28
+"""Bytes for the log-ratios of rows that are kept, and as many for those of columns."""
+
+_MATRICES, _MOST_BYTES = 52, 8e9
+"""About how many matrices are in memory at least: squares, powers, ratios; and the most bytes."""
+
 _FAR = 1 << 20
 """Up to this many steps powers are used without a search; rounding does not matter yet."""
 
@@ -57,9 +64,15 @@ class ChainInfluence(ABC):
 
     def __init__(self, chain: MarkovChain, reading: InfluenceReading) -> None:
         self.chain, self.reading = chain, reading
+        if (needed := _MATRICES * 8 * chain.transition.size) > _MOST_BYTES:
+            raise NotApplicable(
+                f"quilts of a chain of {len(chain):,} states need about {needed / 1e9:.3g} GB of "
+                f"memory, more than {_MOST_BYTES / 1e9:g}; merge states"
+            )
         self.powers = Powers(chain.transition)
-        self._right: dict[int, Floats] = {}
-        self._left: dict[tuple[int, bytes], Floats] = {}
+        each = 8 * chain.transition.size
+        self._right: Recent[int, Floats] = Recent(each, _RATIOS)
+        self._left: Recent[tuple[int, bytes], Floats] = Recent(each, _RATIOS)
         self._farthest: int | None = None
 
     @abstractmethod
@@ -100,18 +113,16 @@ class ChainInfluence(ABC):
 
     def right(self, steps: int) -> Floats:
         """right_b over all pairs of states."""
-        if steps not in self._right:
-            self._right[steps] = row_log_ratios(self.powers[steps])
-        return self._right[steps]
+        return self._right.get(steps, lambda: row_log_ratios(self.powers[steps]))
 
     def left(self, steps: int, sources: Bools) -> Floats:
         """left_a over all pairs of states, u in ``sources``."""
         if self.reading == "formula":
             sources = np.ones_like(sources)
         key = steps, sources.tobytes()
-        if key not in self._left:
-            self._left[key] = row_log_ratios(self.powers[steps].rows(sources).transposed)
-        return self._left[key]
+        return self._left.get(
+            key, lambda: row_log_ratios(self.powers[steps].rows(sources).transposed)
+        )
 
     def worst_pair(
         self, node: int, left: int | None, right: int | None

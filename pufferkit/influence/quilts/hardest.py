@@ -104,7 +104,7 @@ def influence_of(
     return _influence(member.chain, member.any_start, reading, length)
 
 
-@lru_cache(maxsize=2)  # the mechanisms of a plan ask for the same one, and for the powers in it
+@lru_cache(maxsize=1)  # the mechanisms of a plan ask for the same one, and for the powers in it
 def _influence(
     chain: MarkovChain, any_start: bool, reading: InfluenceReading, length: int | None
 ) -> ChainInfluence:

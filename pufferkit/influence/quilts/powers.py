@@ -15,7 +15,9 @@ Two things need more care than rounding.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 import numpy as np
 
@@ -50,29 +52,45 @@ class Kernel:
         return Kernel(self.values.T, self.possible.T)
 
 
+Key = TypeVar("Key", bound=Hashable)
+Made = TypeVar("Made")
+
+
+class Recent(Generic[Key, Made]):
+    """What was made last, by its key: at least eight, and more within a limit of memory."""
+
+    def __init__(self, each: int, memory: int) -> None:
+        self._known: OrderedDict[Key, Made] = OrderedDict()
+        self._room = max(8, memory // each)
+
+    def get(self, key: Key, make: Callable[[], Made]) -> Made:
+        """What has this key, made if need be."""
+        if key in self._known:
+            self._known.move_to_end(key)
+            return self._known[key]
+        self._known[key] = made = make()
+        if len(self._known) > self._room:
+            self._known.popitem(last=False)
+        return made
+
+
 class Powers:
     """P^n for any n, by squaring, cached within a limit of memory."""
 
     def __init__(self, transition: Floats, memory: int = 1 << 29) -> None:
-        self._known: OrderedDict[int, Kernel] = OrderedDict()
+        self._known: Recent[int, Kernel] = Recent(9 * transition.size, memory)
         self._squares = [Kernel(transition, transition > 0)]
-        self._room = max(8, memory // (9 * transition.size))
         self.size = len(transition)
 
     def __getitem__(self, steps: int) -> Kernel:
-        if steps in self._known:
-            self._known.move_to_end(steps)
-            return self._known[steps]
+        return self._known.get(steps, lambda: self._made(steps))
+
+    def _made(self, steps: int) -> Kernel:
         low = steps & -steps
         while len(self._squares) < low.bit_length():
             self._squares.append(_product(self._squares[-1], self._squares[-1]))
         kernel = self._squares[low.bit_length() - 1]
-        if low != steps:
-            kernel = _product(self[steps - low], kernel)
-        self._known[steps] = kernel
-        if len(self._known) > self._room:
-            self._known.popitem(last=False)
-        return kernel
+        return kernel if low == steps else _product(self[steps - low], kernel)
 
     def rounding(self, steps: int) -> float:
         """Bound on the error of a log-ratio of entries of P^steps."""

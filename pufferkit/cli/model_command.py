@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
@@ -17,7 +19,7 @@ from pufferkit.cli.flags import File, Text, option, real, whole
 from pufferkit.cli.format_options import Form, duration, time_of
 from pufferkit.cli.options import MaxGap, with_options
 from pufferkit.errors import printable
-from pufferkit.shown import aligned
+from pufferkit.shown import Matrix, aligned
 
 if TYPE_CHECKING:
     from pufferkit import ChainClass, MarkovChain, Series
@@ -75,17 +77,18 @@ def show(
             terminal.say(f"  after {printable(before)}: {cells}")
         return
     try:
-        members = beliefs.members()
+        described = [partial(_described, member) for member in beliefs.members()]
     except pk.NotApplicable:
-        bounds = beliefs.mixing_bounds()[0]
-        terminal.say(_mixes(bounds.contraction))
-        return
-    for member in members if every else members[:_SHOWN]:
+        with suppress(pk.NotApplicable):
+            terminal.say(_mixes(beliefs.mixing_bounds()[0].contraction))
+            return
+        described = [partial(_cells, matrix) for matrix in beliefs.matrices_shown()]
+    for lines in described if every else described[:_SHOWN]:
         terminal.say("")
-        for line in _described(member):
+        for line in lines():
             terminal.say(line)
-    if not every and len(members) > _SHOWN:
-        terminal.say(f"\n{len(members) - _SHOWN} more; --all shows them")
+    if not every and len(described) > _SHOWN:
+        terminal.say(f"\n{len(described) - _SHOWN} more; --all shows them")
 
 
 @app.command()
@@ -373,6 +376,16 @@ def _described(member: Member) -> Iterator[str]:
     for x, name in enumerate(names):
         begins = "any" if member.any_start else f"{chain.initial[x]:.6f}"
         yield f"  {name:<{wide}}  {begins:>10}  {distribution(x):>10}"
+
+
+def _cells(matrix: Matrix) -> Iterator[str]:
+    yield matrix.name
+    names = [printable(name) for name in (matrix.down, *matrix.rows)]
+    columns = [printable(name) for name in matrix.columns]
+    wide, each = max(map(len, names)), max(8, *map(len, columns))
+    yield f"  {names[0]:<{wide}}" + "".join(f"  {name:>{each}}" for name in columns)
+    for name, row in zip(names[1:], matrix.cells, strict=True):
+        yield f"  {name:<{wide}}" + "".join(f"  {p:>{each}.6f}" for p in row)
 
 
 def _distribution(chain: MarkovChain) -> Callable[[int], str]:

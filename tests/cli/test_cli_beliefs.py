@@ -1,5 +1,6 @@
 """``pufferkit beliefs``: a table of public people in, a model that they do not refute out."""
 
+import re
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -90,7 +91,10 @@ def test_each_class_is_counted_by_one_command(table, tmp_path, monkeypatch, opti
     people = ("--segment", "id", "--time", "t", "--state", "s", "--out", "m.json")
     done = run("fit", table, *people, *options)
     assert done.exit_code == 0, done.stderr
-    assert words in run("model", "show", "m.json").stdout
+    shown = run("model", "show", "m.json")
+    assert shown.exit_code == 0, shown.stderr
+    assert words in shown.stdout
+    assert re.search(r"\d\.\d\d", shown.stdout)  # a matrix, not its description alone
     # Enough epsilon for the noise not to drown the answer: no remedies are sought.
     planned = run(
         "plan", "--model", "m.json", "--query", "histogram", "--length", "100", "--epsilon", "9"

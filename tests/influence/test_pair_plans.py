@@ -147,3 +147,14 @@ def test_a_limit_that_is_reached_within_the_entries():
     assert not converges(steps, limit, 3)
     assert not converges(steps, None, 200)
     assert not converges(PairSteps([np.eye(2)]), limit, 200)
+
+
+@pytest.mark.parametrize("largest", [701.0, np.inf, np.nan])
+@pytest.mark.parametrize("way", [PlansAtOnce, CompiledPlans])
+def test_variations_that_overflow_have_no_bound(largest, way):
+    steps = PairSteps([np.array([[0.5, 0.5, 0.0], [0.1, 0.9, 0.0], [0.2, 0.2, 0.6]])], 0.0)
+    steps._solve_by(way)
+    limit = 1.0 - np.eye(3)
+    assert steps(limit).max() <= 1.001
+    limit[0, 1] = largest
+    assert np.array_equal(steps(limit), np.where(np.eye(3), 0.0, np.inf))

@@ -59,6 +59,9 @@ SLACK = 1e-6
 LARGEST = 600.0
 """Larger variations are useless: their exponential is close to the largest float."""
 
+_OVERFLOW = 700.0
+"""Beyond this exponentials overflow, and programmes are for what is finite."""
+
 _MOST_ROUNDS = 60
 _SWEEPS = 4
 _MOST_SWEEPS = 256
@@ -143,6 +146,8 @@ class PairSteps:
         """The matrix of steps at the variation ``limit``, rounded up; 0 on the diagonal."""
         if self._last is not None and np.array_equal(self._last[0], limit):
             return self._last[1].copy()
+        if not float(limit.max()) <= _OVERFLOW:
+            return np.where(off_diagonal(self.rows) > 0, np.inf, 0.0)
         loop = transport_programme.all_steps
         if not (self._compiled or loop.patient()):  # sweeps can be many, however few the states
             self._solve_by(CompiledPlans)

@@ -5,6 +5,7 @@ import pytest
 
 import pufferkit as pk
 from pufferkit import ChainClass, InfluenceCurve, MarkovChain, RegimeClass
+from pufferkit.influence.curve import kernel_curve
 from pufferkit.influence.curve.contaminated import ContaminatedSteps, contaminated_discrete
 from pufferkit.influence.curve.kernel_curve import KernelCurve
 from pufferkit.influence.curve.pairs import PairSteps
@@ -379,3 +380,18 @@ def test_a_part_of_a_class_has_its_record():
     record = curve.record(0.1 * (1 - np.eye(2)))
     assert set(record) == {"left", "right"}
     assert np.array(record["right"]["limit"]).shape == (2, 2)
+
+
+def test_classes_whose_plans_do_not_fit_are_refused_with_the_number(monkeypatch):
+    chains = [
+        pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]]),
+        pk.MarkovChain.steady(np.full((2, 2), 0.5)),
+    ]
+    theta, query = pk.ChainClass.hull(*chains), pk.count(1, 100)
+    pk.influence_curve(theta, query, 1)
+    # Two matrices to either side: trees of 4 * 2^3 bytes and 2 * 2^3 arcs of 40 bytes.
+    monkeypatch.setattr(kernel_curve, "MOST_BYTES", 4 * (32 + 640) - 1)
+    with pytest.raises(pk.NotApplicable, match=r"2 states needs about 2\.69e-06 GB"):
+        pk.influence_curve(theta, query, 1)
+    monkeypatch.setattr(kernel_curve, "MOST_BYTES", 4 * (32 + 640))
+    pk.influence_curve(theta, query, 1)

@@ -37,6 +37,7 @@ import numpy as np
 
 from pufferkit.beliefs.kernel_class import Kernels
 from pufferkit.checks import Bools, Floats
+from pufferkit.errors import NotApplicable
 from pufferkit.influence.curve.contaminated import ContaminatedSteps, contaminated_discrete
 from pufferkit.influence.curve.pair_curve import (
     WITHIN_EPSILON,
@@ -45,6 +46,7 @@ from pufferkit.influence.curve.pair_curve import (
     stretches_of_both,
     swept,
 )
+from pufferkit.influence.curve.pair_plans import plans_bytes
 from pufferkit.influence.curve.pair_sides import EXPLICIT_WORK, PairSide
 from pufferkit.influence.curve.pairs import (
     LARGEST,
@@ -59,6 +61,9 @@ from pufferkit.influence.curve.sweep import EntryLoss
 from pufferkit.influence.curve.window_losses import LabelLosses, value_losses, windows_of_both
 from pufferkit.influence.progress import Progress
 from pufferkit.rounding import EPS, largest_within
+
+MOST_BYTES = 8 * 10**9
+"""Most memory that the plans of a class may take."""
 
 _MOST_PERIODS = 400
 _EXPLICIT_STEPS = 400
@@ -78,6 +83,18 @@ class KernelCurve:
     def __init__(self, kernels: Kernels, length: int) -> None:
         self.kernels, self.length = kernels, length
         error = kernels.rounding
+        needed = sum(
+            plans_bytes(kernel)
+            for side in (kernels.forward, kernels.backward)
+            for vertices in side
+            for kernel in vertices
+        )
+        if needed > MOST_BYTES:
+            raise NotApplicable(
+                f"the influence curve of {kernels.hidden:,} states needs about {needed / 1e9:.3g} "
+                f"GB of memory, more than {MOST_BYTES / 1e9:.3g}; merge states, or give fewer "
+                "matrices or a shorter memory"
+            )
         self._right = [self._steps(vertices, 0.0) for vertices in kernels.forward]
         self._left = [self._steps(vertices, error) for vertices in kernels.backward]
         self._posterior = [PairSteps(vertices, error) for vertices in kernels.posterior]

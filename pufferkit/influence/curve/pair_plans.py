@@ -44,6 +44,20 @@ class Arcs:
     flow: Floats
 
 
+def _most_arcs(kernel: Floats) -> int:
+    """Arcs of the plans of all pairs, at most: two for each state that is possible under a row."""
+    possible = (kernel > 0).astype(float)
+    alone = possible.sum(axis=1)
+    either = alone[:, None] + alone[None, :] - possible @ possible.T
+    return 2 * int(either.sum())
+
+
+def plans_bytes(kernel: Floats) -> int:
+    """About how much memory the plans of a kernel take: trees, arcs with their masses."""
+    trees: int = 4 * kernel.shape[0] * kernel.size
+    return trees + 40 * _most_arcs(kernel)
+
+
 class CompiledPlans:
     """The plans of a kernel, by a compiled loop; ``half`` is that of `all_steps`."""
 
@@ -52,7 +66,7 @@ class CompiledPlans:
 
     def __init__(self, kernel: Floats, half: int) -> None:
         rows, states = kernel.shape
-        self._kernel, self._half = kernel, half
+        self._kernel, self._half, self._room = kernel, half, _most_arcs(kernel)
         self._known = np.zeros((rows, rows), dtype=np.bool_)
         self._trees: NDArray[np.int16] = np.zeros((rows, rows, states, 2), dtype=np.int16)
 
@@ -63,10 +77,8 @@ class CompiledPlans:
 
     def __call__(self, limit: Floats) -> Floats:
         """The matrix of steps at the variation ``limit``."""
-        rows, states = self._kernel.shape
-        room = 2 * rows * rows * states
-        places = [np.empty(room, dtype=np.int64) for _ in range(3)]
-        masses = [np.empty(room) for _ in range(2)]
+        pair, source, target = (np.empty(self._room, dtype=np.int64) for _ in range(3))
+        plan, flow = np.empty(self._room), np.empty(self._room)
         steps, written, _ = transport_programme.all_steps(
             self._kernel,
             limit,
@@ -74,10 +86,10 @@ class CompiledPlans:
             self._known,
             MOST_PIVOTS,
             self._half,
-            *places,
-            *masses,
+            *(pair, source, target, plan, flow),
         )
-        self.arcs = Arcs(*(array[:written] for array in (*places, *masses)))
+        arcs = slice(written)
+        self.arcs = Arcs(pair[arcs], source[arcs], target[arcs], plan[arcs], flow[arcs])
         return steps  # type: ignore[no-any-return]
 
 

@@ -499,7 +499,7 @@ JOBS = [
     Job("plan, tree, nodes", (125, 250, 500), lambda n: plan(tree(n), n), 1),
     Job("plan, grid, nodes", (36, 64, 100), lambda n: plan(grid(math.isqrt(n)), n), 1),
     Job("plan, star, nodes", (125, 250, 500), lambda n: plan(star(n), n), 1),
-    Job("plan, large tree, nodes", (500, 1000, 2000), lambda n: plan(tree(n), n), 1),
+    Job("plan, large tree, nodes", (500, 1000, 2000), lambda n: plan(tree(n), n), 3),
     Job("plan, large grid, nodes", (100, 196, 400), lambda n: plan(grid(math.isqrt(n)), n), 1),
     Job("curve, grid, nodes", (64, 100, 144), lambda n: curve(grid(math.isqrt(n)), n), 1),
     Job("quilt, tree, nodes", (500, 1000, 2000), lambda n: network_quilt(tree(n)), 2),

@@ -8,7 +8,7 @@ import polars as pl
 
 import pufferkit as pk
 from tests.attacks.cases import ENTRYWISE, KINDS, PRIVATE, Case, Target
-from tests.attacks.charges import beliefs_of, data_of, losses_of, parts, query_of, told
+from tests.attacks.charges import beliefs_of, data_of, losses_of, query_of, told
 from tests.oracles.joint_loss import NoisySum
 
 NAMES = {"approx tight": "markov_quilt_approx_tight", "markov_quilt formula": "markov_quilt"}
@@ -57,7 +57,7 @@ def by_fleet(case: Case) -> tuple[np.ndarray, float]:
     theta, seen, history, grown = beliefs_of(case), set(), [], 0
     with tempfile.TemporaryDirectory() as folder, pk.Ledger(str(Path(folder) / "l.db")) as ledger:
         for asked in case.asked:
-            parts(case, asked)
+            query_of(case, asked)  # refuses what goes beyond the series
             grown = max(grown, asked.last)
             frame = pl.DataFrame({"who": ["p"] * grown, "when": range(grown), "what": [0] * grown})
             table = pk.read_table(

@@ -10,7 +10,7 @@ matrix of Z_t).
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -28,13 +28,11 @@ from pufferkit.beliefs.provenance import Provenance
 from pufferkit.beliefs.regime_estimation import (
     PeopleAs,
     believed_models,
-    known_slow,
-    mean_stays,
 )
-from pufferkit.beliefs.regime_kernels import hull_of_parts, of_regimes
 from pufferkit.beliefs.sequences import series_of_people
+from pufferkit.checks import Floats
 from pufferkit.data.series import Series
-from pufferkit.errors import NotApplicable
+from pufferkit.errors import NotApplicable, NoTheorem
 from pufferkit.shown import Matrix
 from pufferkit.threads import one_thread
 
@@ -69,13 +67,9 @@ class RegimeClass(KernelClass):
         with more than 10 states.
     secret
         The secret: the ``"entry"``, or its hidden ``"regime"``.
-    slow
-        Regimes whose mean stay is above this many entries are taken as known to the adversary: one
-        who is unsure whether somebody is away for days learns it from any entry, whatever the
-        noise.
-    transients
-        Whether the regimes are out of equilibrium just after the return from a slow regime and just
-        before it, as they are for adversaries who know these moments.
+    slow, transients
+        Refused with `NoTheorem`: no theorem stands yet for adversaries who know when the slow
+        regimes are in force.
 
     Examples
     --------
@@ -97,8 +91,6 @@ class RegimeClass(KernelClass):
     together: Together
     emissions: float
     secret: Secret
-    slow: float | None
-    transients: bool
     fitted_on: tuple[Provenance, ...]
 
     def __init__(
@@ -109,10 +101,11 @@ class RegimeClass(KernelClass):
         *,
         emissions: float | None = None,
         secret: Secret = "entry",
-        slow: float | None = None,
-        transients: bool = False,
+        slow: None = None,
+        transients: Literal[False] = False,
         fitted_on: Provenance | None = None,
     ) -> None:
+        _without_slow(slow, transients)
         model = _checked(transition, emission)
         self._set(
             (model,),
@@ -120,8 +113,6 @@ class RegimeClass(KernelClass):
             "finite",
             emissions,
             secret,
-            slow,
-            transients,
             () if fitted_on is None else (fitted_on,),
         )
 
@@ -132,8 +123,6 @@ class RegimeClass(KernelClass):
         together: Together,
         emissions: float | None,
         secret: Secret,
-        slow: float | None,
-        transients: bool,
         fitted_on: tuple[Provenance, ...],
     ) -> None:
         if emissions is None:
@@ -148,9 +137,6 @@ class RegimeClass(KernelClass):
             )
         if secret not in ("entry", "regime"):
             raise ValueError(f"secret: must be 'entry' or 'regime', got {secret!r:.60}")
-        stay = None if slow is None else checks.positive("slow", slow)
-        if stay is not None and (models[0].within == "chain"):
-            raise ValueError("slow: is for regimes with independent entries; leave slow out")
         checks.assign(
             self,
             models=models,
@@ -158,12 +144,8 @@ class RegimeClass(KernelClass):
             together=together,
             emissions=weight,
             secret=secret,
-            slow=stay,
-            transients=checks.flag("transients", transients),
             fitted_on=fitted_on,
         )
-        if len(self._slow) == len(models[0].transition):
-            raise ValueError("slow: every regime lasts longer than this; raise it or leave it out")
 
     @classmethod
     def _made(cls, *fields: Any, **named: Any) -> RegimeClass:
@@ -195,7 +177,7 @@ class RegimeClass(KernelClass):
                     f"members: must be RegimeClass objects, got {type(member).__name__}"
                 )
         first = members[0]
-        for name in ("states", "emissions", "secret", "slow", "transients"):
+        for name in ("states", "emissions", "secret"):
             values = [getattr(member, name) for member in members]
             if any(value != values[0] for value in values):
                 raise ValueError(f"members: all must have the same {name}, got {values}")
@@ -216,8 +198,6 @@ class RegimeClass(KernelClass):
             together,
             first.emissions,
             first.secret,
-            first.slow,
-            first.transients,
             tuple(sources),
         )
 
@@ -233,8 +213,8 @@ class RegimeClass(KernelClass):
         refitted: int | None = None,
         emissions: float | None = None,
         secret: Secret = "entry",
-        slow: float | None = None,
-        transients: bool = False,
+        slow: None = None,
+        transients: Literal[False] = False,
         restarts: int = 6,
         seed: int = 0,
         theta_from_private_data: bool = False,
@@ -262,7 +242,7 @@ class RegimeClass(KernelClass):
         refitted
             Number of refits to add; by default 20 with fewer than ten people and ``"each"``.
         emissions, secret, slow, transients
-            As for the class.
+            As for the class: the last two are refused.
         restarts, seed
             Random starts of the search, and their seed; the same seed gives the same model.
         theta_from_private_data
@@ -275,6 +255,7 @@ class RegimeClass(KernelClass):
         >>> RegimeClass.fit(series, 2, refitted=0, restarts=2).regimes
         2
         """
+        _without_slow(slow, transients)
         private = checks.flag("theta_from_private_data", theta_from_private_data)
         each = series_of_people(data)
         states = each[0].states
@@ -290,14 +271,13 @@ class RegimeClass(KernelClass):
             "hull" if people == "hull" else "finite",
             emissions,
             secret,
-            slow,
-            transients,
             (Provenance.of_series(whole, private=private),),
         )
 
     def replace(self, **changes: Any) -> RegimeClass:
-        """The same models with another ``emissions``, ``secret``, ``slow`` or ``transients``."""
-        known = {"emissions", "secret", "slow", "transients", "together", "fitted_on"}
+        """The same models with another ``emissions`` or ``secret``."""
+        _without_slow(changes.pop("slow", None), changes.pop("transients", False))
+        known = {"emissions", "secret", "together", "fitted_on"}
         if not set(changes) <= known:
             raise ValueError(f"changes: can be {', '.join(sorted(known))}, got {sorted(changes)}")
         given = {name: changes.get(name, getattr(self, name)) for name in known}
@@ -314,14 +294,6 @@ class RegimeClass(KernelClass):
         return len(self.models[0].transition)
 
     @property
-    def _slow(self) -> tuple[int, ...]:
-        """The regimes taken as known: the slow regimes of the first model."""
-        if self.slow is None:
-            return ()
-        lasting = mean_stays(self.models[0].transition) > self.slow
-        return tuple(int(z) for z in np.flatnonzero(lasting))
-
-    @property
     def description(self) -> str:
         within = "a chain" if self.switching else "independent"
         words = [f"{self.regimes} hidden regimes", plural(len(self.states))]
@@ -330,8 +302,6 @@ class RegimeClass(KernelClass):
             words.append(f"{'hull' if self.together == 'hull' else 'each'} of {len(self.models)}")
         if self.emissions:
             words.append(f"emissions known up to {self.emissions:g}")
-        if self._slow:
-            words.append(f"{len(self._slow)} slow regimes known")
         if self.secret == "regime":
             words.append("the regime is the secret")
         return ", ".join(words) + self.private_mark
@@ -339,13 +309,7 @@ class RegimeClass(KernelClass):
     @property
     def promise(self) -> str:
         what = "the regime behind each entry" if self.secret == "regime" else "each entry"
-        known = (
-            f", though {len(self._slow)} regimes that last longer than {self.slow:g} entries are "
-            "taken as known, and the others as in equilibrium given them"
-            if self._slow
-            else ""
-        )
-        return f"holds for {what}, also against adversaries who are unsure of the regime{known}"
+        return f"holds for {what}, also against adversaries who are unsure of the regime"
 
     @property
     def sources(self) -> tuple[Provenance, ...]:
@@ -376,7 +340,7 @@ class RegimeClass(KernelClass):
             }
             if len(labels) > 1:
                 raise NotApplicable("models with different zeros have no common hidden states")
-        return (hull_of_parts(parts, self.emissions, self.secret),)
+        return (_hull_of_parts(parts, self.emissions, self.secret),)
 
     def _part(self, number: int, model: HiddenModel) -> Kernels:
         name = f"model {number} of {len(self.models)}"
@@ -386,24 +350,28 @@ class RegimeClass(KernelClass):
                     "the regime can be the secret only if entries are independent within a regime"
                 )
             return function_of_chain(name, HiddenChain.of_model(model, self.states))
-        # All models drop the slow regimes of the first one.
-        rest = known_slow(model, self.slow or 0.0, slow=self._slow) if self._slow else None
-        return of_regimes(name, model, rest, self.transients, self.emissions, self.secret)
+        steps = model.steps
+        return Kernels(
+            name,
+            ((steps.forward,),),
+            ((steps.backward,),),
+            (np.asarray((model.emission > 0).any(axis=0) | (self.emissions > 0)),),
+            emission=(model.emission,),
+            posterior=() if self.emissions else ((steps.posterior,),),
+            contamination=self.emissions,
+            secret=self.secret,
+        )
 
     def representatives(self) -> list[tuple[str, MarkovChain | HiddenChain]]:
         count = len(self.models)
-        # Slow regimes are known, so data are drawn given that none of them is in force.
-        each = [
-            known_slow(m, self.slow or 0.0, slow=self._slow).model if self._slow else m
-            for m in self.models
-        ]
         return [
             (f"model {n} of {count}", HiddenChain.of_model(model, self.states))
-            for n, model in enumerate(each, 1)
+            for n, model in enumerate(self.models, 1)
         ]
 
     @classmethod
     def from_plain(cls, data: Mapping[str, Any]) -> RegimeClass:
+        _without_slow(data.get("slow"), data.get("transients", False))
         models = tuple(_checked(m["transition"], m["emission"]) for m in data["models"])
         if not models:
             raise ValueError("model: regimes need at least one model")
@@ -417,8 +385,6 @@ class RegimeClass(KernelClass):
             data["together"],
             data["emissions"],
             data["secret"],
-            data["slow"],
-            data["transients"],
             tuple(s for s in map(Provenance.from_dict, data.get("fitted_on", ())) if s is not None),
         )
 
@@ -433,8 +399,6 @@ class RegimeClass(KernelClass):
             "together": self.together,
             "emissions": self.emissions,
             "secret": self.secret,
-            "slow": self.slow,
-            "transients": self.transients,
         }
         if self.fitted_on:
             plain["fitted_on"] = [source.to_dict() for source in self.fitted_on]
@@ -456,3 +420,43 @@ def _checked(transition: ArrayLike, emission: ArrayLike) -> HiddenModel:
             "these regimes"
         )
     return model
+
+
+def _without_slow(slow: object, transients: object) -> None:
+    """Refuse regimes that are known to the adversary.
+
+    Given when they are in force, the others do not move by the matrix restricted to them: every
+    step before a departure and after a return has kernels of its own.
+    """
+    if slow is not None or transients is not False:
+        raise NoTheorem(
+            f"slow: no theorem stands yet for adversaries who know when the slow regimes are in "
+            f"force, got slow={slow!r:.40}, transients={transients!r:.40}; make the class without "
+            "slow and transients, which hides these regimes too, with more noise"
+        )
+
+
+def _hull_of_parts(parts: Sequence[Kernels], contamination: float, secret: Secret) -> Kernels:
+    """Every mixture of the kernels of these parts, of the same hidden states."""
+    return Kernels(
+        "all models of the hull",
+        (tuple(kernel for part in parts for kernel in part.forward[0]),),
+        (tuple(kernel for part in parts for kernel in part.backward[0]),),
+        (np.logical_or.reduce([part.possible[0] for part in parts]),),
+        emission=_distinct([e for part in parts for e in part.emission or ()]),
+        posterior=(
+            ()
+            if not parts[0].posterior
+            else (tuple(p for part in parts for p in part.posterior[0]),)
+        ),
+        contamination=contamination,
+        secret=secret,
+    )
+
+
+def _distinct(emissions: list[Floats]) -> tuple[Floats, ...]:
+    kept: list[Floats] = []
+    for emission in emissions:
+        if not any(np.array_equal(emission, other) for other in kept):
+            kept.append(emission)
+    return tuple(kept)

@@ -1,4 +1,4 @@
-"""Estimates for a class of hidden regimes: models of people, slow regimes, refits.
+"""Estimates for a class of hidden regimes: models of people, refits.
 
 `pufferkit.beliefs.baum_welch` fits one model to everybody. Here are the other models that an
 adversary may believe in, and the uncertainty of the fit:
@@ -7,8 +7,6 @@ adversary may believe in, and the uncertainty of the fit:
     all of them for one class.
 `people_models`
     the regime transitions of each person, with everybody's emissions.
-`known_slow`
-    the model of the other regimes, given that regimes that last for days are known.
 `refits`
     the fit repeated on data simulated from it.
 
@@ -19,7 +17,6 @@ The *states of the curve* are the regimes if entries are independent within a re
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -28,7 +25,7 @@ from numpy.typing import ArrayLike, NDArray
 from pufferkit import checks
 from pufferkit.beliefs.baum_welch import TOLERANCE, Symbols, expectation, fit, refine
 from pufferkit.beliefs.hidden_model import HiddenModel, Within
-from pufferkit.beliefs.step_kernels import StepKernels, posterior_of, shares
+from pufferkit.beliefs.step_kernels import shares
 from pufferkit.checks import Floats
 from pufferkit.data.series import UNOBSERVED
 
@@ -48,7 +45,6 @@ PeopleAs = Literal["each", "hull", "pooled"]
 """Whether each person has a model, for a whole series or mixed at every step, or all have one."""
 
 _ROUNDS = 200
-_NEAR = 0.05
 
 
 def believed_models(
@@ -129,118 +125,6 @@ def _own_moves(
         transition = shares(expected.moves + prior)
         initial = expected.firsts / expected.firsts.sum()
     return transition
-
-
-def mean_stays(transition: ArrayLike) -> Floats:
-    """1 / (1 - A_zz): how many steps a regime lasts on average; infinite if it is never left."""
-    stay = np.diag(checks.stochastic_matrix("transition", transition))
-    with np.errstate(divide="ignore"):
-        stays: Floats = 1 / (1 - stay)
-    return stays
-
-
-@dataclass(frozen=True, eq=False)
-class KnownSlow(checks.Frozen):
-    """The model of the other regimes, given which regimes are slow and when they are in force."""
-
-    slow: NDArray[np.bool_]
-    """Which regimes are slow."""
-    model: HiddenModel
-    """The stationary model of the others: A restricted to them, rows rescaled."""
-    after_return: tuple[StepKernels, ...]
-    """The first steps after a return from each slow regime, not yet in equilibrium: their backward
-    kernels and posteriors are further vertices. The first is the return itself; it has a posterior
-    of its own, and the kernels of ``model``."""
-    before_departure: tuple[StepKernels, ...]
-    """The last steps before each slow regime, the last one first: their forward kernels and
-    posteriors are further vertices for adversaries who know when the slow regime begins."""
-    left: float
-    """Largest total variation distance from equilibrium at the end of these lists."""
-
-
-def known_slow(
-    model: HiddenModel,
-    day: float,
-    *,
-    steps: int = 6,
-    slow: Sequence[int] | None = None,
-) -> KnownSlow:
-    """The model with regimes of mean stay above ``day`` steps taken as known.
-
-    Given when the slow regimes are in force, the others are taken to move by B, A restricted to
-    them with rows rescaled to sum to one. After a return from slow regime s they start from m_0 =
-    A(s, .) restricted; m_{j+1} = m_j B, and backward(w', w) = m_j(w) B(w, w') / m_{j+1}(w'). Before
-    a departure to s, v_0 = A(., s), v_{j+1} = B v_j, and forward(w, w') = B(w, w') v_j(w') /
-    v_{j+1}(w), the chain B given that it departs then. Without these vertices the class is that of
-    adversaries whose kernels are B and its reversal.
-
-    Parameters
-    ----------
-    model
-        The fit with all regimes.
-    day
-        Regimes that last longer on average, in steps, are slow; for example the steps in a day.
-    steps
-        Transients are listed until they are within 0.05 of equilibrium in total variation, at most
-        ``steps`` for each slow regime.
-    slow
-        Which regimes are slow, if that is known already.
-    """
-    lasting = mean_stays(model.transition) > checks.positive("day", day)
-    if slow is not None:
-        lasting = np.isin(np.arange(model.regimes), slow)
-    if lasting.all():
-        raise ValueError(
-            f"day: all {model.regimes} regimes last longer than {day:g} steps on average, so none "
-            "remains to be hidden; give a longer time"
-        )
-    most = checks.whole("steps", steps, 1)
-    fast = ~lasting
-    inside, leaves = model.transition[np.ix_(fast, fast)], model.transition[fast]
-    if not inside.any(axis=1).all():
-        raise ValueError(
-            "model: a regime of one step leads to slow regimes only, so its transitions "
-            "given the slow regimes are undefined; use smoothing above 0, or fewer regimes"
-        )
-    rest = HiddenModel(shares(inside), model.emission[fast])
-    ahead = rest.steps
-    returns: list[StepKernels] = []
-    departures: list[StepKernels] = []
-    left = 0.0
-    for s in np.flatnonzero(lasting):
-        arrival = model.transition[s, fast]
-        exits = np.repeat(leaves[:, s], len(ahead.distribution) // rest.regimes)
-        if model.within == "chain":
-            # The level at the end of the slow regime is taken from its stationary distribution.
-            arrival = (arrival[:, None] * (shares(model.joint[s]) @ rest.emission)).ravel()
-        for start, step, steps_of in (
-            (arrival, ahead, returns),
-            (ahead.distribution * exits, _reversed(ahead), departures),
-        ):
-            if start.any():
-                transients = _transients(shares(start), step, rest.shown, most)
-                distance = np.abs(transients[-1].distribution - ahead.distribution).sum() / 2
-                left = max(left, float(distance))
-                steps_of.extend(transients)
-    return KnownSlow(lasting, rest, tuple(returns), tuple(map(_reversed, departures)), left)
-
-
-def _reversed(step: StepKernels) -> StepKernels:
-    """The time-reversed step; its distribution is that of the earlier state."""
-    return replace(step, forward=step.backward, backward=step.forward)
-
-
-def _transients(
-    start: Floats, stationary: StepKernels, shown: Floats, most: int
-) -> list[StepKernels]:
-    """The start and the steps after it, until close to equilibrium."""
-    posterior = posterior_of(start[:, None] * shown)
-    steps = [replace(stationary, distribution=start, posterior=posterior)]
-    for _ in range(most):
-        steps.append(StepKernels.after(steps[-1].distribution, stationary.forward, shown))
-        if np.abs(steps[-1].distribution - stationary.distribution).sum() / 2 < _NEAR:
-            break
-    return steps
 
 
 def refits(

@@ -15,7 +15,6 @@ regimes of people     each person's own transitions between these regimes
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pufferkit.beliefs import baum_welch
 from pufferkit.beliefs.chain_class import ChainClass
@@ -28,7 +27,6 @@ from pufferkit.beliefs.regime_estimation import FEW_PEOPLE, REFITS, people_model
 from pufferkit.beliefs.seasonal_class import SeasonalClass
 from pufferkit.beliefs.type_uncertainty import transfer_cap
 
-_DAYS_AWAY = 3
 _CONFIDENCE = 0.95
 
 
@@ -60,10 +58,10 @@ def unsure_of_person(people: People) -> float:
 
 
 def hidden_regimes(people: People, regimes: int, seed: int = 0) -> tuple[RegimeClass, HiddenModel]:
-    """One model of hidden regimes for everybody; regimes that last days are assumed known."""
+    """One model of hidden regimes for everybody."""
     segments = [np.asarray(segment) for segment in people.pooled.segments]
     model = baum_welch.fit(segments, len(people.states), regimes, restarts=4, seed=seed)
-    return _regime_class(model, people, _known_after(model, people.day)), model
+    return _regime_class(model, people), model
 
 
 def regimes_of_people(
@@ -72,8 +70,7 @@ def regimes_of_people(
     """Each person's own transitions between the regimes of the common model.
 
     With fewer than ten people also the refit to data simulated from the model, of twenty, that
-    shows most influence: the fit alone would be overconfident. A regime that lasts for days
-    for somebody (a holiday) is assumed known for all.
+    shows most influence: the fit alone would be overconfident.
     """
     each = [[np.asarray(segment) for segment in one.segments] for one in people.series]
     models = [model, *people_models(model, each)]
@@ -81,9 +78,7 @@ def regimes_of_people(
         segments = [segment for person in each for segment in person]
         again = refits(model, segments, count=REFITS, seed=seed)
         models.append(max(again, key=lambda one: regime_influence(one, window)))
-    models.sort(key=lambda one: -_slow(one, people.day).sum())  # the first says which are slow
-    days = _known_after(models[0], people.day)
-    return RegimeClass.of(*(_regime_class(one, people, days) for one in models))
+    return RegimeClass.of(*(_regime_class(one, people) for one in models))
 
 
 def regime_influence(model: HiddenModel, window: int) -> float:
@@ -98,19 +93,5 @@ def regime_influence(model: HiddenModel, window: int) -> float:
     return float(np.abs(means[:, None] - means[None]).sum(axis=2).max() / 2)
 
 
-def _slow(model: HiddenModel, day: int | None) -> NDArray[np.bool_]:
-    """Which regimes last longer than some days on average: a holiday, no long night."""
-    stays = np.diag(model.transition)
-    return np.asarray((1 - stays) * (_DAYS_AWAY * (day or np.inf)) < 1)
-
-
-def _known_after(model: HiddenModel, day: int | None) -> float | None:
-    """Some days in entries, if regimes that last longer are to be known: some do, and not all."""
-    slow = _slow(model, day)
-    return float(_DAYS_AWAY * day) if day is not None and slow.any() and not slow.all() else None
-
-
-def _regime_class(model: HiddenModel, people: People, slow: float | None) -> RegimeClass:
-    return RegimeClass(
-        model.transition, model.emission, people.states, slow=slow, fitted_on=people.source
-    )
+def _regime_class(model: HiddenModel, people: People) -> RegimeClass:
+    return RegimeClass(model.transition, model.emission, people.states, fitted_on=people.source)

@@ -1,4 +1,4 @@
-"""People, slow regimes and refits of models with hidden regimes."""
+"""People and refits of models with hidden regimes."""
 
 import numpy as np
 import pytest
@@ -6,8 +6,6 @@ import pytest
 from pufferkit.beliefs.baum_welch import fit, log_likelihood
 from pufferkit.beliefs.hidden_model import HiddenModel
 from pufferkit.beliefs.regime_estimation import (
-    known_slow,
-    mean_stays,
     people_models,
     refits,
 )
@@ -16,11 +14,6 @@ from tests.strategies.regimes import EMISSION as E
 from tests.strategies.regimes import STAYING as A
 
 P = np.random.default_rng(8).dirichlet(np.ones(3), (2, 3))
-
-AWAY = HiddenModel(
-    [[0.8, 0.195, 0.005], [0.3, 0.7, 0.0], [0.0, 0.01, 0.99]],
-    [[0.7, 0.2, 0.1], [0.1, 0.3, 0.6], [0.98, 0.01, 0.01]],
-)
 
 
 @pytest.mark.parametrize("emission", [E, P])
@@ -61,64 +54,6 @@ def test_people_of_switching_chains():
     start = truth.regime_distribution
     counts = oracle.expected_moves(start, A, P, list(people[0][0])) + 5 * A
     assert one[0].transition == pytest.approx(counts / counts.sum(axis=1, keepdims=True))
-
-
-def test_mean_stays():
-    assert mean_stays([[0.5, 0.5], [0, 1]]).tolist() == [2, np.inf]
-
-
-def test_known_slow_regimes_leave_the_others_and_their_returns():
-    split = known_slow(AWAY, 24)
-    assert split.slow.tolist() == [False, False, True]
-    assert split.model.transition[0] == pytest.approx([0.8 / 0.995, 0.195 / 0.995])
-    assert split.model.emission.tolist() == AWAY.emission[:2].tolist()
-    moment, first, *_ = split.after_return
-    # Away is left for regime 1 only, so the step after it knows where it came from.
-    assert moment.distribution.tolist() == [0, 1]
-    assert moment.posterior.tolist() == [[0, 1]] * 3
-    assert first.backward.tolist() == [[0, 1]] * 2
-    assert first.distribution == pytest.approx([0.3, 0.7])
-    m = np.array([0.3, 0.7])
-    flow = m[:, None] * split.model.transition
-    assert split.after_return[2].backward == pytest.approx((flow / flow.sum(axis=0)).T)
-    assert split.left < 0.05
-    assert len(known_slow(AWAY, 24, steps=1).after_return) == 2
-    # Only regime 0 leads away, so the step before is known too; the one before that by Bayes.
-    moment, first, second, *_ = split.before_departure
-    assert moment.distribution.tolist() == [1, 0]
-    assert first.forward.tolist() == [[1, 0]] * 2
-    v = split.model.transition[:, 0]
-    weights = split.model.transition * v
-    assert second.forward == pytest.approx(weights / weights.sum(axis=1, keepdims=True))
-    m = split.model.regime_distribution * v
-    assert first.distribution == pytest.approx(m / m.sum())
-    assert known_slow(AWAY, 24, steps=1).left > 0.05
-
-
-def test_no_slow_regime_changes_nothing():
-    split = known_slow(AWAY, 1000)
-    assert not split.slow.any()
-    assert split.after_return == split.before_departure == ()
-    assert split.left == 0
-    assert split.model.transition == pytest.approx(AWAY.transition)
-    with pytest.raises(ValueError, match="day: all 3 regimes last longer than 1 steps"):
-        known_slow(AWAY, 1)
-
-
-def test_known_slow_regimes_of_switching_chains():
-    model = HiddenModel(AWAY.transition, np.random.default_rng(1).dirichlet(np.ones(3), (3, 3)))
-    split = known_slow(model, 24)
-    moment = split.after_return[0].distribution.reshape(2, 3)
-    levels = model.joint[2] / model.joint[2].sum()
-    assert moment == pytest.approx(np.array([np.zeros(3), levels @ model.emission[1]]))
-    assert split.after_return[1].backward.sum(axis=1) == pytest.approx(1)
-    assert split.before_departure[0].distribution.reshape(2, 3)[1].tolist() == [0, 0, 0]
-
-
-def test_a_regime_that_leads_only_away_is_refused():
-    model = HiddenModel([[0.0, 1.0], [0.01, 0.99]], E)
-    with pytest.raises(ValueError, match="model: a regime of one step leads to slow"):
-        known_slow(model, 24)
 
 
 def test_refits_spread_around_the_model():

@@ -338,17 +338,6 @@ def test_contaminated_rows_in_closed_form():
         assert closed == pytest.approx(solved, rel=1e-6, abs=1e-9)
 
 
-def test_known_slow_regimes_cost_less():
-    transition = [[0.99, 0.01, 0.0], [0.01, 0.5, 0.49], [0.0, 0.5, 0.5]]
-    emission = [[0.9, 0.1], [0.5, 0.5], [0.2, 0.8]]
-    hidden = RegimeClass(transition, emission)
-    known = hidden.replace(slow=20.0)
-    moving = known.replace(transients=True)
-    scales = [InfluenceCurve(t, 200).epsilon(0.05) for t in (known, moving, hidden)]
-    assert scales[0] <= scales[1] < scales[2]
-    assert "taken as known" in known.promise
-
-
 def test_a_chain_that_tells_nothing():
     theta = RegimeClass([[0.5, 0.5], [0.5, 0.5]], [[0.3, 0.7], [0.3, 0.7]])
     assert InfluenceCurve(theta, 1000).epsilon(0.4) == pytest.approx(0.4, rel=1e-9)

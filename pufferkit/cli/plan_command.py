@@ -72,7 +72,7 @@ def plan(
     if plot is not None:
         from pufferkit import plots  # noqa: PLC0415
 
-        title = str(table).partition("\n")[0].replace("; ", "\n")
+        title = table.head.replace("; ", "\n")
         written[plot] = plots.picture(plots.plan_figure(table.rows, title), plot)
     outputs.write_all(written)
     if not as_json:

@@ -221,27 +221,33 @@ def show_plan(plan: Plan) -> None:
 
 
 def plan_table(plan: Plan) -> Group:
-    """The numbers as one table, and below it what determines each of them."""
+    """What ``str(plan)`` says: the numbers as one table, what decides each, and the remarks."""
     from rich import box  # noqa: PLC0415
     from rich.console import Group  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 
-    from pufferkit.mechanisms.plan import percent  # noqa: PLC0415
+    from pufferkit.mechanisms.plan import HEADINGS  # noqa: PLC0415
 
-    title = Text(printable(str(plan).partition("\n")[0]), style="bold")
     numbers = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for heading in ("mechanism", "noise scale", "expected L1 error", "hides entries", "tight"):
+    for heading in HEADINGS:
         right = heading in ("noise scale", "expected L1 error", "tight")
-        numbers.add_column(heading, justify="right" if right else "left", overflow="fold")
+        numbers.add_column(
+            heading,
+            justify="right" if right else "left",
+            overflow="fold",
+            no_wrap=heading == "mechanism",
+        )
     reasons = Table.grid(padding=(0, 2, 0, 0))
-    for row in plan.rows:
-        cells = ["-", "-", "not tried" if row["slow"] else "does not apply", "-"]
-        if row["applicable"]:
-            hides = "yes" if row["pufferfish"] else "NO"
-            cells = [f"{row['scale']:.6g}", f"{row['expected_l1_error']:.6g}", hides]
-            cells.append(percent(row["tightness"]))
-        style = "" if row["pufferfish"] else "yellow" if row["applicable"] else "dim"
-        numbers.add_row(*(Text(cell) for cell in [row["mechanism"], *cells]), style=style)
-        reasons.add_row(Text(row["mechanism"]), Text(printable(row["why"])), style=style)
-    return Group(title, numbers, Text("What decides:", style="bold"), reasons)
+    for row, (*cells, why) in zip(plan.entries, plan.cells(), strict=True):
+        style = "" if row.pufferfish else "yellow" if row.applicable else "dim"
+        numbers.add_row(*(Text(cell) for cell in cells), style=style)
+        reasons.add_row(Text(row.mechanism), Text(printable(why)), style=style)
+    return Group(
+        Text(printable(plan.head), style="bold"),
+        numbers,
+        Text("What decides:", style="bold"),
+        reasons,
+        Text(),
+        *(Text(printable(line)) for words in plan.remarks() for line in words.split("\n")),
+    )

@@ -105,7 +105,7 @@ def error_picture(beliefs: Beliefs, plan: Plan, target: Target | None, path: Pat
         target=None if target is None else target.half_width(plan.query),
         chosen=(plan.epsilon, plan.useful.half_width),
         what=plan.useful.what,
-        title=str(plan).partition("\n")[0].replace("; ", "\n"),
+        title=plan.head.replace("; ", "\n"),
     )
     return plots.picture(figure, path)
 

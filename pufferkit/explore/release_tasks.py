@@ -155,7 +155,7 @@ def plan(
 
     tell("every mechanism side by side")
     table = pk.plan(theta, query, epsilon, progress)
-    return {"rows": table.rows, "best": table.best.mechanism, "text": str(table)}
+    return {"rows": table.rows, "best": table.best.mechanism, "remarks": table.remarks()}
 
 
 def errors(

@@ -136,7 +136,8 @@ class PlanRow:
         }
 
 
-_HEADS = ("mechanism", "noise scale", "expected L1 error", "hides entries", "tight")
+HEADINGS = ("mechanism", "noise scale", "expected L1 error", "hides entries", "tight")
+"""Of the numbers in a plan, wherever it is shown."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -209,14 +210,18 @@ class Plan(Shown):
             f"beliefs is in force; for one who is unsure, all being equally likely, the loss {most}"
         )
 
-    def __str__(self) -> str:
+    @property
+    def head(self) -> str:
+        """The question, the number of entries, epsilon and the beliefs, in one line."""
         lengths = self.query.lengths
         size = f"{sum(lengths):,} entries" + (
             f" in {len(lengths)} segments" if len(lengths) > 1 else ""
         )
         size += f", {self.query.missing:,} not observed" if self.query.missing else ""
-        head = f"{self.query.name} over {size}, epsilon {self.epsilon:g}; beliefs: {self.beliefs}"
-        table = [(*_HEADS, ""), *self._cells()]
+        return f"{self.query.name} over {size}, epsilon {self.epsilon:g}; beliefs: {self.beliefs}"
+
+    def __str__(self) -> str:
+        table = [(*HEADINGS, ""), *self.cells()]
         widths = [max(len(line[j]) for line in table) for j in range(5)]
         lines = []
         for name, scale, error, hides, tight, why in table:
@@ -230,10 +235,10 @@ class Plan(Shown):
             )
             lines.append("  ".join(cells).rstrip())
         rule = "-" * min(100, max(len(line) for line in lines))
-        return "\n".join([head, "", lines[0], rule, *lines[1:], "", *self.remarks()])
+        return "\n".join([self.head, "", lines[0], rule, *lines[1:], "", *self.remarks()])
 
-    def _cells(self) -> Iterator[tuple[str, ...]]:
-        """The rows in words, each with its evidence."""
+    def cells(self) -> Iterator[tuple[str, ...]]:
+        """The rows in words: a text for each of `HEADINGS`, and what decides."""
         for row in self.entries:
             if row.calibration is None:
                 left_out = "not tried" if row.slow else "not applicable"
@@ -250,7 +255,7 @@ class Plan(Shown):
 
     def shown_rows(self) -> list[dict[str, Any]]:
         """The numbers that a notebook shows; the evidence is in the text."""
-        return [dict(zip(_HEADS, cells[:-1], strict=True)) for cells in self._cells()]
+        return [dict(zip(HEADINGS, cells[:-1], strict=True)) for cells in self.cells()]
 
     def remarks(self) -> list[str]:
         """How useful the best answer is, and what epsilon means."""

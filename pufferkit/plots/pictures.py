@@ -71,7 +71,7 @@ def figure_of(thing: Any) -> Figure:
 
 @figure_of.register(Plan)
 def _(thing: Plan) -> Figure:
-    return plan_figure(thing.rows, str(thing).partition("\n")[0].replace("; ", "\n"))
+    return plan_figure(thing.rows, thing.head.replace("; ", "\n"))
 
 
 @figure_of.register(SessionPlan)

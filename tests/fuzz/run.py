@@ -24,7 +24,7 @@ from tests.fuzz import mutations, seeds
 SECONDS = 30
 """Of computing; ten times as long on the clock, which a busy machine slows down."""
 
-VERDICTS = ("verify", "audit", "ledger")
+VERDICTS = ("verify", "audit", "ledger", "beliefs")
 """Commands whose exit code 1 is a verdict."""
 
 

@@ -226,6 +226,8 @@ def _plan(planned: dict[str, Any]) -> None:
         ],
         numeric=(1, 2, 3),
     )
+    for line in planned["remarks"]:
+        page_parts.soft(line)
     with page_parts.more("What decides, and which mechanisms do not apply"):
         for row in planned["rows"]:
             page_parts.heading(

@@ -3,12 +3,13 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help notebooks mutants demo test test-all test-spark35 coverage attack fuzz lint docs bench dist hooks clean
+.PHONY: help notebooks mutants demo test test-all test-bounds test-spark35 coverage attack fuzz lint docs bench dist hooks clean
 
 help:
 	@echo "make demo      release a generated week of activity; pictures in out/"
 	@echo "make test      run the tests, a few minutes"
 	@echo "make test-all  the same, then the slow ones: long searches, audits, the papers' tables"
+	@echo "make test-bounds  the tests that reach compiled loops, with every index checked; TESTS='tests/local'"
 	@echo "make test-spark35  the tests of Spark with pyspark 3.5, in an environment of its own"
 	@echo "make coverage  which lines and branches the quick tests reach; pages in out/coverage/"
 	@echo "make attack    search for ten minutes for losses above what accounts charge"
@@ -33,6 +34,11 @@ test: $(VENV)/.dev
 
 test-all: test
 	$(PYTEST) -m slow
+
+# Compiled code that checks no index is left where it is: this has a cache of its own.
+TESTS := tests/influence tests/mechanisms tests/local tests/audit tests/beliefs
+test-bounds: $(VENV)/.dev
+	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(CURDIR)/out/bounds $(PYTEST) -m "not slow" $(TESTS)
 
 # What pyspark 3.5 warns of on its own (distutils, sockets left open) is not an error of ours.
 test-spark35: $(VENV)-spark35/.dev

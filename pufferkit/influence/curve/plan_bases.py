@@ -74,7 +74,7 @@ def blank(kernel: Floats) -> bytes:
 
 @compiled_loop
 def _neighbours(counts, same, arcs, written):  # type: ignore[no-untyped-def]
-    """The trees of all pairs, each rooted at its first source."""
+    """The trees of all pairs, each rooted at its first source; any arcs stay within the arrays."""
     place, size = 0, len(counts)
     most = 2 * counts.max()
     first, following = np.empty(most, np.int64), np.empty(2 * most, np.int64)
@@ -93,19 +93,22 @@ def _neighbours(counts, same, arcs, written):  # type: ignore[no-untyped-def]
                 y, z = arcs[x, other, arc, 0], rows + arcs[x, other, arc, 1]
                 following[2 * arc], following[2 * arc + 1] = first[y], first[z]
                 first[y], first[z] = 2 * arc, 2 * arc + 1
-            order[0], towards[0], seen = 0, -1, 1
-            for head in range(number + 1):
+            towards[: number + 1] = -1
+            order[0], towards[0], seen, head = 0, 0, 1, 0
+            while head < seen:
                 node = order[head]
+                head += 1
                 link = first[node]
                 while link >= 0:
                     arc = link // 2
                     far = rows + arcs[x, other, arc, 1] if link % 2 == 0 else arcs[x, other, arc, 0]
-                    if far != towards[node]:
+                    if towards[far] < 0:
                         towards[far], order[seen] = node, far
                         seen += 1
                     link = following[link]
             for node in range(1, number + 1):
-                written[place] = towards[node] - (rows if node < rows else 0)
+                # What is no tree proves nothing.
+                written[place] = max(towards[node] - (rows if node < rows else 0), 0)
                 place += 1
 
 

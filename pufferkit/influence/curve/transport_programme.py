@@ -50,7 +50,8 @@ def _risen(p, q, cost, ratio, leaves, nearest, g):
     """States with p > ratio q as far above the nearest of the others as they may be.
 
     At the best ratio these are the states that mass leaves, the others those where it arrives.
-    Returns the ratio of the means of e^g, which is at most e^step.
+    With two states or more at least one leaves and one does not. Returns the ratio of the means of
+    e^g, which is at most e^step.
     """
     size = len(p)
     most, least, highest, lowest = -np.inf, np.inf, 0, 0
@@ -61,10 +62,17 @@ def _risen(p, q, cost, ratio, leaves, nearest, g):
             most, highest = surplus, y
         if q[y] > 0.0 and surplus < least:
             least, lowest = surplus, y
+    if highest == lowest:  # rows alike up to a rounding: any other state will do
+        for y in range(size):
+            if y != highest and q[y] > 0.0:
+                lowest = y
+        for y in range(size):
+            if highest == lowest and y != lowest and p[y] > 0.0:
+                highest = y
     leaves[highest], leaves[lowest] = True, False  # also where rounding hides it
     above, below = 0.0, 0.0
     for y in range(size):
-        g[y], factor = 0.0, 1.0
+        g[y], factor, nearest[y] = 0.0, 1.0, lowest
         if leaves[y]:
             least, row = np.inf, cost[y]
             for z in range(size):
@@ -94,11 +102,11 @@ def _first_forest(p, q, cost, across, arc_y, arc_z, g):
             arcs += 1
     for z in range(size):
         if not (leaves[z] or reached[z]):
-            most, column = -np.inf, across[z]
+            most, source, column = -np.inf, -1, across[z]
             for y in range(size):
-                if leaves[y] and g[y] - column[y] > most:
-                    most, arc_y[arcs] = g[y] - column[y], y
-            g[z], arc_z[arcs] = most, z
+                if leaves[y] and (source < 0 or g[y] - column[y] > most):
+                    most, source = g[y] - column[y], y
+            g[z], arc_y[arcs], arc_z[arcs] = most, source, z
             arcs += 1
     return arcs
 
@@ -177,9 +185,10 @@ def _lowered(p, q, cost, across, tight, arcs, arc_y, arc_z, g):
             for z in range(size):
                 if q[z] > 0.0 and not lower[z] and cost[y, z] + g[z] < most:
                     most, target = cost[y, z] + g[z], z
-            g[y] = most
-            arc_y[kept], arc_z[kept] = y, target
-            kept += 1
+            if target >= 0:  # otherwise a pivot joins it
+                g[y] = most
+                arc_y[kept], arc_z[kept] = y, target
+                kept += 1
     return kept
 
 
@@ -214,9 +223,13 @@ def optimal_flow(p, q, cost, across, raised, known, arc_y, arc_z, stay, flow, pi
     ``cost`` is B raised by a little, so that the way through a third state is never as short, and
     infinite on the diagonal; ``across`` is its transpose. It starts from the given tree if that is
     ``known``. ``stay`` is the mass that stays in each state. Returns the number of pivots. If it
-    stops early, negative flows are cut off: still a plan.
+    stops early, negative flows are cut off: still a plan. Where no arc can enter, as with numbers
+    that are not finite, it returns -1, no flow, and no tree.
     """
     size = len(p)
+    if size == 1:
+        stay[0] = 1.0
+        return 0
     parent, through = np.empty(size, np.int64), np.empty(size, np.int64)
     order, inside = np.empty(size, np.int64), np.empty(size, np.bool_)
     g, net = np.empty(size), np.empty(size)
@@ -275,6 +288,10 @@ def optimal_flow(p, q, cost, across, raised, known, arc_y, arc_z, stay, flow, pi
         if enter_y < 0:
             up = not up
             shift, enter_y, enter_z = _entering(p, q, cost, across, g, inside, few, up)
+        if enter_y < 0:
+            for node in range(size):
+                arc_y[node], arc_z[node], flow[node], stay[node] = node, node, 0.0, 0.0
+            return -1
         move = max(shift, 0.0) if up else -max(shift, 0.0)
         factor = np.exp(move)
         for node in range(size):
@@ -420,11 +437,12 @@ def all_steps(kernel, limit, trees, known, pivots, half, pairs, ys, zs, plans, f
             for arc in range(number - 1):
                 arc_y[arc], arc_z[arc] = tree[arc, 0], tree[arc, 1]
             begun = known[x, other]
-            made += optimal_flow(p, q, own, turned, raised, begun, arc_y, arc_z, stay, flow, pivots)
+            done = optimal_flow(p, q, own, turned, raised, begun, arc_y, arc_z, stay, flow, pivots)
+            made += max(done, 0)
             steps[x, other] = plan_value(
                 p, q, limit, nodes, arc_y, arc_z, flow, stay, plan, staying
             )
-            known[x, other] = True
+            known[x, other] = done >= 0
             for arc in range(number - 1):
                 tree[arc, 0], tree[arc, 1] = arc_y[arc], arc_z[arc]
                 if plan[arc] > 0.0:

@@ -89,6 +89,9 @@ class Beliefs(Shown, JsonRecord, ABC):
     states: tuple[Hashable, ...]
     """Every value an entry can take."""
 
+    step: float | None = None
+    """Seconds from one entry to the next; ``None`` without a clock, and for named entries."""
+
     kind: ClassVar[str]
     """The name of the class in a file."""
     member: ClassVar[Any]

@@ -104,4 +104,5 @@ class BinaryClass(ChainClass):
             "low": self.low,
             "high": self.high,
             "states": list(self.states),
+            **self.timed,
         }

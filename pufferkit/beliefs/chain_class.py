@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Hashable, Iterable, Iterator, Mapping
+from copy import copy
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -31,7 +32,7 @@ from numpy.typing import ArrayLike
 
 from pufferkit import checks
 from pufferkit.beliefs.base import KINDS, Beliefs, Distribution, Member, Mixing
-from pufferkit.beliefs.markov_chain import MarkovChain, plain_labels
+from pufferkit.beliefs.markov_chain import MarkovChain, common_step, plain_labels
 from pufferkit.beliefs.people_counts import PARTS
 from pufferkit.beliefs.secrets import Runs, Secrets
 from pufferkit.checks import Floats
@@ -93,28 +94,40 @@ class ChainClass(checks.Frozen, Beliefs):
     """Where the worst chain is, for classes that contain more chains than ``members``."""
 
     @staticmethod
-    def of(*chains: MarkovChain) -> ChainClass:
+    def of(*chains: MarkovChain, step: Any = None) -> ChainClass:
         """A finite class: exactly these chains, each for the whole series.
+
+        ``step``, here and below, is the time from one entry to the next: seconds, or text such as
+        ``"5m"``. Chains and data that know theirs need none; data with another step are refused.
 
         A series that moves by one matrix for a while and then by another (weekdays and weekends,
         day and night) is in no such class, though both matrices are: noise calibrated to epsilon 1
         over 8 entries can then lose 1.19. `hull` covers a chain that switches between them.
         """
-        return _made("finite", tuple(chains))
+        return _made("finite", tuple(_timed(chain, step) for chain in chains))
 
     @staticmethod
-    def any_start(*transitions: ArrayLike, states: Iterable[Hashable] | None = None) -> ChainClass:
+    def any_start(
+        *transitions: ArrayLike, states: Iterable[Hashable] | None = None, step: Any = None
+    ) -> ChainClass:
         """These transition matrices with every initial distribution, [Q] C.4."""
-        return _made("any_start", tuple(transitions), states)
+        return _made("any_start", tuple(transitions), states).with_step(step)
 
     @staticmethod
-    def binary(low: float, high: float, states: Iterable[Hashable] = (0, 1)) -> ChainClass:
+    def binary(
+        low: float, high: float, states: Iterable[Hashable] = (0, 1), *, step: Any = None
+    ) -> ChainClass:
         """Every two-state chain with both staying probabilities in [low, high], any start."""
-        return _made("binary", low, high, states)
+        return _made("binary", low, high, states).with_step(step)
 
     @staticmethod
     def mixing(
-        states: int | Iterable[Hashable], pi_min: float, gap: float, reversible: bool = False
+        states: int | Iterable[Hashable],
+        pi_min: float,
+        gap: float,
+        reversible: bool = False,
+        *,
+        step: Any = None,
     ) -> ChainClass:
         """Every irreducible, aperiodic chain that mixes at least this well, any start.
 
@@ -130,7 +143,7 @@ class ChainClass(checks.Frozen, Beliefs):
         reversible
             Whether every chain is reversible; this decides which of the two gaps is meant.
         """
-        return _made("mixing", states, pi_min, gap, reversible)
+        return _made("mixing", states, pi_min, gap, reversible).with_step(step)
 
     @staticmethod
     def around(
@@ -139,6 +152,7 @@ class ChainClass(checks.Frozen, Beliefs):
         states: Iterable[Hashable] | None = None,
         *,
         sides: str = "both",
+        step: Any = None,
         theta_from_private_data: bool = False,
     ) -> ChainClass:
         """Every chain in a confidence region of *public* transition counts.
@@ -172,7 +186,8 @@ class ChainClass(checks.Frozen, Beliefs):
         >>> theta.low.round(3).tolist()
         [[0.858, 0.066], [0.275, 0.466]]
         """
-        return _built("region", counts, confidence, states, theta_from_private_data, sides)
+        theta = _built("region", counts, confidence, states, theta_from_private_data, sides)
+        return theta.with_step(step)
 
     @staticmethod
     def seasonal(
@@ -183,6 +198,7 @@ class ChainClass(checks.Frozen, Beliefs):
         slots: int | None = None,
         start: int | None = None,
         initial: ArrayLike | None = None,
+        step: Any = None,
     ) -> ChainClass:
         """One known chain whose kernel depends on the clock, in its periodic steady state.
 
@@ -214,7 +230,7 @@ class ChainClass(checks.Frozen, Beliefs):
         >>> ChainClass.seasonal([day, day, night], period=24).description
         '1 chain, 2 states, 24 slots of the clock, any first slot'
         """
-        return _built("seasonal", kernels, states, period, slots, start, initial)
+        return _built("seasonal", kernels, states, period, slots, start, initial).with_step(step)
 
     @staticmethod
     def hull(
@@ -223,6 +239,7 @@ class ChainClass(checks.Frozen, Beliefs):
         backward: Iterable[ArrayLike] | None = None,
         parts: int = PARTS,
         period: Any = None,
+        step: Any = None,
     ) -> ChainClass:
         """Every chain between these, whose kernel may change at every step.
 
@@ -256,7 +273,8 @@ class ChainClass(checks.Frozen, Beliefs):
         >>> ChainClass.hull(one, other).description
         'hull of 2 chains, 2 states, any schedule'
         """
-        return _built("hull", chains, inflate, backward, parts, period)
+        timed = tuple(_timed(chain, step) for chain in chains)
+        return _built("hull", timed, inflate, backward, parts, period).with_step(step)
 
     @staticmethod
     def order(
@@ -264,6 +282,7 @@ class ChainClass(checks.Frozen, Beliefs):
         table: Any,
         states: Iterable[Hashable] | None = None,
         *,
+        step: Any = None,
         theta_from_private_data: bool = False,
     ) -> ChainClass:
         """One known chain whose next entry depends on the last ``memory`` entries, stationary.
@@ -288,7 +307,7 @@ class ChainClass(checks.Frozen, Beliefs):
         '1 chain, 2 states, memory of 2 entries, stationary start'
         """
         private = checks.flag("theta_from_private_data", theta_from_private_data)
-        return _built("order", memory, table, states, private)
+        return _built("order", memory, table, states, private).with_step(step)
 
     def with_secrets(self, *secrets: Any, entries: bool | None = None) -> ChainClass:
         """The same beliefs, with events about several entries as the secrets.
@@ -313,6 +332,27 @@ within one segment, and nothing else'
         """
         theta: ChainClass = KINDS["events"].hiding(self, secrets, entries)
         return theta
+
+    def with_step(self, step: Any) -> ChainClass:
+        """The same beliefs, about entries this far apart: seconds, or text such as ``"5m"``.
+
+        Beliefs whose step is known keep it: at another step they would be other beliefs.
+
+        Examples
+        --------
+        >>> ChainClass.binary(0.1, 0.9).with_step("5m").step
+        300.0
+        """
+        if step is None:
+            return self
+        timed = copy(self)
+        checks.assign(timed, step=common_step("step", [self.step], step))
+        return timed
+
+    @property
+    def timed(self) -> dict[str, float]:
+        """The step in a record; empty if it is unknown."""
+        return {} if self.step is None else {"step": self.step}
 
     @abstractmethod
     def members(self) -> tuple[Member, ...]:
@@ -408,7 +448,7 @@ within one segment, and nothing else'
         try:
             if kind == _ONE:
                 return ChainClass.of(MarkovChain.from_dict(data))
-            theta: ChainClass = KINDS[kind].from_plain(data)
+            theta: ChainClass = KINDS[kind].from_plain(data).with_step(data.get("step"))
         except KeyError as missing:
             raise ValueError(f"model: a {kind} needs {missing}, which is missing") from None
         except TypeError as error:
@@ -456,6 +496,11 @@ def _made(kind: str, *given: Any) -> ChainClass:
 def _built(kind: str, *given: Any) -> ChainClass:
     theta: ChainClass = KINDS[kind].built(*given)
     return theta
+
+
+def _timed(given: Any, step: Any) -> Any:
+    """A chain with this step; what is no chain is refused, or has its own step, elsewhere."""
+    return given.with_step(step) if isinstance(given, MarkovChain) else given
 
 
 def _starts(chain: MarkovChain) -> Iterator[tuple[str, Floats]]:

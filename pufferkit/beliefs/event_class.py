@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pufferkit import checks
 from pufferkit.beliefs.base import Distribution, Member, Mixing
 from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.beliefs.hidden_chain import HiddenChain
@@ -51,7 +52,7 @@ class EventClass(KernelClass):
         if not self.hidden:
             raise ValueError("secrets: name at least one, such as Secrets.runs(6)")
         states = self.beliefs.states
-        object.__setattr__(self, "states", states)
+        checks.assign(self, states=states, step=self.beliefs.step)
         object.__setattr__(self, "hidden", tuple(s.attached(states) for s in self.hidden))
         self.kernels()  # refuses beliefs without a theorem
 
@@ -59,6 +60,9 @@ class EventClass(KernelClass):
     def secrets(self) -> Secrets | tuple[Secrets, ...]:
         """The secrets."""
         return self.hidden[0] if len(self.hidden) == 1 else self.hidden
+
+    def with_step(self, step: Any) -> EventClass:
+        return self if step is None else replace(self, beliefs=self.beliefs.with_step(step))
 
     @property
     def description(self) -> str:

@@ -12,14 +12,14 @@ from numpy.typing import ArrayLike
 from pufferkit import checks
 from pufferkit.beliefs.base import Member, Mixing
 from pufferkit.beliefs.chain_class import ChainClass, plural
-from pufferkit.beliefs.markov_chain import RAREST, MarkovChain, state_labels
+from pufferkit.beliefs.markov_chain import RAREST, MarkovChain, common_step, state_labels
 from pufferkit.beliefs.provenance import Provenance
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
 
 
-def check_chains(chains: Sequence[MarkovChain]) -> None:
-    """Refuse anything but a list of chains over the same states."""
+def check_chains(chains: Sequence[MarkovChain]) -> float | None:
+    """The step of the chains; anything but a list of chains over the same states is refused."""
     if not chains:
         raise ValueError("chains: a class needs at least one chain, got none")
     for chain in chains:
@@ -30,6 +30,7 @@ def check_chains(chains: Sequence[MarkovChain]) -> None:
                 f"chains: all must have the same states in the same order; "
                 f"got {chains[0].states} and {chain.states}"
             )
+    return common_step("chains", [chain.step for chain in chains])
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -43,8 +44,11 @@ class FiniteClass(ChainClass):
     states: tuple[Hashable, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        check_chains(self.chains)
-        object.__setattr__(self, "states", self.chains[0].states)
+        step = check_chains(self.chains)
+        checks.assign(self, states=self.chains[0].states, step=step)
+
+    def with_step(self, step: Any) -> FiniteClass:
+        return self if step is None else FiniteClass(tuple(c.with_step(step) for c in self.chains))
 
     @property
     def description(self) -> str:
@@ -131,6 +135,7 @@ class AnyStartClass(ChainClass):
             "kind": "any_start",
             "states": list(self.states),
             "transitions": [t.tolist() for t in self.transitions],
+            **self.timed,
         }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -42,7 +42,7 @@ class HullClass(KernelClass):
     states: tuple[Hashable, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        check_chains(self.chains)
+        step = check_chains(self.chains)
         for n, chain in enumerate(self.chains, 1):
             reversible = chain.is_irreducible and chain.pi_min >= RAREST
             if self.backward is None and not reversible:
@@ -61,7 +61,12 @@ class HullClass(KernelClass):
             if not counted or {len(b) for b in counted} != {len(self.chains[0])}:
                 raise ValueError("backward: must be matrices over the states of the chains")
             object.__setattr__(self, "backward", counted)
-        object.__setattr__(self, "states", self.chains[0].states)
+        checks.assign(self, states=self.chains[0].states, step=step)
+
+    def with_step(self, step: Any) -> HullClass:
+        if step is None:
+            return self
+        return replace(self, chains=tuple(chain.with_step(step) for chain in self.chains))
 
     @classmethod
     def built(
@@ -102,7 +107,8 @@ class HullClass(KernelClass):
             calibrated = calibrated_contamination(people, alpha, parts)
             inflate, words = min(calibrated.eta, _MOST), calibrated.words
         forward, backward = people.hull_kernels(parts)
-        chains = [MarkovChain.steady(kernel, people.states, people.source) for kernel in forward]
+        known: Any = (people.states, people.source)
+        chains = [MarkovChain.steady(kernel, *known, step=people.step) for kernel in forward]
         reversals = [chain.reversal.transition for chain in chains[: 1 + len(people.series)]]
         return cls(tuple(chains), inflate, (*backward, *reversals), words)
 

@@ -13,6 +13,7 @@ all digits.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -26,6 +27,7 @@ from pufferkit.beliefs.simulated_paths import cumulative, drawn_path
 from pufferkit.beliefs.state_classes import ClosedClass, closed_classes, common_period
 from pufferkit.beliefs.transition_shares import Start, shares
 from pufferkit.checks import Floats
+from pufferkit.data.durations import of_seconds, seconds
 from pufferkit.records import JsonRecord
 from pufferkit.shown import Matrix, Shown
 
@@ -53,6 +55,9 @@ class MarkovChain(Shown, checks.Frozen, JsonRecord):
         Labels of the states in the order of the rows; 0, 1, ... if left out.
     fitted_on
         The data the chain was fitted on, if any; see `pufferkit.beliefs.provenance`.
+    step
+        Time from one entry to the next: seconds, or text such as ``"5m"``. Data with another step
+        are refused. ``None``: unknown.
 
     Examples
     --------
@@ -69,6 +74,7 @@ class MarkovChain(Shown, checks.Frozen, JsonRecord):
     transition: Floats
     states: tuple[Hashable, ...]
     fitted_on: Provenance | None
+    step: float | None
 
     def __init__(
         self,
@@ -76,6 +82,8 @@ class MarkovChain(Shown, checks.Frozen, JsonRecord):
         transition: ArrayLike,
         states: Iterable[Hashable] | None = None,
         fitted_on: Provenance | None = None,
+        *,
+        step: Any = None,
     ) -> None:
         matrix = checks.stochastic_matrix("transition", transition)
         distribution = checks.probability_vector("initial", initial)
@@ -86,7 +94,12 @@ class MarkovChain(Shown, checks.Frozen, JsonRecord):
             )
         labels = state_labels(states, len(matrix))
         checks.assign(
-            self, initial=distribution, transition=matrix, states=labels, fitted_on=fitted_on
+            self,
+            initial=distribution,
+            transition=matrix,
+            states=labels,
+            fitted_on=fitted_on,
+            step=seconds("step", step),
         )
 
     @classmethod
@@ -95,6 +108,8 @@ class MarkovChain(Shown, checks.Frozen, JsonRecord):
         transition: ArrayLike,
         states: Iterable[Hashable] | None = None,
         fitted_on: Provenance | None = None,
+        *,
+        step: Any = None,
     ) -> MarkovChain:
         """The chain that starts in its stationary distribution.
 
@@ -106,7 +121,8 @@ class MarkovChain(Shown, checks.Frozen, JsonRecord):
         matrix = checks.stochastic_matrix("transition", transition)
         state_labels(states, len(matrix))
         classes = closed_classes(matrix)
-        chain = cls(_only_stationary_distribution(matrix, classes), matrix, states, fitted_on)
+        start = _only_stationary_distribution(matrix, classes)
+        chain = cls(start, matrix, states, fitted_on, step=step)
         # Already known, so it is not computed again.
         chain.__dict__.update(closed_classes=classes, stationary=chain.initial, is_stationary=True)
         return chain
@@ -118,6 +134,7 @@ class MarkovChain(Shown, checks.Frozen, JsonRecord):
         smoothing: float = 0.0,
         start: Start = "stationary",
         *,
+        step: Any = None,
         theta_from_private_data: bool = False,
     ) -> MarkovChain:
         """The chain whose rows are the shares of transitions in a *public* series.
@@ -135,6 +152,8 @@ class MarkovChain(Shown, checks.Frozen, JsonRecord):
         start
             ``"stationary"``: the stationary distribution of the counted matrix. ``"first"``: the
             shares of the first states of the segments, smoothed in the same way.
+        step
+            Time from one entry to the next; data that were read with their times know it.
         theta_from_private_data
             Declare that the data are private nevertheless; every result is then marked as based on
             private data.
@@ -150,10 +169,12 @@ class MarkovChain(Shown, checks.Frozen, JsonRecord):
         [[0.3333333333333333, 0.6666666666666666], [0.5, 0.5]]
         """
         counted = shares(series, smoothing, start, theta_from_private_data)
+        known: Any = (counted.transition, counted.states, counted.source)
+        step = common_step("step", [getattr(series, "step", None)], step)
         if counted.initial is not None:
-            return cls(counted.initial, counted.transition, counted.states, counted.source)
+            return cls(counted.initial, *known, step=step)
         try:
-            return cls.steady(counted.transition, counted.states, counted.source)
+            return cls.steady(*known, step=step)
         except ValueError as error:
             raise ValueError(
                 f"{error}, use smoothing above 0, or start from the first states"
@@ -277,7 +298,18 @@ class MarkovChain(Shown, checks.Frozen, JsonRecord):
                 "reversal is not defined; drop those states"
             )
         backwards = (self.transition.T * pi) / pi[:, None]
-        return MarkovChain(pi, backwards, self.states, self.fitted_on)
+        return MarkovChain(pi, backwards, self.states, self.fitted_on, step=self.step)
+
+    def with_step(self, step: Any) -> MarkovChain:
+        """The same chain, of entries this far apart: seconds, or text such as ``"5m"``.
+
+        A chain whose step is known keeps it: at another step it would be another chain.
+        """
+        if step is None:
+            return self
+        timed = copy(self)
+        checks.assign(timed, step=common_step("step", [self.step], step))
+        return timed
 
     @cached_property
     def contraction(self) -> float:
@@ -344,6 +376,8 @@ class MarkovChain(Shown, checks.Frozen, JsonRecord):
             "initial": self.initial.tolist(),
             "transition": self.transition.tolist(),
         }
+        if self.step is not None:
+            record["step"] = self.step
         if self.fitted_on is not None:
             record["fitted_on"] = self.fitted_on.to_dict()
         return record
@@ -357,9 +391,27 @@ class MarkovChain(Shown, checks.Frozen, JsonRecord):
             plain_labels(data.get("states")),
             Provenance.from_dict(data.get("fitted_on")),
         )
+        step = data.get("step")
         if data.get("initial") is None:
-            return cls.steady(data["transition"], states, source)
-        return cls(data["initial"], data["transition"], states, source)
+            return cls.steady(data["transition"], states, source, step=step)
+        return cls(data["initial"], data["transition"], states, source, step=step)
+
+
+def common_step(name: str, steps: Iterable[float | None], said: Any = None) -> float | None:
+    """The one step of all these models or data; ``said`` is that of those which have none.
+
+    A chain of 5 minutes is no chain of one minute, so different steps have no class in common.
+    """
+    default = seconds(name, said)
+    each = [default if step is None else step for step in steps]
+    known = list(dict.fromkeys(each if default is None else [*each, default]))
+    if len(known) > 1:
+        raise ValueError(
+            f"{name}: all must have the same time between entries, got "
+            f"{' and '.join(map(of_seconds, known))}; fit them at one step, or say the unknown one "
+            "with step="
+        )
+    return known[0]
 
 
 def plain_labels(states: Any) -> Any:

@@ -122,4 +122,5 @@ class MixingClass(ChainClass):
             "pi_min": self.pi_min,
             "gap": self.gap,
             "reversible": self.reversible,
+            **self.timed,
         }

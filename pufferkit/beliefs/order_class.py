@@ -81,7 +81,9 @@ class OrderClass(KernelClass):
         if are_people(table):
             series = People.of(table).pooled
             rows = order_table(series.segments, len(series.states), memory)
-            return cls(rows, series.states, Provenance.of_series(series, private=private))
+            theta = cls(rows, series.states, Provenance.of_series(series, private=private))
+            checks.assign(theta, step=series.step)
+            return theta
         theta = cls(table, states)
         if theta.memory != checks.whole("memory", memory, 1):
             raise ValueError(f"table: must have {memory + 1} axes for a memory of {memory}")
@@ -145,6 +147,7 @@ class OrderClass(KernelClass):
             "kind": "order",
             "states": list(self.states),
             "table": self.table.tolist(),
+            **self.timed,
         }
         if self.fitted_on is not None:
             plain["fitted_on"] = self.fitted_on.to_dict()

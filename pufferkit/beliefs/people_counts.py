@@ -18,7 +18,7 @@ from pufferkit.beliefs.provenance import Provenance
 from pufferkit.beliefs.row_coverage import conformal_contamination, row_coverage
 from pufferkit.checks import Floats
 from pufferkit.data.durations import DAY, MONDAY, ticks
-from pufferkit.data.series import Series
+from pufferkit.data.series import Series, joined
 from pufferkit.data.table import Table
 from pufferkit.errors import NotApplicable
 
@@ -96,8 +96,12 @@ class People:
     @cached_property
     def pooled(self) -> Series:
         """Everybody's segments, one after another."""
-        lengths = tuple(length for one in self.series for length in one.lengths)
-        return Series(np.concatenate([one.codes for one in self.series]), self.states, lengths)
+        return joined(self.series)
+
+    @property
+    def step(self) -> float | None:
+        """Seconds from one entry to the next; ``None`` without a clock."""
+        return self.pooled.step
 
     @cached_property
     def source(self) -> Provenance:
@@ -167,16 +171,16 @@ class People:
 def _clock(table: Table, period: Any) -> tuple[int | None, tuple[int, ...]]:
     """Entries in a period, and the slot of each subject's first entry, if they are known."""
     unknown = (0,) * len(table.subjects)
-    if table.step is None or not table.of_time:
+    if table.every is None or not table.of_time:
         return (None if period is None else checks.whole("period", period, 2)), unknown
     if period is None:
         length: float = DAY
     elif isinstance(period, int) and not isinstance(period, bool):
-        length = checks.whole("period", period, 2) * table.step
+        length = checks.whole("period", period, 2) * table.every
     else:
         length = ticks("period", period, of_time=True)
     several = len(table.segment_lengths) > len(table.subjects)
-    if length % table.step or length < 2 * table.step or several:
+    if length % table.every or length < 2 * table.every or several:
         if period is not None:
             raise ValueError(
                 f"period: {period!r} needs a time step that divides it, and series without "
@@ -185,8 +189,8 @@ def _clock(table: Table, period: Any) -> tuple[int | None, tuple[int, ...]]:
             )
         return None, unknown
     begins = table.begins or unknown
-    firsts = tuple(int((begin - MONDAY) % length // table.step) for begin in begins)
-    return int(length // table.step), firsts
+    firsts = tuple(int((begin - MONDAY) % length // table.every) for begin in begins)
+    return int(length // table.every), firsts
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from pufferkit.beliefs.chain_class import plural
 from pufferkit.beliefs.hidden_chain import HiddenChain
 from pufferkit.beliefs.hidden_model import HiddenModel, Within
 from pufferkit.beliefs.kernel_class import KernelClass, Kernels, Secret
-from pufferkit.beliefs.markov_chain import RAREST, MarkovChain, state_labels
+from pufferkit.beliefs.markov_chain import RAREST, MarkovChain, common_step, state_labels
 from pufferkit.beliefs.order_class import function_of_chain
 from pufferkit.beliefs.provenance import Provenance
 from pufferkit.beliefs.regime_estimation import (
@@ -31,7 +31,8 @@ from pufferkit.beliefs.regime_estimation import (
 )
 from pufferkit.beliefs.sequences import series_of_people
 from pufferkit.checks import Floats
-from pufferkit.data.series import Series
+from pufferkit.data.durations import seconds
+from pufferkit.data.series import joined
 from pufferkit.errors import NotApplicable, NoTheorem
 from pufferkit.shown import Matrix
 from pufferkit.threads import one_thread
@@ -70,6 +71,8 @@ class RegimeClass(KernelClass):
     slow, transients
         Refused with `NoTheorem`: no theorem stands yet for adversaries who know when the slow
         regimes are in force.
+    step
+        Time from one entry to the next: seconds, or text such as ``"5m"``.
 
     Examples
     --------
@@ -104,6 +107,7 @@ class RegimeClass(KernelClass):
         slow: None = None,
         transients: Literal[False] = False,
         fitted_on: Provenance | None = None,
+        step: Any = None,
     ) -> None:
         _without_slow(slow, transients)
         model = _checked(transition, emission)
@@ -114,6 +118,7 @@ class RegimeClass(KernelClass):
             emissions,
             secret,
             () if fitted_on is None else (fitted_on,),
+            seconds("step", step),
         )
 
     def _set(
@@ -124,6 +129,7 @@ class RegimeClass(KernelClass):
         emissions: float | None,
         secret: Secret,
         fitted_on: tuple[Provenance, ...],
+        step: float | None,
     ) -> None:
         if emissions is None:
             many = len(states) > MANY_LEVELS and models[0].within != "chain"
@@ -145,6 +151,7 @@ class RegimeClass(KernelClass):
             emissions=weight,
             secret=secret,
             fitted_on=fitted_on,
+            step=step,
         )
 
     @classmethod
@@ -199,6 +206,7 @@ class RegimeClass(KernelClass):
             first.emissions,
             first.secret,
             tuple(sources),
+            common_step("members", [member.step for member in members]),
         )
 
     @classmethod
@@ -217,6 +225,7 @@ class RegimeClass(KernelClass):
         transients: Literal[False] = False,
         restarts: int = 6,
         seed: int = 0,
+        step: Any = None,
         theta_from_private_data: bool = False,
     ) -> RegimeClass:
         """Regimes fitted to *public* data of people by expectation-maximisation.
@@ -245,6 +254,8 @@ class RegimeClass(KernelClass):
             As for the class: the last two are refused.
         restarts, seed
             Random starts of the search, and their seed; the same seed gives the same model.
+        step
+            Time from one entry to the next; data that were read with their times know it.
         theta_from_private_data
             Fit to private data nevertheless. Every result will be marked accordingly.
 
@@ -259,8 +270,8 @@ class RegimeClass(KernelClass):
         private = checks.flag("theta_from_private_data", theta_from_private_data)
         each = series_of_people(data)
         states = each[0].states
-        pieces = [piece for one in each for piece in one.segments]
-        whole = Series(np.concatenate(pieces), states, tuple(len(piece) for piece in pieces))
+        whole = joined(each)
+        step = common_step("step", [whole.step], step)
         segments = [one.segments for one in each]
         models = believed_models(
             segments, len(states), regimes, within, people, refitted, restarts, seed
@@ -272,6 +283,7 @@ class RegimeClass(KernelClass):
             emissions,
             secret,
             (Provenance.of_series(whole, private=private),),
+            step,
         )
 
     def replace(self, **changes: Any) -> RegimeClass:
@@ -281,7 +293,7 @@ class RegimeClass(KernelClass):
         if not set(changes) <= known:
             raise ValueError(f"changes: can be {', '.join(sorted(known))}, got {sorted(changes)}")
         given = {name: changes.get(name, getattr(self, name)) for name in known}
-        return self._made(self.models, self.states, **given)
+        return self._made(self.models, self.states, **given, step=self.step)
 
     @property
     def switching(self) -> bool:
@@ -386,6 +398,7 @@ class RegimeClass(KernelClass):
             data["emissions"],
             data["secret"],
             tuple(s for s in map(Provenance.from_dict, data.get("fitted_on", ())) if s is not None),
+            seconds("step", data.get("step")),
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -399,6 +412,7 @@ class RegimeClass(KernelClass):
             "together": self.together,
             "emissions": self.emissions,
             "secret": self.secret,
+            **self.timed,
         }
         if self.fitted_on:
             plain["fitted_on"] = [source.to_dict() for source in self.fitted_on]

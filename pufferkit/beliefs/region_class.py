@@ -132,7 +132,10 @@ class RegionClass(ChainClass):
                 source = Provenance.of_series(counts, private=private)
             else:
                 source = Provenance.of_counts(counts.transitions, counts.states, private)
-            return region_around(counts.transitions, confidence, counts.states, source, sides)
+            known = counts.transitions
+            region = region_around(known, confidence, counts.states, source, sides)
+            checks.assign(region, step=counts.step)
+            return region
         table = count_table(counts)
         labels = state_labels(states, len(table))
         source = Provenance.of_counts(table, labels, private)
@@ -277,6 +280,7 @@ class RegionClass(ChainClass):
             "states": list(self.states),
             "low": self.low.tolist(),
             "high": self.high.tolist(),
+            **self.timed,
         }
         if self.fitted_on is not None:
             record["fitted_on"] = self.fitted_on.to_dict()

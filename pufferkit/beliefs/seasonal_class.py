@@ -96,7 +96,9 @@ class SeasonalClass(KernelClass):
         cls, people: People, slots: int | None = None, start: int | None = None
     ) -> SeasonalClass:
         """Everybody's kernel in each hour of the period, or in each of ``slots`` parts of it."""
-        return cls(people.slot_kernels(slots), people.states, start, people.source)
+        theta = cls(people.slot_kernels(slots), people.states, start, people.source)
+        checks.assign(theta, step=people.step)
+        return theta
 
     @cached_property
     def marginals(self) -> tuple[Floats, ...]:
@@ -201,6 +203,7 @@ class SeasonalClass(KernelClass):
             "states": list(self.states),
             "kernels": [matrix.tolist() for matrix in self.matrices],
             "start": self.start,
+            **self.timed,
         }
         if self.fitted_on is not None:
             plain["fitted_on"] = self.fitted_on.to_dict()

@@ -10,7 +10,7 @@ from pufferkit import checks
 
 _UNITS = {"us": 1, "ms": 10**3, "s": 10**6, "m": 60 * 10**6, "h": 3600 * 10**6}
 _UNITS |= {"d": 24 * _UNITS["h"], "w": 7 * 24 * _UNITS["h"]}
-DAY = _UNITS["d"]
+SECOND, DAY = _UNITS["s"], _UNITS["d"]
 MONDAY = 4 * _UNITS["d"]
 """1970-01-05 in microseconds: weeks begin on Mondays."""
 
@@ -56,6 +56,24 @@ def ticks(name: str, duration: Any, of_time: bool) -> int | float:
         kind = "timestamps" if of_time else "numbers"
         raise ValueError(f"{name}: the times are {kind}; {remedy}, not {duration!r}")
     return number_of_ticks
+
+
+def seconds(name: str, step: Any) -> float | None:
+    """A time between entries in seconds, given as such or as text like ``5m``; ``None`` as it is.
+
+    >>> seconds("step", "5m"), seconds("step", 0.5)
+    (300.0, 0.5)
+    """
+    if step is None:
+        return None
+    if isinstance(step, (str, timedelta)):
+        return ticks(name, step, of_time=True) / SECOND
+    return checks.positive(name, step)
+
+
+def of_seconds(step: float | None) -> str:
+    """A time between entries in words."""
+    return "an unknown time" if step is None else duration(step * SECOND)
 
 
 def number_or_text(typed: str) -> float | str:

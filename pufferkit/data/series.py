@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from pufferkit import checks
 from pufferkit.data.calendar import Calendar
+from pufferkit.data.durations import SECOND, of_seconds
 from pufferkit.shown import Shown
 
 UNOBSERVED = -1
@@ -179,6 +180,11 @@ class Series(Shown, checks.Frozen):
         return f"Series({', '.join(parts)})"
 
     @property
+    def step(self) -> float | None:
+        """Seconds from one entry to the next; ``None`` if their times are unknown or uneven."""
+        return None if self.calendar is None else self.calendar.every / SECOND
+
+    @property
     def segments(self) -> tuple[NDArray[np.intp], ...]:
         """The codes of each segment."""
         ends = [0, *accumulate(self.lengths)]
@@ -260,6 +266,26 @@ class Series(Shown, checks.Frozen):
         """The entries as labels, segments one after another; ``None`` where not observed."""
         names = (*self.states, None)
         return [names[code] for code in self.codes]
+
+
+def joined(several: Sequence[Series]) -> Series:
+    """The segments of several series with the same states and step, one after another."""
+    steps = list(dict.fromkeys(one.step for one in several))
+    if len(steps) > 1:
+        raise ValueError(
+            f"series: have entries {' and '.join(map(of_seconds, steps))} apart, and one step is "
+            "needed; read all with every="
+        )
+    clocks = [one.calendar for one in several if one.calendar is not None]
+    zones = {clock.timezone for clock in clocks}
+    starts = [start for clock in clocks for start in clock.starts]
+    zone = zones.pop() if len(zones) == 1 else None
+    return Series(
+        np.concatenate([one.codes for one in several]),
+        several[0].states,
+        tuple(length for one in several for length in one.lengths),
+        calendar=Calendar(starts, clocks[0].every, zone) if clocks else None,
+    )
 
 
 def in_memory(data: Any) -> Any:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from pufferkit import checks
 from pufferkit.data.calendar import Calendar
-from pufferkit.data.durations import duration
+from pufferkit.data.durations import SECOND, duration
 from pufferkit.data.series import Series, declared_independent
 from pufferkit.shown import Shown
 
@@ -77,8 +77,9 @@ class Table(Shown, checks.Frozen):
         left out, every entry was observed.
     spans
         Length of each segment, entries that were not observed included.
-    step
-        Time from one entry to the next, by which places are counted; ``None`` if rows are counted.
+    every
+        Time from one entry to the next in the units of the time column, by which places are
+        counted; ``None`` if rows are counted.
     independent_after
         The time after which pieces were declared independent, in words; ``None`` if there are no
         such pieces.
@@ -118,7 +119,7 @@ class Table(Shown, checks.Frozen):
     first: Counts | None = None
     last: Counts | None = None
     spans: Counts | None = None
-    step: int | float | None = None
+    every: int | float | None = None
     independent_after: str | None = None
     read_as: tuple[str, ...] = ()
     codes: Counts | None = None
@@ -156,6 +157,11 @@ class Table(Shown, checks.Frozen):
                 row["window"] = window
             rows.append(row | {str(s): n for s, n in zip(self.states, counts, strict=True)})
         return rows
+
+    @property
+    def step(self) -> float | None:
+        """Seconds from one entry to the next; ``None`` without even times that are timestamps."""
+        return self.every / SECOND if self.of_time and self.every is not None else None
 
     @cached_property
     def sizes(self) -> Counts:
@@ -290,9 +296,9 @@ class Table(Shown, checks.Frozen):
 
     def _calendar(self, begin: int, end: int) -> Calendar | None:
         """The times of the entries of these segments; ``None`` without an even step."""
-        if self.starts is None or not self.of_time or not isinstance(self.step, int):
+        if self.starts is None or not self.of_time or not isinstance(self.every, int):
             return None
-        return Calendar(self.starts[begin:end], self.step, self.timezone)
+        return Calendar(self.starts[begin:end], self.every, self.timezone)
 
     @property
     def all_series(self) -> Series:
@@ -311,7 +317,7 @@ class Table(Shown, checks.Frozen):
     def is_regular(self) -> bool:
         """Whether entries are equally far apart in time, those that were not observed included."""
         even = self.steps is None or math.isclose(*self.steps, rel_tol=1e-9)
-        return even or self.step is not None
+        return even or self.every is not None
 
     def report(self) -> str:
         """A summary in one line."""

@@ -78,10 +78,10 @@ def _people(table: Table) -> list[Series]:
 
 def _clock(table: Table) -> tuple[int | None, list[int] | None]:
     """Entries in a day, and the slot of each person's first entry, where times are of days."""
-    if not table.of_time or table.step is None or _DAY % table.step or table.step > _DAY / 2:
+    if not table.of_time or table.every is None or _DAY % table.every or table.every > _DAY / 2:
         return None, None
     begins = table.begins or (0,) * len(table.subjects)
-    return int(_DAY // table.step), [int(begin % _DAY // table.step) for begin in begins]
+    return int(_DAY // table.every), [int(begin % _DAY // table.every) for begin in begins]
 
 
 def look_at_public(source: DataFile) -> dict[str, Any]:
@@ -147,7 +147,7 @@ def counted(kind: str, source: DataFile, folder: str) -> dict[str, Any]:
         own = [pk.MarkovChain.fit(one, smoothing=_SMOOTHING) for one in people]
         theta = pk.ChainClass.hull(chain, *own)
     elif kind == "any start":
-        theta = pk.ChainClass.any_start(chain.transition, states=chain.states)
+        theta = pk.ChainClass.any_start(chain.transition, states=chain.states, step=chain.step)
     else:
         raise ValueError(f"class: {kind!r} is unknown; known are {', '.join(BUILT)}")
     return kept(kind, theta, folder)

@@ -94,4 +94,10 @@ def regime_influence(model: HiddenModel, window: int) -> float:
 
 
 def _regime_class(model: HiddenModel, people: People) -> RegimeClass:
-    return RegimeClass(model.transition, model.emission, people.states, fitted_on=people.source)
+    return RegimeClass(
+        model.transition,
+        model.emission,
+        people.states,
+        fitted_on=people.source,
+        step=people.step,
+    )

@@ -364,6 +364,7 @@ def _stretches(people: People) -> People:
     """A person's longest segment in stretches; the last is as long as a quarter, and tests."""
     one = people.series[0]
     codes: Codes = max(one.segments, key=len)
+    start = sum(one.lengths[: [len(own) for own in one.segments].index(len(codes))])
     step = people.day or 1
     part = max(len(codes) // _STRETCHES // step, 1) * step
     cuts = [part * n for n in range(_STRETCHES)]
@@ -373,12 +374,12 @@ def _stretches(people: People) -> People:
             "more people or a longer series"
         )
     usable = [
-        (piece, (people.firsts[0] + cut) % step)
+        (one.window(start + cut + 1, start + cut + len(piece)), (people.firsts[0] + cut) % step)
         for cut, piece in zip(cuts, np.split(codes, cuts[1:]), strict=True)
         if (piece >= 0).any()
     ]
     return People(
-        tuple(Series(piece, one.states, (len(piece),)) for piece, _ in usable),
+        tuple(piece for piece, _ in usable),
         people.day,
         tuple(first for _, first in usable),
     )

@@ -160,6 +160,7 @@ def private_transitions(
         query.total,
         release.unit,
     )
+    checks.assign(region, step=data.step)
     return PrivateTransitions(release, region, round_up(calibration.entry_epsilon))
 
 

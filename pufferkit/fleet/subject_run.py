@@ -362,7 +362,7 @@ def pending_releases(
             calibrations[length],
             None if table.begins is None else table.begins[number],
             entries,
-            table.step,
+            table.every,
             table.independent_after,
         )
         for number, length, window, first, last, entries in zip(

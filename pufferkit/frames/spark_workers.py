@@ -144,7 +144,7 @@ def measure(batches: Iterator[Any], *, reading: SplitReading) -> Iterator[Any]:
         new = np.ones(len(table.owner), dtype=bool)
         new[1:] = (np.diff(table.owner) != 0) | (np.diff(table.window) != 0)
         rows = np.bincount(table.owner[new], minlength=len(table.subjects))
-        crowded = reading.rules.every is None and reading.step is not None and table.step is None
+        crowded = reading.rules.every is None and reading.step is not None and table.every is None
         columns = {
             "longest": longest,
             "subjects": np.bincount(place),

@@ -223,7 +223,7 @@ class Layout:
             first=pieces["_from"].to_numpy(),
             last=pieces["_to"].to_numpy(),
             spans=self.spans,
-            step=step,
+            every=step,
             independent_after=None if after is None else in_words(after, rules.of_time),
             read_as=rules.read_as,
             codes=codes,

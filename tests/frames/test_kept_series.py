@@ -106,7 +106,7 @@ def test_pandas_and_polars_kinds():
     times = pd.date_range("2024-01-01", periods=4, freq="1h")
     frame = pd.DataFrame({"x": pd.Categorical(["a", "b", "a", "b"])}, index=times)
     table = pk.read_table(frame, time="index", state="x")
-    assert (table.states, table.step) == (("a", "b"), 3600 * 10**6)
+    assert (table.states, table.every) == (("a", "b"), 3600 * 10**6)
     named = frame.rename_axis("when")
     assert pk.read_table(named, time="when", state="x").counts.tolist() == [[2, 2]]
     nullable = pd.DataFrame({"t": pd.array([1, 2, 3], dtype="Int64"),

@@ -151,7 +151,7 @@ def test_days_are_cut_at_local_midnight_with_and_without_a_zone_in_the_file(tmp_
         pk.read_table(autumn(tmp_path), **PARIS)
     moved = pk.read_table(autumn(tmp_path), **PARIS, repeated_hour="shift")
     assert moved.sizes.tolist() == [48, 50, 48]
-    assert (moved.step, list(moved.lengths)) == (1800 * 10**6, [(146,)])
+    assert (moved.every, list(moved.lengths)) == (1800 * 10**6, [(146,)])
     assert "2 rows in a repeated hour moved to the hour after" in moved.read_as
     kept = pk.read_table(autumn(tmp_path), **PARIS, repeated_hour="keep first")
     assert kept.sizes.tolist() == [48, 48, 48]
@@ -197,7 +197,7 @@ def test_times_that_never_were_and_fixed_clocks(tmp_path):
     with pytest.raises(ValueError, match=r"row 2.*does not exist.*--times-in"):
         pk.read_table(path, **options)
     table = pk.read_table(path, **options, times_in="+01:00", window="1d")
-    assert (table.step, table.sizes.tolist()) == (3600 * 10**6, [3])
+    assert (table.every, table.sizes.tolist()) == (3600 * 10**6, [3])
     with pytest.raises(ValueError, match="timezone="):
         pk.read_table(path, time="t", state="x", times_in="UTC")
     with pytest.raises(ValueError, match="not a time zone"):
@@ -221,7 +221,7 @@ def test_rows_without_a_clock(tmp_path):
         path, subject="who", state="x", bins=[2], every="1m", start="2024-01-01T00:00", window="1d"
     )
     assert table.sizes.tolist() == [1440, 1440] * 2
-    assert table.step == 60 * 10**6
+    assert table.every == 60 * 10**6
     assert any("rows assumed to be 1m apart" in note for note in table.read_as)
     numbered = pk.read_table(path, subject="who", state="x", bins=[2], every=1, window=480)
     assert numbered.sizes.tolist() == [480] * 12
@@ -271,7 +271,7 @@ def test_the_household_by_minute(tmp_path):
         "day first",
         "not observed where Global_active_power is ?",
     )
-    assert (table.step, list(table.lengths), table.missing) == (60 * 10**6, [(8 * 1440,)], 5)
+    assert (table.every, list(table.lengths), table.missing) == (60 * 10**6, [(8 * 1440,)], 5)
     series = pk.read_series(path, "Global_active_power", time=("Date", "Time"), bins=[1, 3])
     assert series.states == table.states == ("below 1", "1 to 3", "3 and more")
     assert (len(series), series.missing) == (8 * 1440, 5)

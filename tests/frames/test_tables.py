@@ -213,7 +213,7 @@ def test_every_engine_gives_the_same(kind, week, tmp_path):
     whole = pk.read_table(source, **options)  # the clock is found, the chain goes on
     same(whole, expected_week(week))
     assert whole.is_regular
-    assert whole.step == 5 * MINUTE
+    assert whole.every == 5 * MINUTE
     assert len(whole.segment_lengths) == 3
     assert whole.missing > 9 * 10
 
@@ -471,4 +471,4 @@ def test_decimal_times_are_numbers(engine):
         connection.register("made", rows.to_arrow())
         rows = connection.sql("SELECT * FROM made")
     table = pk.read_table(rows, subject="who", time="t", state="x")
-    assert (table.step, table.begins, table.spans.tolist()) == (1.0, (1.5,), [5])
+    assert (table.every, table.begins, table.spans.tolist()) == (1.0, (1.5,), [5])

@@ -1,14 +1,25 @@
-"""Records as JSON, in a canonical form for digests; files that only their owner can read."""
+"""Records as JSON, the identity of what was asked, and files that only their owner can read.
+
+*One identity.* A question, beliefs and a calibration each have a `digest` of what was asked: the
+inputs, without provenance, wording, or anything that is derived from them, so that a replay on
+another machine is a replay. Caches, keys of a ledger, terms of accounts and spendings use it, and
+nothing shorter: two things with one digest get the same noise and the same stored answer.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import suppress
+from dataclasses import fields, is_dataclass
+from fractions import Fraction
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Self
+
+import numpy as np
 
 from pufferkit import checks
 from pufferkit.shown import Shown
@@ -41,6 +52,64 @@ def canonical(data: Any) -> str:
 def digest(data: Any) -> str:
     """SHA-256 of plain data."""
     return hashlib.sha256(canonical(data).encode()).hexdigest()
+
+
+PROVENANCE = frozenset({"fitted_on", "calibrated", "counted", "confidence", "region"})
+"""Fields of the records of beliefs that say where they come from, not what they are."""
+
+
+class Asked:
+    """Something that was asked for, known by the digest of its inputs."""
+
+    def asked(self) -> Any:
+        """What was asked, as plain data; by default the fields of a dataclass."""
+        return plain(self)
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of what was asked."""
+        return digest(self.asked())
+
+
+def plain(value: Any) -> Any:
+    """A value as plain data that no other value shares; labels keep their types.
+
+    Mappings become lists of pairs, in the order of their keys; arrays a digest of their numbers.
+    """
+    if value is None or isinstance(value, (str, bool, int)):
+        return value
+    if isinstance(value, float):
+        return ["float", repr(value)]
+    if isinstance(value, Fraction):
+        return ["fraction", str(value)]
+    if isinstance(value, np.generic):
+        return plain(value.item())
+    if isinstance(value, np.ndarray):
+        numbers = value.astype({"i": "<i8", "u": "<i8", "b": "?", "f": "<f8"}[value.dtype.kind])
+        content = hashlib.sha256(np.ascontiguousarray(numbers).tobytes()).hexdigest()
+        return ["array", value.dtype.kind, list(value.shape), content]
+    if isinstance(value, Mapping):
+        pairs = [[plain(key), plain(item)] for key, item in value.items()]
+        return ["mapping", sorted(pairs, key=canonical)]
+    if isinstance(value, Set):
+        return ["set", sorted((plain(item) for item in value), key=canonical)]
+    if isinstance(value, (list, tuple)):
+        return ["row", [plain(item) for item in value]]
+    if isinstance(value, Asked) and type(value).asked is not Asked.asked:
+        return value.asked()
+    if is_dataclass(value) and not isinstance(value, type):
+        stated = [[own.name, plain(getattr(value, own.name))] for own in fields(value)]
+        return [type(value).__name__, stated]
+    return [type(value).__name__, repr(value)]
+
+
+def unsourced(record: Any) -> Any:
+    """The record of beliefs without what says where they come from."""
+    if isinstance(record, Mapping):
+        return {
+            key: unsourced(value) for key, value in record.items() if key not in PROVENANCE
+        }
+    return [unsourced(item) for item in record] if isinstance(record, (list, tuple)) else record
 
 
 class JsonRecord:

@@ -102,8 +102,8 @@ def compose(
     history
         The releases.
     beliefs
-        The class Theta for the whole series, the same for all releases: chains, networks or joint
-        distributions.
+        The class Theta for the whole series: chains, networks or joint distributions. A release
+        that was calibrated for other beliefs is charged by its event-level epsilon.
     lengths
         Length of the series, or lengths of its independent segments in the order of the entries;
         for networks and joint distributions the number of entries.
@@ -143,6 +143,10 @@ def compose(
     if theta.entries is None and any(_other_segments(spending, sizes) for spending in history):
         # The promise is about other segments; only costs say what is lost here.
         rules = {"entry_profile": rules["entry_profile"]}
+    if any(spending.beliefs not in (None, theta.digest) for spending in history):
+        # The promise is made under other beliefs. Costs hold under any, and so does group DP for
+        # parts that are no larger, which its rule checks.
+        rules = {name: rules[name] for name in rules if name in ("entry_profile", "group_sum")}
     return _tightest(rules)
 
 

@@ -31,7 +31,6 @@ from pufferkit.accounting.ledger import Ledger
 from pufferkit.accounting.session_plan import BEST, SessionPlan, best_for, composable
 from pufferkit.accounting.spending import (
     Spending,
-    asked,
     check_query,
     joined,
     recorded_charge,
@@ -120,7 +119,7 @@ class Session(Shown):
         check_not_fitted_on(self.beliefs.sources, self.data)
         self.ledger = ledger if isinstance(ledger, Ledger) else Ledger(ledger)
         self.name = name
-        about = {"lengths": _lengths(self.data), "beliefs": digest(self.beliefs.to_dict())}
+        about = {"lengths": _lengths(self.data), "beliefs": self.beliefs.digest}
         self._terms = Terms(allowed_micro(budget), "composed", about)
         self._meant = data_meant
         self._recognised = SeriesData(self.data.codes, self.data.states, self.data.lengths)
@@ -226,7 +225,8 @@ class Session(Shown):
         Parameters
         ----------
         query
-            Made for the length of the window. Your own queries are distinguished by their names.
+            Made for the length of the window. Your own functions are distinguished by their names
+            and numbers.
         epsilon
             Pufferfish privacy of this release alone.
         mechanism
@@ -291,13 +291,13 @@ class Session(Shown):
 
     def release_jointly(self, plan: Dashboard, *, label: str = "") -> Release:
         """As `release_dashboard`, with all answers in the single record that `verify` checks."""
-        made_for, own = plan.calibration.beliefs, self.beliefs.to_dict()
-        if made_for is None or digest(made_for.to_dict()) != digest(own):
+        made_for = plan.calibration.beliefs
+        if made_for is None or made_for.digest != self.beliefs.digest:
             raise ValueError("plan: it was made for other beliefs than those of the session")
         bounds, calibration = self._window(None), plan.calibration
         key = digest(
             {
-                "dashboard": asked(calibration.query),
+                "dashboard": calibration.query.digest,
                 "scales": list(calibration.scales or ()),
                 "window": list(bounds),
                 "label": label,
@@ -409,8 +409,7 @@ class Session(Shown):
         """
         key = digest(
             {
-                **asked(query),
-                "over": [query.lengths, query.observed, query.pattern, query.total],
+                "query": query.digest,
                 "epsilon": float(epsilon),
                 "mechanism": mechanism,
             }
@@ -457,7 +456,7 @@ class Session(Shown):
     ) -> str:
         return digest(
             {
-                **asked(query),
+                "query": query.digest,
                 "window": list(window),
                 "epsilon": float(epsilon),
                 "mechanism": mechanism,

@@ -23,7 +23,6 @@ from pufferkit.influence.curve.profile import metric_of_sum
 from pufferkit.mechanisms.calibration import OF_SUMS, Calibration
 from pufferkit.mechanisms.evidence import Guarantee
 from pufferkit.mechanisms.influence_curve import Contribution, contributions_of
-from pufferkit.records import digest
 
 ENTRYWISE = QUILTS | OF_SUMS | {"influence_curve", "gk16", "group_dp", "entry_dp"}
 """Mechanisms that give a per-entry bound, whatever else they promise. The mechanisms for sums do
@@ -58,6 +57,9 @@ class Spending:
     made_for
         Lengths of the independent segments that the noise was calibrated for, in increasing order;
         ``None`` if they are those of the series.
+    beliefs
+        Digest of the beliefs that the noise was calibrated for; ``None`` if it needs none. The
+        promise of the release holds under these. Under others only its event-level epsilon does.
 
     Examples
     --------
@@ -80,6 +82,7 @@ class Spending:
     contributions: tuple[tuple[Hashable, Contribution], ...] | None = None
     gaps: tuple[int, ...] | None = None
     made_for: tuple[int, ...] | None = field(default=None, compare=False)
+    beliefs: str | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         # A float: `_tightest` reads an int as micro-epsilon.
@@ -149,6 +152,7 @@ class Spending:
             else tuple(zip(theta.states, added, strict=True)),
             gaps=gaps,
             made_for=tuple(sorted(calibration.query.lengths)),
+            beliefs=None if theta is None else theta.digest,
         )
 
     @property
@@ -200,7 +204,7 @@ def recorded_charge(
         "query": calibration.query.name,
         "labels": list(calibration.query.labels),
         "window": list(spending.window),
-        "beliefs": digest(beliefs.to_dict()),
+        "beliefs": beliefs.digest,
         "mechanism": calibration.mechanism,
         "scale": calibration.scale,
         "entry_privacy_pico": None if b is None else spent_pico(b),
@@ -229,6 +233,7 @@ def _spending_of(entry: Entry, states: Sequence[Hashable]) -> Spending:
         None if quilt is None else tuple(quilt),
         contributions=None if added is None else tuple(zip(states, added, strict=True)),
         gaps=None if gaps is None else tuple(gaps),
+        beliefs=body.get("beliefs"),
     )
 
 
@@ -236,24 +241,6 @@ def joined(pattern: Pattern) -> tuple[int, ...]:
     """The runs of successive segments, joined into the runs of one stretch of entries."""
     places = np.concatenate([observed_places(runs) for runs in pattern])
     return runs_of(places)
-
-
-def asked(query: Query) -> dict[str, Any]:
-    """A query as plain data, for the keys of an account; custom queries are known by name."""
-    weights = None
-    if query.weights is not None:
-        weights = sorted(
-            (repr(state), [str(w) for w in row]) for state, row in query.weights.items()
-        )
-    # Left out where there is none, so that keys of earlier releases do not change.
-    own = {} if query.question is None else {"question": query.question}
-    return {
-        **own,
-        "query": query.name,
-        "labels": list(query.labels),
-        "weights": weights,
-        "lipschitz": query.lipschitz,
-    }
 
 
 def check_query(query: Any, over: str) -> None:

@@ -41,7 +41,7 @@ from pufferkit.accounting.entries import Account
 from pufferkit.accounting.fingerprints import IDENTIFYING, SeriesData
 from pufferkit.accounting.frontier import Frontier, Use
 from pufferkit.accounting.ledger import Ledger
-from pufferkit.accounting.spending import asked, check_query
+from pufferkit.accounting.spending import check_query
 from pufferkit.accounting.stream_windows import (
     HORIZON,
     Window,
@@ -136,7 +136,7 @@ class Stream(Shown):
         self._apart = as_metric(self._metric, len(self.beliefs.states))
         about = {
             "kept by": "stream",
-            "beliefs": digest(self.beliefs.to_dict()),
+            "beliefs": self.beliefs.digest,
             "distances": "all" if self._metric is None else digest(self._apart.tolist()),
         }
         self._terms = Terms(micro, "composed", about)
@@ -209,7 +209,7 @@ class Stream(Shown):
         check_query(query, "the data of the window, like histogram(states, data)")
         axis, begin, end, shown = located(window)
         use = Use(axis, begin, end, self._amount(share))
-        key = digest({**asked(query), "stream": [axis, begin, end, use.pico], "label": label})
+        key = digest({**query.stated(), "stream": [axis, begin, end, use.pico], "label": label})
         calibration: Calibration | None = None
         while True:
             account, frontier = self._standing()

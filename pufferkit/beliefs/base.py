@@ -17,7 +17,7 @@ from pufferkit import checks
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.beliefs.provenance import PRIVATE_NOTE, Provenance
 from pufferkit.errors import NotApplicable
-from pufferkit.records import JsonRecord
+from pufferkit.records import Asked, JsonRecord, plain, unsourced
 from pufferkit.shown import Matrix, Shown
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class Distribution:
         return self.hidden is None
 
 
-class Beliefs(Shown, JsonRecord, ABC):
+class Beliefs(Shown, JsonRecord, Asked, ABC):
     """A class Theta of distributions of the data: everything an adversary may believe."""
 
     states: tuple[Hashable, ...]
@@ -114,6 +114,10 @@ class Beliefs(Shown, JsonRecord, ABC):
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
         """Plain data, ready for JSON."""
+
+    def asked(self) -> Any:
+        """The class without its provenance, as plain data."""
+        return plain(unsourced(self.to_dict()))
 
     @classmethod
     @abstractmethod

@@ -125,6 +125,7 @@ class MarkovChain(Shown, checks.Frozen, JsonRecord):
         chain = cls(start, matrix, states, fitted_on, step=step)
         # Already known, so it is not computed again.
         chain.__dict__.update(closed_classes=classes, stationary=chain.initial, is_stationary=True)
+        chain.__dict__["is_steady"] = True
         return chain
 
     @classmethod
@@ -225,6 +226,11 @@ class MarkovChain(Shown, checks.Frozen, JsonRecord):
         return self.limit_distance(self.initial, 1) <= STATIONARY_TOLERANCE and (
             self.limit_distance(self.initial, 2) <= STATIONARY_TOLERANCE
         )
+
+    @cached_property
+    def is_steady(self) -> bool:
+        """Whether ``initial`` is what `steady` makes of ``transition``, bit by bit."""
+        return len(self.closed_classes) == 1 and np.array_equal(self.initial, self.stationary)
 
     @cached_property
     def possible_start(self) -> NDArray[np.bool_]:
@@ -369,7 +375,7 @@ class MarkovChain(Shown, checks.Frozen, JsonRecord):
         return np.concatenate(([first], path))
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, ready for JSON."""
+        """Plain data, ready for JSON. A stationary start follows from the matrix: it is left out."""
         record: dict[str, Any] = {
             "kind": "markov_chain",
             "states": list(self.states),
@@ -378,6 +384,8 @@ class MarkovChain(Shown, checks.Frozen, JsonRecord):
         }
         if self.step is not None:
             record["step"] = self.step
+        if self.is_steady:
+            del record["initial"]
         if self.fitted_on is not None:
             record["fitted_on"] = self.fitted_on.to_dict()
         return record

@@ -30,6 +30,7 @@ from pufferkit.data.coded_answers import OverCodes
 from pufferkit.data.durations import DAY
 from pufferkit.data.queries import Lengths, Query
 from pufferkit.data.series import Series, in_memory
+from pufferkit.records import digest
 
 By = Literal["hour", "weekday and hour", "day", "week"]
 
@@ -101,6 +102,7 @@ def by_time(
             "slots": list(slots),
             "observed": [int(n) for n in observed],
             "calendar": None if named is not None else calendar_of(over, calendar).to_dict(),
+            **({} if named is None else {"entries": digest(list(named))}),
         },
     )
 

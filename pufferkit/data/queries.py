@@ -11,7 +11,7 @@ the `Series` knows which entries are missing, and mechanisms may then need less 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, is_dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import combinations
@@ -25,6 +25,7 @@ from pufferkit import checks
 from pufferkit.data.coded_answers import OverCodes
 from pufferkit.data.series import Pattern, Series, in_memory
 from pufferkit.data.table import Table
+from pufferkit.records import Asked, plain
 from pufferkit.rounding import as_fraction
 
 Weights = Mapping[Hashable, tuple[Fraction, ...]]
@@ -56,13 +57,14 @@ CLOSE = 2.0**-20
 
 
 @dataclass(frozen=True, eq=False)
-class Query:
+class Query(Asked):
     """A query with its Lipschitz constant and the segments it runs over.
 
     Parameters
     ----------
     name
-        For tables and records.
+        For tables and records. A query of your own is known by its name and its numbers (bound,
+        distances, unit, labels, lengths): give different functions different names.
     evaluate
         The exact answer: takes the array of all entries (labels, segments one after another,
         ``None`` where nothing was observed) and returns a number or a vector of numbers.
@@ -178,12 +180,43 @@ class Query:
             "columns": None if columns is None else tuple(columns),
         }.items():
             object.__setattr__(self, field_name, value)
+        if not self.name.strip():
+            raise ValueError("name: must not be empty; an account knows a query by its name")
         if not callable(evaluate):
             raise ValueError(f"evaluate: must be a function of the data, got {evaluate!r}")
         if weights is not None:
             self._check_weights(weights)
         if apart is not None:
             self._check_apart(apart)
+
+    def stated(self) -> dict[str, Any]:
+        """The question without the entries it is about, as plain data.
+
+        A function of the user's own is known by its name and its labels; all others by their
+        arguments.
+        """
+        own = self.kind == "own" and self.weights is None
+        known = frozenset(self.states or ())
+        return {
+            "kind": self.kind,
+            "own": [self.name, list(self.labels)] if own else None,
+            "question": plain(self.question),
+            # In order, where coordinates follow it; weights have it by themselves.
+            "states": plain(self.states if None in (self.weights, self.states) else known),
+            "weights": plain(self.weights),
+            "apart": plain(self.apart),
+            "columns": plain(self.columns),
+            "lipschitz": plain(self.lipschitz),
+            "unit": plain(self.unit),
+            "size": self.size,
+        }
+
+    def asked(self) -> dict[str, Any]:
+        """The question and the entries it is about, as plain data."""
+        over = [self.lengths, self.observed if self.missing else None, self.pattern, self.total]
+        known = self.kind != "own" and is_dataclass(self.evaluate)
+        computed = plain(self.evaluate) if known else None
+        return {**self.stated(), "over": plain(over), "computed": computed}
 
     @property
     def size(self) -> int:

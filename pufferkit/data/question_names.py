@@ -27,3 +27,6 @@ OF_VALUES = ("total", "mean", "variance", "linear", *LEVELS)
 
 FOLLOWS = ("variance", *LEVELS, "top-states")
 """Questions answered by post-processing of a release (`pufferkit.mechanisms.released_answers`)."""
+
+HISTOGRAMS = ("histogram", "frequencies", "top-states", *LEVELS, *BY)
+"""Questions that an entry moves as far as a histogram."""

@@ -13,13 +13,23 @@ from pufferkit.data.calendar import Calendar
 from pufferkit.data.moves import days_with, episodes, stays, transition_counts
 from pufferkit.data.numbers import clipped_mean, clipped_total, moments, quantile_of
 from pufferkit.data.queries import Lengths, Query
-from pufferkit.data.question_names import BY, LEVELS, OF_DAYS, OF_STATES, OF_VALUES, SUMS
+from pufferkit.data.question_names import (
+    BY,
+    HISTOGRAMS,
+    LEVELS,
+    OF_DAYS,
+    OF_STATES,
+    OF_VALUES,
+    SUMS,
+)
 from pufferkit.data.user_queries import linear
+from pufferkit.errors import NoTheorem
+from pufferkit.records import Asked
 from pufferkit.rounding import as_fraction
 
 
 @dataclass(frozen=True)
-class Question:
+class Question(Asked):
     """A query by name, which can be made for any series.
 
     Parameters
@@ -199,9 +209,13 @@ class Question:
             return linear(rows, length, labels=one.labels, states=known)
         if self.name == "transitions":
             return transition_counts(known, length)
+        if self.name == "stays":
+            return stays(self.of, length)
         if self.name in OF_STATES:
-            return (stays if self.name == "stays" else episodes)(self.of, length)
-        return histogram(self.ordered(known), length)
+            return episodes(self.of, length)
+        if self.name in HISTOGRAMS:
+            return histogram(self.ordered(known), length)
+        raise NoTheorem(f"query: it is not stated how far an entry moves {self.name}")
 
     def __str__(self) -> str:
         parts = [self.name if self.top is None else f"top {self.top} states"]

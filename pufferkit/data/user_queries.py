@@ -99,7 +99,7 @@ def per_entry(
     lengths: Lengths,
     *,
     labels: Iterable[str] = ("value",),
-    name: str = "own",
+    name: str | None = None,
     unit: Fraction | float | None = None,
     trials: int = TRIALS,
     seed: int = 0,
@@ -121,7 +121,9 @@ def per_entry(
         distances bound the change from one to another. The bound is not proved.
     states, lengths
         All states, and the `Series`, the length or the lengths of segments.
-    labels, name, unit
+    name
+        Required: by it an account tells your functions apart.
+    labels, unit
         As for `Query`; with ``unit=1`` the answers are whole and get discrete noise.
     trials, seed
         Number of random data sets, each with one entry changed, on which the bound is tested.
@@ -137,11 +139,15 @@ def per_entry(
     ...     runs = "".join("x" if e == "run" else " " for e in entries).split()
     ...     return max((len(run) for run in runs), default=0)
     >>> try:
-    ...     per_entry(longest, 1, ["rest", "run"], 9)
+    ...     per_entry(longest, 1, ["rest", "run"], 9, name="longest run")
     ... except ValueError as error:
     ...     print(str(error)[:53])
     bound: an entry moves the answer by 5, more than 1: a
     """
+    if name is None:
+        raise ValueError(
+            "name: is required, such as name='longest run'; an account knows your function by it"
+        )
     known = checks.distinct_states(states)
     apart: dict[Hashable, tuple[Fraction, ...]] | None = None
     if isinstance(bound, Mapping):

@@ -112,28 +112,21 @@ class FleetRun:
     @cached_property
     def beliefs_digest(self) -> str:
         """Digest of the class Theta."""
-        return digest(self.beliefs.to_dict())
+        return self.beliefs.digest
 
     @cached_property
     def identity(self) -> str:
         """Key of the run, the same after a crash."""
-        asked, more = self.question, dict[str, Any]()
-        if asked is not None and (asked.values is not None or asked.clip is not None):
-            # Its name leaves these out.
-            more["values"] = [[repr(state), repr(value)] for state, value in asked.values or ()]
-            more["clip"] = None if asked.clip is None else [repr(end) for end in asked.clip]
-            more["labels"] = None if asked.labels is None else list(asked.labels)
-            more["chooses"] = self.chooses
         return digest(
             {
                 "what": self.what,
                 "beliefs": self.beliefs_digest,
                 "epsilon": self.epsilon,
-                "query": self.query,
+                "query": self.query if self.question is None else self.question.digest,
+                "chooses": self.chooses,
                 "mechanism": self.mechanism,
                 "label": self.label,
                 "windows": None if self.windows is None else self.windows.to_dict(),
-                **more,
             }
         )
 

@@ -42,7 +42,7 @@ def test_a_bound_that_is_too_small_is_refuted_by_data_that_show_it():
         (changes, {"run": 2}, "more than 0"),  # rest and walk are told apart too
     ):
         with pytest.raises(ValueError, match=words) as error:
-            pk.per_entry(function, bound, STATES, 12, unit=1)
+            pk.per_entry(function, bound, STATES, 12, unit=1, name="own")
         assert "at entry" in str(error.value)
 
 
@@ -55,8 +55,8 @@ def test_a_true_bound_survives_and_is_calibrated_pair_by_pair():
     assert verdict.ok
     assert "that one entry moves 'changes' by at most 2" in str(verdict)  # a word, not a proof
     runs = lambda entries: int(np.sum(np.asarray(entries) == "run"))  # noqa: E731
-    pairs = pk.per_entry(runs, {"run": 1}, STATES, 40, unit=1)
-    whole = pk.per_entry(runs, 1, STATES, 40, unit=1)
+    pairs = pk.per_entry(runs, {"run": 1}, STATES, 40, unit=1, name="runs")
+    whole = pk.per_entry(runs, 1, STATES, 40, unit=1, name="runs")
     assert pk.influence_curve(CHAIN, pairs, 1).scale < pk.influence_curve(CHAIN, whole, 1).scale
     honest = pk.influence_curve(CHAIN, pairs, 1).release((STATES * 14)[:40])
     assert pk.verify(pk.Release.from_json(honest.to_json())).ok, str(pk.verify(honest))
@@ -69,5 +69,5 @@ def test_a_true_bound_survives_and_is_calibrated_pair_by_pair():
 
 def test_gaps_are_shown_to_the_function():
     series = pk.Series.of([["rest", None, "run", "run"]], STATES)
-    seen = pk.per_entry(lambda e: sum(x is not None for x in e) + 0.0, 1, STATES, series)
+    seen = pk.per_entry(lambda e: sum(x is not None for x in e) + 0.0, 1, STATES, series, name="seen")
     assert seen.exact(series) == [3]

@@ -106,9 +106,7 @@ def plain(value: Any) -> Any:
 def unsourced(record: Any) -> Any:
     """The record of beliefs without what says where they come from."""
     if isinstance(record, Mapping):
-        return {
-            key: unsourced(value) for key, value in record.items() if key not in PROVENANCE
-        }
+        return {key: unsourced(value) for key, value in record.items() if key not in PROVENANCE}
     return [unsourced(item) for item in record] if isinstance(record, (list, tuple)) else record
 
 

@@ -69,5 +69,9 @@ def test_a_true_bound_survives_and_is_calibrated_pair_by_pair():
 
 def test_gaps_are_shown_to_the_function():
     series = pk.Series.of([["rest", None, "run", "run"]], STATES)
-    seen = pk.per_entry(lambda e: sum(x is not None for x in e) + 0.0, 1, STATES, series, name="seen")
+
+    def there(entries):
+        return sum(entry is not None for entry in entries) + 0.0
+
+    seen = pk.per_entry(there, 1, STATES, series, name="seen")
     assert seen.exact(series) == [3]

@@ -14,7 +14,6 @@ import os
 from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
-from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -76,31 +75,28 @@ def plain(value: Any) -> Any:
 
     Mappings become lists of pairs, in the order of their keys; arrays a digest of their numbers.
     """
-    if value is None or isinstance(value, (str, bool, int)):
-        return value
-    if isinstance(value, float):
-        return ["float", repr(value)]
-    if isinstance(value, Fraction):
-        return ["fraction", str(value)]
     if isinstance(value, np.generic):
-        return plain(value.item())
-    if isinstance(value, np.ndarray):
+        value = value.item()
+    made: Any = [type(value).__name__, repr(value)]
+    if value is None or isinstance(value, (str, bool, int)):
+        made = value
+    elif isinstance(value, np.ndarray):
         numbers = value.astype({"i": "<i8", "u": "<i8", "b": "?", "f": "<f8"}[value.dtype.kind])
         content = hashlib.sha256(np.ascontiguousarray(numbers).tobytes()).hexdigest()
-        return ["array", value.dtype.kind, list(value.shape), content]
-    if isinstance(value, Mapping):
+        made = ["array", value.dtype.kind, list(value.shape), content]
+    elif isinstance(value, Mapping):
         pairs = [[plain(key), plain(item)] for key, item in value.items()]
-        return ["mapping", sorted(pairs, key=canonical)]
-    if isinstance(value, Set):
-        return ["set", sorted((plain(item) for item in value), key=canonical)]
-    if isinstance(value, (list, tuple)):
-        return ["row", [plain(item) for item in value]]
-    if isinstance(value, Asked) and type(value).asked is not Asked.asked:
-        return value.asked()
-    if is_dataclass(value) and not isinstance(value, type):
+        made = ["mapping", sorted(pairs, key=canonical)]
+    elif isinstance(value, Set):
+        made = ["set", sorted((plain(item) for item in value), key=canonical)]
+    elif isinstance(value, (list, tuple)):
+        made = ["row", [plain(item) for item in value]]
+    elif isinstance(value, Asked) and type(value).asked is not Asked.asked:
+        made = value.asked()
+    elif is_dataclass(value) and not isinstance(value, type):
         stated = [[own.name, plain(getattr(value, own.name))] for own in fields(value)]
-        return [type(value).__name__, stated]
-    return [type(value).__name__, repr(value)]
+        made = [type(value).__name__, stated]
+    return made
 
 
 def unsourced(record: Any) -> Any:

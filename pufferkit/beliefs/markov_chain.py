@@ -375,7 +375,7 @@ class MarkovChain(Shown, checks.Frozen, JsonRecord):
         return np.concatenate(([first], path))
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, ready for JSON. A stationary start follows from the matrix: it is left out."""
+        """Plain data, ready for JSON; without the start of `steady`, which the matrix gives."""
         record: dict[str, Any] = {
             "kind": "markov_chain",
             "states": list(self.states),

@@ -10,7 +10,6 @@ import pytest
 import pufferkit as pk
 from pufferkit.data.questions import Question
 
-
 STATES = ["a", "b", "c"]
 CHAIN = pk.MarkovChain.steady(
     [[0.985, 0.01, 0.005], [0.01, 0.985, 0.005], [0.4975, 0.4975, 0.005]], states=STATES

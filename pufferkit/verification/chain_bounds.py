@@ -316,7 +316,7 @@ def _least_passing(
         margin = partial(room, block)
         good = min(task.epsilon, best * (1 - _PRECISION))
         bad = max(low, block * task.b)
-        if bad > good or margin(good) < 0:
+        if bad > good or not margin(good) >= 0:  # NaN shows nothing
             continue
         best = bad if margin(bad) >= 0 else last_passing(margin, good, bad, _PRECISION)
     return best

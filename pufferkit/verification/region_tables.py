@@ -73,7 +73,7 @@ class RegionBound(Compared):
             self.work.spend(10**5 + 300.0 * self.size**2 * len(self.sets))
             most, least = self.most[-1], self.least[-1]
             self.most.append(np.minimum(self._shared(most, most), 1.0))
-            self.least.append(np.maximum(self._shared(least, -least), 0.0))
+            self.least.append(np.clip(self._shared(least, -least), 0.0, 1.0))
             self._compare()
 
     def _shared(self, values: Floats, wish: Floats) -> Floats:

@@ -14,7 +14,7 @@ from numba.core import caching
 import pufferkit
 from pufferkit import compiling
 from pufferkit.compiling import compiled_loop
-from pufferkit.influence.sums import chain_sums, long_vectors
+from pufferkit.influence.sums import chains, lattice
 
 MODEL = Path(pufferkit.__file__).parents[1] / "examples" / "activity_model.json"
 HEAVY = {"numba", "scipy", "polars", "narwhals", "networkx", "opt_einsum", "opendp", "sqlite3"}
@@ -89,26 +89,23 @@ def test_plain_python_ends_where_the_patience_does(monkeypatch):
         loop.metered(few, few)
 
 
+@pytest.mark.parametrize("halving", [True, False])
 @pytest.mark.parametrize("length", [5, 40, 70])
-def test_distances_of_sums_plain_and_compiled(length, monkeypatch):
-    rng = np.random.default_rng(length)
-    transition = rng.dirichlet(np.ones(3), size=3)
-    rows = [np.full(3, 1 / 3)]
-    for _ in range(length - 1):
-        rows.append(rows[-1] @ transition)
-    monkeypatch.setattr(chain_sums, "fits_floats", lambda *_: False)
+def test_distances_of_sums_plain_and_compiled(length, halving, monkeypatch):
+    transition = np.random.default_rng(length).dirichlet(np.ones(3), size=3)
+    monkeypatch.setattr(chains, "fits_floats", lambda *_: False)
+    monkeypatch.setattr(chains, "_by_halving", lambda *_: halving)
     results = []
     for patience in (np.inf, -np.inf):  # always plain, always compiled
         monkeypatch.setattr(compiling, "PATIENCE", patience)
-        for loop in vars(long_vectors).values():
+        for loop in vars(lattice).values():
             vars(loop).pop("compiled", None) if isinstance(loop, compiling.Loop) else None
-        around = [
-            (node, blocks.mantissas.tobytes(), blocks.exponents.tobytes())
-            for node, blocks in chain_sums._around(
-                rows[0], transition, np.array([0, 1, 2]), length, length
-            )
+        summed = chains.SummedChain(np.full(3, 1 / 3), transition, np.array([0, 1, 2]), length)
+        joint = [
+            (rows.numbers.tobytes(), rows.exponents.tobytes())
+            for rows in summed.joint(chains.Labels.values(3))
         ]
-        results.append((around, chain_sums.largest_distance(rows, transition, np.array([0, 1, 2]))))
+        results.append((joint, summed.by_value()))
     assert results[0] == results[1]
 
 
@@ -169,10 +166,10 @@ def test_a_user_who_can_write_nowhere(tmp_path):
     home = tmp_path / "home"
     home.mkdir(mode=0o555)
     code = (
-        "from pufferkit.influence.sums.long_vectors import running_sums\n"
+        "from pufferkit.influence.sums.lattice import Rows\n"
         "import numpy as np, pufferkit.compiling as compiling\n"
         "compiling.PATIENCE = -1\n"
-        "print(running_sums(np.ones(32), np.zeros(1, dtype=np.int64), False)[0][-1])"
+        "print(np.exp(Rows(np.ones((1, 32)), np.zeros((1, 1), int)).log_tails()[0][0, -1]))"
     )
     nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
     here = str(Path(pufferkit.__file__).parents[1])

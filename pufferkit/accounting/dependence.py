@@ -156,7 +156,7 @@ def _(theta: FiniteClass, first: Calibration, second: Calibration) -> float:
     axes = []
     for calibration in (first, second):
         values, unit = values_of(calibration.query, theta.states)
-        axes.append(Axis(values, float(unit / _scale(calibration))))
+        axes.append(Axis(np.array(values), float(unit / _scale(calibration))))
     return max(
         chain_dependence(member.chain.initial, member.chain.transition, lengths, *axes)
         for member in members

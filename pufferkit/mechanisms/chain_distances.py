@@ -13,12 +13,17 @@ import numpy as np
 
 from pufferkit.beliefs.chain_class import ChainClass, Member
 from pufferkit.beliefs.markov_chain import MarkovChain
-from pufferkit.checks import Ints
 from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.progress import Progress
-from pufferkit.influence.sums.short_sums import fits_floats
-from pufferkit.influence.sums.sum_work import sum_work
+from pufferkit.influence.sums.chains import (
+    Distance,
+    SummedChain,
+    check_memory,
+    value_work,
+    waited,
+)
+from pufferkit.influence.sums.lattice import fits_floats
 from pufferkit.influence.sums.transport import w_infinity
 from pufferkit.rounding import as_fraction
 
@@ -71,8 +76,7 @@ def chain_distance(
     chain: MarkovChain, query: Query, length: int, progress: Progress | None
 ) -> Farthest:
     """W between any two values of an entry, for the entries of a segment of one length."""
-    weights = query.weights or {}
-    values, unit = whole_values(weights.get(state, (Fraction(0),))[0] for state in chain.states)
+    values, unit = values_of(query, chain.states)
     if max(values) == 0:
         return Farthest(Fraction(0), 1)
     if np.ptp(chain.transition, axis=0).max() == 0:
@@ -82,45 +86,41 @@ def chain_distance(
         first = [values[x] for x in np.flatnonzero(chain.initial > 0)]
         spread = max(max(first) - min(first), (max(possible) - min(possible)) if length > 1 else 0)
         return Farthest(spread * unit, 1, ("entries are independent",))
-    # Compiled code, loaded when first needed: it takes a second.
-    from pufferkit.influence.sums.chain_sums import check_memory, largest_distance  # noqa: PLC0415
-
-    check_memory(length, len(values), max(values))
-    distributions = _distributions(chain, length)
-    distance = largest_distance(
-        distributions,
-        chain.transition,
-        np.array(values, dtype=np.int64),
-        mirrored=chain.is_stationary and chain.is_reversible,
-        progress=progress,
+    distance = summed_chain(chain, values, length).by_value(
+        mirrored=chain.is_stationary and chain.is_reversible, progress=progress
     )
     if not (distance.unsure or distance.lost):
-        return Farthest(distance.value * unit, distance.node)
+        return Farthest(distance.value * unit, distance.place)
     if length**3 * len(values) ** 2 * max(values) <= _EXACT_WORK:
         exact = exact_distance(chain, values, length)
         return Farthest(exact.distance * unit, exact.node, ("ties decided by exact arithmetic",))
-    refuse_lost(distance.lost)
-    return Farthest(distance.value * unit, distance.node, (OPEN_TIE,))
+    return checked_distance(distance, unit)
+
+
+def summed_chain(chain: MarkovChain, values: Sequence[int], length: int) -> SummedChain:
+    """The sum over a chain; ``NotApplicable`` if its distributions need too much memory."""
+    check_memory(length, len(values), max(values))
+    return SummedChain(chain.initial, chain.transition, np.array(values, dtype=np.int64), length)
+
+
+def checked_distance(distance: Distance, unit: Fraction) -> Farthest:
+    """A distance in the unit of the answer; refused if some probability underflowed."""
+    if distance.lost:
+        raise NotApplicable(
+            "the probability of some sums underflows, and the least likely decide the distance; "
+            "use influence_curve, a shorter series, or beliefs without transitions of tiny "
+            "probability"
+        )
+    notes = (OPEN_TIE,) if distance.unsure else ()
+    return Farthest(distance.value * unit, distance.place, notes)
 
 
 def work_of_chain(chain: MarkovChain, length: int, largest: int) -> float:
     """Approximate nanoseconds of `chain_distance`, those of a compiler before it included."""
-    from pufferkit.influence.sums.chain_sums import plain_wait  # noqa: PLC0415
-
-    work = sum_work(length, len(chain), largest)
+    work = value_work(length, len(chain), largest)
     if fits_floats(chain.initial, chain.transition, length, largest):
         return work
-    return work + plain_wait(work)
-
-
-def _distributions(chain: MarkovChain, length: int) -> list[np.ndarray[Any, np.dtype[np.float64]]]:
-    """The distribution of every node; exactly zero where a state is impossible."""
-    if chain.is_stationary:
-        return [chain.initial] * length
-    distributions = [chain.initial]
-    for _ in range(length - 1):
-        distributions.append(distributions[-1] @ chain.transition)
-    return distributions
+    return work + waited(work)
 
 
 def exact_distance(chain: MarkovChain, values: Sequence[int], length: int) -> Farthest:
@@ -159,21 +159,10 @@ def exact_distance(chain: MarkovChain, values: Sequence[int], length: int) -> Fa
     return worst
 
 
-def values_of(query: Query, states: Sequence[Hashable]) -> tuple[Ints, Fraction]:
+def values_of(query: Query, states: Sequence[Hashable]) -> tuple[list[int], Fraction]:
     """What each state adds to the answer, in whole multiples of a unit, and the unit."""
     nothing = (Fraction(0),)
-    values, unit = whole_values((query.weights or {}).get(s, nothing)[0] for s in states)
-    return np.array(values, dtype=np.int64), unit
-
-
-def refuse_lost(lost: bool) -> None:
-    """Refuse distributions in which some probability underflowed."""
-    if lost:
-        raise NotApplicable(
-            "the probability of some sums underflows, and the least likely decide the distance; "
-            "use influence_curve, a shorter series, or beliefs without transitions of tiny "
-            "probability"
-        )
+    return whole_values((query.weights or {}).get(s, nothing)[0] for s in states)
 
 
 def largest_between(distributions: Sequence[Mapping[Any, Fraction]]) -> Fraction:

@@ -18,17 +18,16 @@ from pufferkit.checks import Bools
 from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.progress import Progress
+from pufferkit.influence.sums.chains import Labels, waited
 from pufferkit.influence.sums.network_sums import distribution_given
-from pufferkit.influence.sums.short_sums import fits_floats
-from pufferkit.influence.sums.sum_work import window_work
 from pufferkit.mechanisms.chain_distances import (
-    OPEN_TIE,
     Farthest,
     LargestDistance,
     chain_distance,
+    checked_distance,
     known_members,
     largest_between,
-    refuse_lost,
+    summed_chain,
     values_of,
     work_of_chain,
 )
@@ -73,8 +72,6 @@ def of_conditions(
     Segments are independent, so distances of the segments that a pair of events is about add up:
     moving the sum of each by at most its own distance moves the whole by at most their sum.
     """
-    from pufferkit.influence.sums.event_sums import SummedChain  # noqa: PLC0415  (compiled code)
-
     entries = range(1, sum(query.lengths) + 1)
     events = [[condition(event, entries, theta.states) for event in pair] for pair in pairs]
     worst, name = Farthest(Fraction(0), None), ""
@@ -82,19 +79,18 @@ def of_conditions(
         chain = member.chain
         values, unit = values_of(query, chain.states)
         for number, pair in enumerate(events, 1):
-            total, notes, begin = 0, dict[str, None](), 0
+            total, notes, begin = Fraction(0), dict[str, None](), 0
             for length in query.lengths:
-                summed = SummedChain(chain.initial, chain.transition, values, length)
                 own = [_within(event, begin, length, len(values)) for event in pair]
                 begin += length
                 if not any(own):
                     continue
-                between = summed.by_conditions([(own[0], own[1])])
-                refuse_lost(between.lost)
-                notes |= {OPEN_TIE: None} if between.unsure else {}
-                total += between.value
-            if total * unit > worst.distance or not name:
-                worst = Farthest(total * unit, f"secret pair {number}", tuple(notes))
+                summed = summed_chain(chain, values, length)
+                between = checked_distance(summed.by_condition(own[0], own[1]), unit)
+                notes |= dict.fromkeys(between.notes)
+                total += between.distance
+            if total > worst.distance or not name:
+                worst = Farthest(total, f"secret pair {number}", tuple(notes))
                 name = member.name
     record = [[[[p + 1, v] for p, v in sorted(e.items())] for e in pair] for pair in events]
     return worst, name, query.longest, {"secrets": record}
@@ -142,21 +138,15 @@ def window_distance(
         return chain_distance(chain, query, length, progress)
     if isinstance(hidden, Events) and hidden.window > length:
         return None
-    automaton = _automaton(hidden, chain.states, length)
-    from pufferkit.influence.sums.event_sums import SummedChain  # noqa: PLC0415  (compiled code)
-
     values, unit = values_of(query, chain.states)
-    summed = SummedChain(chain.initial, chain.transition, values, length)
-    distance = summed.by_labels(automaton, progress)
-    refuse_lost(distance.lost)
-    notes = (OPEN_TIE,) if distance.unsure else ()
-    return Farthest(distance.value * unit, distance.node, notes)
+    labels = _labels(hidden, chain.states, length)
+    return checked_distance(summed_chain(chain, values, length).by_label(labels, progress), unit)
 
 
-def _automaton(hidden: Secrets, states: Sequence[Hashable], length: int) -> Automaton:
-    """The automaton that reads the secret of a window: its label, or all values of its entries."""
+def _labels(hidden: Secrets, states: Sequence[Hashable], length: int) -> Labels:
+    """What reads the secret of a window: its label, or all values of its entries."""
     if isinstance(hidden, Events):
-        return hidden.automaton(states)
+        return _read_by(hidden.automaton(states))
     if isinstance(hidden, Sets):
         raise NotApplicable(
             "the Wasserstein Mechanism does not cover sets of entries that are not consecutive; "
@@ -170,25 +160,26 @@ def _automaton(hidden: Secrets, states: Sequence[Hashable], length: int) -> Auto
             f"{window} entries of {len(states)} states have {count} values, more than "
             f"{_MOST_VALUES} for the Wasserstein Mechanism; use influence_curve"
         )
-    return Listed(window, tuple(map(str, range(count)))).automaton(states)
+    return _read_by(Listed(window, tuple(map(str, range(count)))).automaton(states))
+
+
+def _read_by(automaton: Automaton) -> Labels:
+    return Labels(automaton.moves, automaton.ends)
 
 
 def work_of_windows(theta: EventClass, query: Query) -> float:
     """Approximate nanoseconds of `window_distance` for all; 0 if it refuses."""
-    from pufferkit.influence.sums.chain_sums import plain_wait  # noqa: PLC0415
-
     values, _ = values_of(query, theta.states)
-    largest, work = int(values.max()), 0.0
+    work = 0.0
     try:
         for chain in (member.chain for member in theta.known_chains()):
             for hidden, length in product(theta.hidden, set(query.lengths)):
                 if hidden.window == 1 and not isinstance(hidden, Events):
-                    work += work_of_chain(chain, length, largest)
+                    work += work_of_chain(chain, length, max(values))
                 elif hidden.window <= length:
-                    automaton = _automaton(hidden, theta.states, length)
-                    own = window_work(automaton, length, len(theta.states), largest)
-                    waits = not fits_floats(chain.initial, chain.transition, length, largest)
-                    work += own + (plain_wait(own) if waits else 0.0)
+                    summed = summed_chain(chain, values, length)
+                    own = summed.work(_labels(hidden, theta.states, length))
+                    work += own + (0.0 if summed.plain else waited(own))
     except NotApplicable:
         return 0.0
     return work

@@ -20,21 +20,28 @@ The guarantee is weaker than Pufferfish privacy: it may fail with probability de
 
 from __future__ import annotations
 
-from fractions import Fraction
+from itertools import combinations
 from math import exp, inf, log, pi, sqrt
 from typing import Any, Literal
 
+import numpy as np
+
 from pufferkit import checks
+from pufferkit.checks import Floats
 from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable
+from pufferkit.influence.sums.chains import Labels, SummedChain
 from pufferkit.mechanisms.baselines import Baseline
 from pufferkit.mechanisms.calibration import chains_only, checked
-from pufferkit.mechanisms.chain_distances import whole_values
+from pufferkit.mechanisms.chain_distances import summed_chain, values_of
 from pufferkit.mechanisms.wasserstein import wasserstein
-from pufferkit.rounding import at_least, last_passing, round_up
+from pufferkit.rounding import at_least, last_passing, least_passing, round_up
 
 Noise = Literal["gaussian", "laplace"]
 Conversion = Literal["renyi", "exact"]
+
+MOST_PRODUCTS = 4e9
+"""Most products for near distances."""
 
 
 def renyi_pufferfish(
@@ -130,14 +137,11 @@ def _near(theta: Any, query: Query, aside: float) -> float:
     members = chains_only(theta, "near distances").members()
     if any(member.any_start or member.chain.has_underflow for member in members):
         raise NotApplicable("near distances need known distributions, not a class with any start")
-    from pufferkit.influence.sums.near_distances import near_distance  # noqa: PLC0415
-
-    weights = (query.weights.get(state, (Fraction(0),))[0] for state in theta.states)
-    values, unit = whole_values(weights)
+    values, unit = values_of(query, theta.states)
     if max(values) == 0:
         raise NotApplicable("no secret moves the answer: there is nothing to hide")
     steps = max(
-        near_distance(member.chain.initial, member.chain.transition, values, length, aside)
+        near_distance(summed_chain(member.chain, values, length), aside)
         for member in members
         for length in set(query.lengths)
     )
@@ -173,3 +177,63 @@ def _by_tails(epsilon: float, delta: float, passes: float) -> float:
         if fails == inf:
             break
     return last_passing(margin, passes, fails, 1e-9)
+
+
+def unpaired(mu: Floats, nu: Floats, reach: int) -> float:
+    """The least mass that must move further than ``reach``, of two distributions on 0, 1, ...
+
+    On the line the most mass is paired within a reach by pairing the lowest that is left with the
+    lowest that is left, and giving up the lower of the two where they lie further apart: if
+    x_0 <= y_0 were paired with y_1 and x_1, the pairs (x_0, y_0) and (x_1, y_1) would do as well.
+    """
+    first, second = mu.tolist(), nu.tolist()
+    x = y = 0
+    left, right, paired = first[0], second[0], 0.0
+    while True:
+        if abs(x - y) <= reach:
+            moved = min(left, right)
+            paired += moved
+            left, right = left - moved, right - moved
+            forward = left <= right
+        else:
+            forward = x < y
+        if forward:
+            x += 1
+            if x == len(first):
+                return max(0.0, 1 - paired)
+            left = first[x]
+        else:
+            y += 1
+            if y == len(second):
+                return max(0.0, 1 - paired)
+            right = second[y]
+
+
+def near_distance(summed: SummedChain, far: float) -> int:
+    """How far one entry moves a sum, except for a share ``far`` of the mass.
+
+    The largest over entries and pairs of their values of the least w such that the distributions of
+    the sum given either can be coupled with P(|x - y| > w) <= far. Rounding counts against it: the
+    mass left aside is less than ``far`` by more than all errors.
+    """
+    length, size = summed.length, len(summed.values)
+    slack = 1e-12 + 1e-14 * length
+    if far <= 10 * slack:
+        raise NotApplicable(f"delta: {far:g} is below the rounding error; use a larger one")
+    if length * size * (length * summed.largest) ** 2 / 4 > MOST_PRODUCTS:
+        raise NotApplicable(
+            f"near distances over {length:,} entries take too long; shorten the series"
+        )
+    reach = 0
+    for joint in summed.joint(Labels.values(size)):
+        lower, _ = joint.chosen(joint.possible).log_tails()
+        given = np.diff(np.exp(lower), prepend=0.0, axis=1)
+        for mu, nu in combinations(given, 2):
+            if unpaired(mu, nu, reach) > far - slack:
+                # The sums differ by less than their number.
+                reach = least_passing(
+                    lambda w, mu=mu, nu=nu: unpaired(mu, nu, w) <= far - slack,  # type: ignore[misc]
+                    reach,
+                    len(mu),
+                )
+    return reach

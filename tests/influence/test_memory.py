@@ -9,7 +9,7 @@ import pufferkit as pk
 from pufferkit.influence.curve import graph_work, member_curves
 from pufferkit.influence.curve.member_curves import curve_bytes
 from pufferkit.influence.sums import network_messages
-from pufferkit.influence.sums.sum_work import sum_bytes
+from pufferkit.influence.sums.chains import value_bytes
 
 
 def dense(size):
@@ -48,7 +48,7 @@ def graph_bytes(model):
 @pytest.mark.slow
 def test_memory_of_distributions_of_a_sum():
     used = peak(lambda: pk.wasserstein(dense(5), pk.count(1, 500), 1))
-    assert 0.5 < sum_bytes(500, 5, 1) / used < 2
+    assert 0.5 < value_bytes(500, 5, 1) / used < 2
 
 
 @pytest.mark.slow

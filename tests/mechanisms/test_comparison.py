@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pufferkit as pk
-from pufferkit.influence.sums.near_distances import near_distance, unpaired
+from pufferkit.mechanisms.chain_distances import summed_chain
 from pufferkit.mechanisms.plan import MECHANISMS
+from pufferkit.mechanisms.renyi import near_distance, unpaired
 from pufferkit.mechanisms.temporal import temporal_noise
 from tests.oracles import brute_weaker as brute
 from tests.strategies.generators import chains, positive_chains
@@ -38,7 +39,7 @@ def test_pairing_the_lowest_is_best(first, second, reach):
 def test_near_distances_are_those_of_the_definition(chain, length, far):
     believed = chain.believed
     values = list(range(len(believed.states)))
-    least = near_distance(believed.initial, believed.transition, values, length, far)
+    least = near_distance(summed_chain(believed, values, length), far)
     for reach, enough in ((least, True), (least - 1, False)):
         worst = max(
             (

@@ -21,9 +21,6 @@ from pufferkit import (
     verify,
     wasserstein,
 )
-from pufferkit.beliefs.secrets import Listed
-from pufferkit.influence.sums import event_sums
-from pufferkit.influence.sums.event_sums import SummedChain
 from tests.oracles.events import (
     farthest_sums,
     labels_of_windows,
@@ -172,21 +169,13 @@ def test_bad_events_are_refused(secrets, words):
         wasserstein(chain, count(1, LENGTH), 1, secrets=secrets)
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_plain_floats_give_the_distances_of_numbers_with_exponents(seed, monkeypatch):
-    rng = np.random.default_rng(seed)
-    size, window, length = 2 + seed % 2, 1 + seed % 4, 8 + seed
-    chain, weights = random_chain(rng, size), rng.integers(0, 3, size)
-    table = rng.integers(4, size=(size,) * window)
-    table.flat[:2] = 0, 1
-    automaton = Listed(window, tuple(map(str, table.flat))).automaton(chain.states)
-    summed = SummedChain(chain.initial, chain.transition, weights, length)
-    short = summed.by_labels(automaton)
-    monkeypatch.setattr(event_sums, "fits_floats", lambda *_: False)
-    assert short == summed.by_labels(automaton)
-    # Tails one by one, without the largest and the least of all.
-    monkeypatch.setattr(event_sums, "_LABELS", 10**6)
-    assert short == summed.by_labels(automaton)
+def test_values_with_no_common_step_are_refused():
+    theta = ChainClass.of(MarkovChain.steady([[0.8, 0.1, 0.1], [0.2, 0.5, 0.3], [0.3, 0.3, 0.4]]))
+    windows = theta.with_secrets(Secrets.at_least(1, 2), entries=False)
+    for values in ([1e-30, 1, 2], [1e-300, 1, 1e300]):
+        for beliefs, pairs in ((theta, [({1: 0}, {1: 1})]), (windows, None)):
+            with pytest.raises(NotApplicable, match="rounder values"):
+                wasserstein(beliefs, total(values, 4), 1, secrets=pairs)
 
 
 def test_what_is_too_much_is_refused():

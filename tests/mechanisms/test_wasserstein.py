@@ -27,8 +27,6 @@ from pufferkit import (
     w_infinity,
     wasserstein,
 )
-from pufferkit.influence.sums import chain_sums as sums
-from pufferkit.influence.sums import long_vectors as blocks
 from pufferkit.mechanisms.chain_distances import exact_distance
 
 
@@ -161,36 +159,6 @@ def test_never_below_the_truth_and_exact_where_fractions_decide(table, values, l
     else:
         assert scale == pytest.approx(float(truth))
         assert scale <= group_dp(total(values, length), 1).scale * (1 + 1e-9)  # Theorem 3.3
-
-
-@given(st.floats(0.02, 0.98), st.floats(0.02, 0.98), st.integers(2, 40))
-@settings(max_examples=40, deadline=None)
-def test_both_ways_to_get_the_distributions_agree(p, q, length):
-    chain = MarkovChain.steady([[p, 1 - p], [1 - q, q]])
-    distributions, values = [chain.initial] * length, np.array([0, 1])
-    halved = dict(sums._halving(distributions[0], chain.transition, values, length, length))
-    sided = dict(sums._by_sides(distributions[0], chain.transition, values, length, length))
-    for node in range(1, length + 1):
-        one, other = halved[node], sided[node]
-        for x in range(2):
-            first = np.ldexp(one.mantissas[x], np.repeat(one.exponents[x], blocks.BLOCK).clip(-900))
-            second = np.ldexp(
-                other.mantissas[x], np.repeat(other.exponents[x], blocks.BLOCK).clip(-900)
-            )
-            room = min(len(first), len(second))
-            np.testing.assert_allclose(first[:room], second[:room], rtol=1e-11)
-
-
-def test_relative_accuracy_of_the_rarest_outcomes_of_2000_entries():
-    """A fair coin: P(no heads) is 2^-2000, far below the smallest float."""
-    chain = MarkovChain.steady([[0.5, 0.5], [0.5, 0.5]])
-    length, values = 2000, np.array([0, 1])
-    _, around = next(sums._halving(chain.initial, chain.transition, values, length, 1))
-    for s in (0, 1, 37, 1000, 1999):
-        exponent = int(around.exponents[0, s // blocks.BLOCK])
-        expected = Fraction(math.comb(1999, s), 2**2000)
-        probability = Fraction(float(around.mantissas[0, s])) * Fraction(2) ** exponent
-        assert abs(probability / expected - 1) < Fraction(1, 10**11)
 
 
 def test_mean_is_total_over_length():

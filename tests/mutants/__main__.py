@@ -47,13 +47,12 @@ AREAS = {
         [
             f"influence/sums/{name}.py"
             for name in (
-                "chain_sums",
-                "long_vectors",
+                "lattice",
+                "chains",
                 "network_sums",
                 "outer_losses",
                 "least_scale",
                 "entry_windows",
-                "sum_work",
             )
         ],
         [
@@ -61,9 +60,9 @@ AREAS = {
             "mechanisms/test_exact_sum.py",
             "mechanisms/test_wasserstein.py",
         ],
-        "2000_entries or both_ways_to_get or reference_chains or stationary_binary or plans_show "
+        "2000_entries or both_ways or reference_chains or stationary_binary or plans_show "
         "or never_below_the_truth or too_long or grid_of_the_noise or as_far_apart or decimal "
-        "or such_numbers or rare_states or takes_the_larger or mean_is_total or rational_values",
+        "or lost_numbers or rare_states or takes_the_larger or mean_is_total or rational_values",
     ),
     "quilts": Area(
         ["influence/quilts/*.py"],

@@ -1,0 +1,348 @@
+"""How far secrets about a chain move a sum: W-infinity between its distributions given either.
+
+The sum is S = v(X_1) + ... + v(X_T) with whole non-negative values v. A secret is the value of an
+entry, the label of a window, or an event about named entries. The chain is a product of matrices of
+polynomials, P(x, y) z^{v(y)}: the coefficient of z^s is the mass of the paths that sum to s. So the
+joint distribution of the secret and S is
+
+    (what comes before the window) (the window, by its label) (what comes after it),
+
+and there are two ways to have it for all windows:
+
+- *sides*: before and after by recursion, entry by entry, then one convolution for each case of the
+  last entry of the window: about k T^3 / 6 products for k states. Any window and any label.
+- *halving*, for single entries: what surrounds the left half of a stretch is what surrounds the
+  stretch times its right half. k^3 T^2 log T products: less for few states and long series.
+
+The cheaper one is used; both give the same numbers up to rounding. A label is read by an automaton
+along the window; entry and automaton together are a chain. The value of an entry is a label of a
+window of one.
+
+Secrets: as above. Beliefs: one known chain. The distances of a class are the largest of its
+members. Nothing here knows a class of beliefs: arrays in, numbers out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from itertools import pairwise
+from math import log2
+
+import numpy as np
+
+from pufferkit.checks import Bools, Floats, Ints
+from pufferkit.errors import NotApplicable
+from pufferkit.influence.progress import Progress
+from pufferkit.influence.sums import lattice
+from pufferkit.influence.sums.lattice import Rows, convolved, farthest, fits_floats
+from pufferkit.rounding import EPS
+
+MOST_BYTES = 8 * 10**9
+"""Largest table of distributions, in bytes."""
+
+MOST_WORK = 6e10
+"""Most nanoseconds, about, for labels of windows and for conditions."""
+
+_PLAIN = 50.0  # so many times as long as compiled loops take those that run as plain Python
+_EACH = 5e4  # nanoseconds for one row of a window, however short
+_COMPARED = 30.0  # nanoseconds to compare one number of a row
+
+
+@dataclass(frozen=True)
+class Distance:
+    """The largest W-infinity over places and pairs of secrets there, and the place.
+
+    ``unsure`` says that rounding could not decide a comparison, so that the true distance may be
+    smaller; ``lost`` that the probability of some sum underflows, so that it may be larger.
+    """
+
+    value: int
+    place: int
+    unsure: bool = False
+    lost: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Labels:
+    """What reads the label of a window: an automaton.
+
+    ``moves[n][m, x]`` is the memory after entry n of the window is x with memory m before it;
+    ``ends[m]`` is the label of a window that ends with memory m.
+    """
+
+    moves: Sequence[Ints]
+    ends: Sequence[int]
+
+    @classmethod
+    def values(cls, size: int) -> Labels:
+        """The label of one entry is its value."""
+        return cls([np.arange(size)[None, :]], range(size))
+
+    def cases(self, transition: Floats) -> list[list[tuple[int, int]]]:
+        """For each entry of the window, the possible pairs of memory and state."""
+        cases = [[(int(m), x) for x, m in enumerate(self.moves[0][0])]]
+        for moves in self.moves[1:]:
+            reached = {
+                (int(moves[m, y]), int(y))
+                for m, x in cases[-1]
+                for y in np.flatnonzero(transition[x] > 0)
+            }
+            cases.append(sorted(reached))
+        return cases
+
+
+@dataclass(frozen=True, eq=False)
+class SummedChain:
+    """A chain of given length, and the whole non-negative value of each state."""
+
+    initial: Floats
+    transition: Floats
+    values: Ints
+    length: int
+
+    @property
+    def largest(self) -> int:
+        """The largest value of a state."""
+        return int(self.values.max())
+
+    @cached_property
+    def plain(self) -> bool:
+        """Whether plain floats hold every number."""
+        return fits_floats(self.initial, self.transition, self.length, self.largest)
+
+    def by_value(self, *, mirrored: bool = False, progress: Progress | None = None) -> Distance:
+        """The largest distance between two values of an entry.
+
+        Where entries i and T + 1 - i are alike (``mirrored``) half of them suffice.
+        """
+        last = (self.length + 1) // 2 if mirrored else self.length
+        size = len(self.values)
+        if _by_halving(self.length, size):
+            return self._largest(self._halving(last), size, last, progress)
+        rows = (
+            (joint, np.zeros(size, dtype=np.int64)) for joint in self.joint(Labels.values(size))
+        )
+        return self._largest(rows, size, last, progress)
+
+    def by_label(self, labels: Labels, progress: Progress | None = None) -> Distance:
+        """The largest distance between two labels of a window, over all windows."""
+        _check_work(self.work(labels))
+        cases = max(map(len, labels.cases(self.transition)))
+        last = self.length - len(labels.moves) + 1
+        nowhere = np.zeros(1 + max(labels.ends), dtype=np.int64)
+        return self._largest(
+            ((joint, nowhere) for joint in self.joint(labels)), cases, last, progress
+        )
+
+    def by_condition(self, one: Mapping[int, Bools], other: Mapping[int, Bools]) -> Distance:
+        """The distance between two conditions: which states named entries may have.
+
+        If one of them is impossible there is nothing to hide, and the distance is 0.
+        """
+        size = len(self.values)
+        _check_work(4.0 * self.length * size**2 * (self.length * self.largest + 1))
+        both = self._given(one).joined(self._given(other))
+        return self._largest(iter([(both, np.zeros(2, dtype=np.int64))]), size, 1, None)
+
+    def _largest(
+        self, rows: Iterator[tuple[Rows, Ints]], cases: int, last: int, progress: Progress | None
+    ) -> Distance:
+        """Over the places, rows and where these are counted from, that are given one by one."""
+        # Each number undergoes at most about half as many roundings.
+        error = 4 * EPS * (self.length * (cases + 2) + self.length * self.largest + 400)
+        best = Distance(0, 1)
+        if not self.plain:
+            lattice.expect(_PLAIN * 1e-9 * self.work())
+        for place, (joint, places) in zip(range(1, last + 1), rows, strict=False):
+            possible = joint.possible
+            value, unsure = farthest(joint.chosen(possible), places[possible], best.value, error)
+            found = (
+                (value, place, unsure)
+                if value > best.value
+                else (best.value, best.place, best.unsure)
+            )
+            best = Distance(*found, best.lost or joint.lost)
+            if progress is not None:
+                progress(place, last)
+        return best
+
+    def work(self, labels: Labels | None = None) -> float:
+        """Approximate nanoseconds for the distances of all windows, or of all entries.
+
+        Two products take one, because those that cannot matter are skipped.
+        """
+        size, room = len(self.values), self.length * max(1, self.largest) + 1
+        if labels is None:
+            return value_work(self.length, size, self.largest)
+        cases = labels.cases(self.transition)
+        steps = sum(len(one) * len(other) for one, other in pairwise(cases))
+        ends = len(cases[-1]) * (room**2 / 12 + _EACH / 2)
+        windows = self.length - len(labels.moves) + 1
+        return windows * (steps * room / 4 + ends + _COMPARED * (1 + max(labels.ends)) * room)
+
+    # --- sides ------------------------------------------------------------------------------------
+
+    def joint(self, labels: Labels) -> Iterator[Rows]:
+        """For every window, the joint distribution of its label and the sum, a row for a label."""
+        size, width = len(self.values), len(labels.moves)
+        last, states = self.length - width + 1, np.arange(size)
+        after = [self._points(np.ones(size))]
+        for n in range(1, last):
+            after.append(self._moved(after[-1], states, self.transition, n))
+        cases = labels.cases(self.transition)
+        own = [[x for _, x in here] for here in cases]
+        kernels = [
+            self._kernel(labels.moves[n + 1], cases[n], cases[n + 1]) for n in range(width - 1)
+        ]
+        ends = [(n, x, labels.ends[memory]) for n, (memory, x) in enumerate(cases[-1])]
+        pairs = [
+            [(n, x) for n, x, end in ends if end == label] for label in range(1 + max(labels.ends))
+        ]
+        before = self._points(self.initial)
+        for first in range(last):
+            rows = before.chosen(own[0])
+            for n, kernel in enumerate(kernels, first + 1):
+                rows = self._moved(rows, own[n - first - 1], kernel, n)
+            rows = rows.shifted(self.values[own[-1]], (first + width) * self.largest + 1)
+            yield convolved(rows, after.pop(), pairs, self.length * self.largest + 1)
+            before = self._moved(before, states, self.transition.T, first + 1)
+
+    def _kernel(
+        self, moves: Ints, cases: Sequence[tuple[int, int]], following: Sequence[tuple[int, int]]
+    ) -> Floats:
+        """From each case of an entry of a window to those of the next."""
+        place = {case: n for n, case in enumerate(following)}
+        kernel = np.zeros((len(following), len(cases)))
+        for n, (memory, x) in enumerate(cases):
+            for y in np.flatnonzero(self.transition[x] > 0):
+                kernel[place[int(moves[memory, y]), int(y)], n] += self.transition[x, y]
+        return kernel
+
+    def _given(self, condition: Mapping[int, Bools]) -> Rows:
+        """The distribution of the sum where named entries have allowed states; one row."""
+        everything = np.ones(len(self.values), dtype=bool)
+        rows = self._points(np.where(condition.get(1, everything), self.initial, 0.0))
+        for entry in range(2, self.length + 1):
+            allowed = condition.get(entry, everything)[:, None]
+            kernel = np.where(allowed, self.transition.T, 0.0)
+            rows = self._moved(rows, np.arange(len(self.values)), kernel, entry - 1)
+        whole = np.ones((1, len(self.values)))
+        return self._moved(rows, np.arange(len(self.values)), whole, self.length)
+
+    def _moved(self, rows: Rows, states: Ints | list[int], kernel: Floats, entries: int) -> Rows:
+        """The values of an entry added, which makes so many ``entries``, then mixed by a kernel."""
+        return rows.shifted(self.values[states], entries * self.largest + 1).mixed(kernel)
+
+    def _points(self, weights: Floats) -> Rows:
+        """Row x is ``weights[x]`` at the sum 0."""
+        return Rows.points(weights, np.zeros(len(weights), dtype=np.int64), plain=self.plain)
+
+    # --- halving ----------------------------------------------------------------------------------
+
+    def _halving(self, last: int) -> Iterator[tuple[Rows, Ints]]:
+        """For entries 1 ... last the joint distribution of X_i and the sum of all other entries.
+
+        A row for each value x of the entry, counted from v(x). Rows of pairs of states are numbered
+        x k + y; row (x, y) of a product sums over z.
+        """
+        size, values, transition = len(self.values), self.values, self.transition
+        states, one = range(size), np.eye(size)
+        both = [(x, y) for x in states for y in states]
+        through = [[(x * size + z, z * size + y) for z in states] for x, y in both]
+        leftwards = [[(y * size + z, x * size + z) for z in states] for x, y in both]
+        rightwards = [[(z * size + x, z * size + y) for z in states] for x, y in both]
+
+        @cache
+        def paths(count: int) -> Rows:
+            """Paths through ``count`` entries from x to y, by the sum of their values."""
+            if count == 1:
+                return Rows.points(one.ravel(), np.repeat(values, size), plain=self.plain)
+            half = count // 2
+            return convolved(then(half), paths(count - half), through, count * self.largest + 1)
+
+        @cache
+        def then(count: int) -> Rows:
+            """The same with one transition after the last entry."""
+            return paths(count).mixed(np.kron(one, transition.T).astype(np.float64))
+
+        @cache
+        def ahead(count: int) -> Rows:
+            """The same with one transition before the first entry."""
+            return paths(count).mixed(np.kron(transition, one).astype(np.float64))
+
+        def descend(first: int, count: int, around: Rows) -> Iterator[Rows]:
+            if first > last:
+                return
+            if count == 1:
+                yield around
+                return
+            half = count // 2
+            # around_left[x, m] = sum over y of around[x, y] (P right)[m, y]
+            yield from descend(first, half, extended(ahead(count - half), around, leftwards, half))
+            # around_right[n, y] = sum over x of around[x, y] (left P)[x, n]
+            right = extended(then(half), around, rightwards, count - half)
+            yield from descend(first + half, count - half, right)
+
+        def extended(half: Rows, around: Rows, pairs: lattice.Pairs, count: int) -> Rows:
+            chosen = pairs if count > 1 else pairs[:: size + 1]  # one entry needs the diagonal only
+            return convolved(half, around, chosen, (self.length - count) * self.largest + 1)
+
+        root = self._points(np.repeat(self.initial, size))
+        return ((rows, values) for rows in descend(1, self.length, root))
+
+
+def value_work(length: int, states: int, largest: int) -> float:
+    """Approximate nanoseconds for the distances between values of entries."""
+    size = (float(length) * max(1, largest)) ** 2
+    return size * min(_halving_cost(length, states), _sides_cost(length, states)) / 2 + (
+        _EACH * length * states
+    )
+
+
+def waited(work: float) -> float:
+    """Nanoseconds that work of so many waits for a compiler, or for plain Python."""
+    return 1e9 * lattice.wait(_PLAIN * 1e-9 * work)
+
+
+def _halving_cost(length: int, states: int) -> float:
+    """Products for each squared length."""
+    return states**3 * log2(length + 1) * 2
+
+
+def _sides_cost(length: int, states: int) -> float:
+    return states * length / 6
+
+
+def _by_halving(length: int, states: int) -> bool:
+    return _halving_cost(length, states) <= _sides_cost(length, states)
+
+
+def value_bytes(length: int, states: int, largest: int) -> int:
+    """Approximate number of bytes in memory at once."""
+    if _by_halving(length, states):
+        # Three kinds of paths, and the product around a stretch, for each pair of states.
+        return length * largest * states**2 * (8 + length.bit_length()) * 8
+    # The sums after every entry: half of all entries times all sums.
+    return length * (length * largest + 32) * states * 9 // 2
+
+
+def check_memory(length: int, states: int, largest: int) -> None:
+    """Refuse what needs too much memory before it is started; ``largest`` may have any size."""
+    needed = value_bytes(length, states, largest)
+    if needed > MOST_BYTES:
+        gigabytes, steps = (float(min(n, 10**300)) for n in (needed // 10**9, largest))
+        raise NotApplicable(
+            f"its distributions need about {gigabytes:.2g} GB for {length:,} entries: in multiples "
+            f"of their greatest common divisor, the values differ by {steps:.2g}; use "
+            "rounder values, such as 0.25 or Fraction(1, 3), a shorter series, or influence_curve"
+        )
+
+
+def _check_work(work: float) -> None:
+    if work > MOST_WORK:
+        raise NotApplicable(
+            f"the distributions of the sum given these events take about {work / 1e9:.2g} s, more "
+            f"than {MOST_WORK / 1e9:.0f}; use influence_curve, a shorter series or rounder values"
+        )

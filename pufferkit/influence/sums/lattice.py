@@ -1,0 +1,492 @@
+"""Distributions of whole-valued sums, and W-infinity between them, with directed rounding.
+
+The rarest outcomes decide W-infinity, so every probability needs its *relative* accuracy, however
+small it is. Numbers here are only added and multiplied, and none is negative, so a number that was
+rounded n times is off by a factor of at most (1 + EPS / 2)^n; no difference is ever taken. A
+distribution is kept up to a factor, in one of two forms:
+
+- plain floats, where the least likely path is still a normal float;
+- blocks of 32 floats that share an exponent. A convolution goes pair of blocks by pair of blocks
+  and skips what cannot matter to one part in 10^22, which is most of a long one. A number more than
+  2^960 times smaller than the largest of its block is ``lost``, and the rows say so.
+
+Both forms have the same operations, so what is computed with them is written once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import permutations
+from math import log, log2
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pufferkit.checks import Bools, Floats, Ints
+from pufferkit.compiling import compiled_loop
+from pufferkit.rounding import EPS, least_passing
+
+BLOCK = 32
+"""Numbers that share an exponent."""
+
+NOTHING = -(2**30)
+"""The exponent of a block of zeros."""
+
+_NEAR = 60  # twos below the largest pair of blocks that a convolution looks at first
+_NEGLIGIBLE = 74  # twos below a sum at which all terms left out together do not matter
+_TINY = 2.0**-960  # smaller numbers of a block may have lost their accuracy
+_FAR = 60  # twos by which two numbers that are compared may differ at most
+_POWERS = 2.0 ** np.arange(-_FAR, _FAR + 1)
+_PLAIN_NUMBERS, _PLAIN_PRODUCTS = 4e6, 1.2e9  # more are left to compiled loops, which skip most
+
+Pairs = Sequence[Sequence[tuple[int, int]]]
+"""For each row of a result the rows, of a first and a second, that are convolved and added."""
+
+
+def fits_floats(initial: Floats, transition: Floats, length: int, largest: int) -> bool:
+    """Whether the distributions of a sum of values up to ``largest`` fit plain floats, in time."""
+    states, room = len(initial), length * largest + 1
+    if length * states * room > _PLAIN_NUMBERS or length * states * room**2 > _PLAIN_PRODUCTS:
+        return False
+    moves = log2(transition[transition > 0].min()) * (length - 1)
+    return bool(log2(initial[initial > 0].min()) + moves >= log2(_TINY))
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Several distributions of a sum, each up to a factor.
+
+    Row n has ``numbers[n, s]`` at the sum s; with ``exponents``, times 2^exponents[n, s // BLOCK].
+    ``lost`` says that some positive number underflowed beside its block.
+    """
+
+    numbers: Floats
+    exponents: Ints | None = None
+    lost: bool = False
+
+    @classmethod
+    def points(cls, weights: Floats, places: Ints, *, plain: bool) -> Rows:
+        """Row n is ``weights[n]`` at ``places[n]`` and zero elsewhere."""
+        which = np.flatnonzero(weights > 0)
+        at, room = places[which], int(places.max()) + 1
+        rows = cls(np.zeros((len(weights), room))) if plain else cls._zeros(len(weights), room)
+        if rows.exponents is None:
+            rows.numbers[which, at] = weights[which]
+        else:
+            fractions, twos = np.frexp(weights[which])
+            rows.numbers[which, at], rows.exponents[which, at // BLOCK] = 2 * fractions, twos - 1
+        return rows
+
+    @classmethod
+    def _zeros(cls, count: int, room: int) -> Rows:
+        blocks = max(1, -(-room // BLOCK))
+        exponents = np.full((count, blocks), NOTHING, dtype=np.int64)
+        return cls(np.zeros((count, blocks * BLOCK)), exponents)
+
+    @property
+    def room(self) -> int:
+        """Numbers in each row."""
+        return int(self.numbers.shape[1])
+
+    @property
+    def possible(self) -> Bools:
+        """Which rows have any mass."""
+        return np.asarray(self.numbers.any(axis=1))
+
+    def chosen(self, which: Bools | Sequence[int]) -> Rows:
+        """Some of the rows."""
+        exponents = None if self.exponents is None else self.exponents[which]
+        return Rows(self.numbers[which], exponents, self.lost)
+
+    def mixed(self, weights: Floats) -> Rows:
+        """Row m of the result is the sum over n of ``weights[m, n]`` times row n."""
+        if self.exponents is None:
+            return Rows(weights @ self.numbers)
+        out = Rows._zeros(len(weights), self.room)
+        lost = _mix.metered(self.numbers, self.exponents, weights, out.numbers, out.exponents)
+        return replace(out, lost=self.lost or bool(lost))
+
+    def shifted(self, places: Ints, room: int) -> Rows:
+        """Row n with ``places[n]`` added to its sums, in rows of ``room``."""
+        if self.exponents is not None:
+            points = Rows.points(np.ones(len(places)), places, plain=False)
+            each = [[(n, n)] for n in range(len(places))]
+            return convolved(points, self, each, room)
+        numbers = np.zeros((len(places), room))
+        for n, place in enumerate(places):
+            numbers[n, place : place + self.room] = self.numbers[n, : room - place]
+        return Rows(numbers)
+
+    def joined(self, other: Rows) -> Rows:
+        """These rows and those of another, of the same room."""
+        numbers = np.concatenate([self.numbers, other.numbers])
+        if self.exponents is None or other.exponents is None:
+            return Rows(numbers)
+        exponents = np.concatenate([self.exponents, other.exponents])
+        return Rows(numbers, exponents, self.lost or other.lost)
+
+    def log_tails(self) -> tuple[Floats, Floats]:
+        """Logarithms of P(S <= s) and of P(S > s), for each row and s, as shares of its mass.
+
+        Both are sums of their own: by subtraction one of them would lose its accuracy.
+        """
+        lower, upper = (self._log_sums(backwards) for backwards in (False, True))
+        whole = lower[:, -1:].copy()
+        return lower - whole, upper - whole
+
+    def _log_sums(self, backwards: bool) -> Floats:
+        """Logarithms of sums up to and including s, or strictly above s."""
+        with np.errstate(divide="ignore"):
+            if self.exponents is None:
+                if not backwards:
+                    return np.log(np.cumsum(self.numbers, axis=1))
+                above = np.zeros_like(self.numbers)
+                above[:, :-1] = np.cumsum(self.numbers[:, :0:-1], axis=1)[:, ::-1]
+                return np.log(above)
+            sums, exponents = np.zeros_like(self.numbers), np.zeros(self.numbers.shape)
+            for n, row in enumerate(self.numbers):
+                _add_up.metered(row, self.exponents[n], backwards, sums[n], exponents[n])
+            return np.log(sums) + exponents * log(2)
+
+
+def convolved(first: Rows, second: Rows, pairs: Pairs, room: int) -> Rows:
+    """Row m is the sum, over its pairs (a, b), of row a of one convolved with row b of another."""
+    if first.exponents is None or second.exponents is None:
+        numbers = np.zeros((len(pairs), room))
+        for row, terms in zip(numbers, pairs, strict=True):
+            for a, b in terms:
+                product = np.convolve(first.numbers[a], second.numbers[b])[:room]
+                row[: len(product)] += product
+        return Rows(numbers)
+    blocks = max(1, -(-room // BLOCK))
+    numbers = np.empty((len(pairs), blocks * BLOCK))
+    exponents = np.empty((len(pairs), blocks), dtype=np.int64)
+    one = first.numbers, first.exponents, second.numbers, second.exponents
+    lost = first.lost or second.lost
+    for m, terms in enumerate(pairs):
+        chosen = np.array(terms, dtype=np.int64)
+        lost |= bool(_convolve.metered(*one, chosen, numbers[m], exponents[m]))
+    return Rows(numbers, exponents, lost)
+
+
+def farthest(rows: Rows, places: Ints, least: int, error: float) -> tuple[int, bool]:
+    """The largest W-infinity between two rows, or ``least`` if that is more; never too small.
+
+    Theorem: [Q] Definition 3.1, on the line. With F_a the distribution function of row a, W of two
+    rows is the least d with F_a(t) <= F_b(t + d) and F_b(t) <= F_a(t + d) for all t. If that holds,
+    mass can go from the lowest to the lowest, and no part of it goes further than d. If F_a(t) is
+    above F_b(t + d), some of the mass up to t must go beyond t + d.
+
+    A comparison counts only if it is sure: by the lower tails, P(S_a <= t) <= P(S_b <= t + d), or
+    by the upper ones, P(S_b > t + d) <= P(S_a > t), whichever rounding leaves clear. The shift
+    grows until all of them are.
+
+    Parameters
+    ----------
+    rows, places
+        Distributions up to a factor, those without mass left out; row n is counted from
+        ``places[n]``.
+    least
+        Where the search begins.
+    error
+        Bound on the relative error of a tail.
+
+    Returns
+    -------
+    tuple
+        The distance, and whether rounding left open that it is smaller.
+    """
+    if len(rows.numbers) < 2 or _all_within(rows, places, least, error):
+        return least, False
+    lower, upper = rows.log_tails()
+    size = rows.room + int(places.max())
+    low, up = np.full((len(lower), size), -np.inf), np.full((len(lower), size), -np.inf)
+    for n, place in enumerate(places):
+        end = place + rows.room
+        low[n, place:end], low[n, end:] = lower[n], 0.0
+        up[n, place:end], up[n, :place] = upper[n], 0.0
+    known = np.concatenate([low[low > -np.inf], up[up > -np.inf]])
+    slack = 2 * error + 8 * EPS * float(np.abs(known).max(initial=0.0))
+    low_most, low_least, up_most, up_least = (
+        low.max(axis=0), low.min(axis=0), up.max(axis=0), up.min(axis=0)
+    )  # fmt: skip
+
+    def surely_within(shift: int) -> bool:
+        end = max(0, size - shift)
+        by_lower = low_most[:end] + slack <= low_least[shift:]
+        by_upper = up_most[shift:] + slack <= up_least[:end]
+        unclear = np.flatnonzero(~(by_lower | by_upper))
+        return all(_passes(low, up, a, unclear, shift, slack) for a in range(len(low)))
+
+    def surely_not(shift: int) -> bool:
+        end = max(0, size - shift)
+        by_lower = low_most[:end] > low_least[shift:] + slack
+        return bool((by_lower | (up_most[shift:] > up_least[:end] + slack)).any())
+
+    if surely_within(least):
+        return least, False
+    bad, step = least, 1
+    while not surely_within(bad + step):
+        bad, step = bad + step, 2 * step
+    value = least_passing(surely_within, bad, bad + step)
+    return value, not surely_not(value - 1)
+
+
+def _passes(
+    low: Floats, up: Floats, a: int, places: NDArray[np.intp], shift: int, slack: float
+) -> bool:
+    """Whether F_a(t) <= F_b(t + shift) for sure at these places t, for all b other than a."""
+    if not places.size:
+        return True
+    others = np.arange(len(low)) != a
+    by_lower = low[a, places] + slack <= low[others][:, places + shift]
+    by_upper = up[others][:, places + shift] + slack <= up[a, places]
+    return bool((by_lower | by_upper).all())
+
+
+def _all_within(rows: Rows, places: Ints, most: int, error: float) -> bool:
+    """Whether a quick test of single probabilities shows that no two rows are further apart."""
+    if rows.exponents is None or most == 0:
+        return False
+    tops = rows.exponents.max(axis=1)
+    sums = rows.numbers.reshape(len(tops), -1, BLOCK).sum(axis=2)
+    shares = np.ldexp(sums, np.maximum(rows.exponents - tops[:, None], -2000)).sum(axis=1)
+    if np.ptp(tops) > _NEAR:  # a product with one so rare might underflow
+        return False
+    return all(
+        _crosses_once.metered(
+            rows.numbers[a],
+            rows.exponents[a],
+            rows.numbers[b],
+            rows.exponents[b],
+            math.ldexp(shares[a] / shares[b], int(tops[a] - tops[b])),
+            most + int(places[a] - places[b]),
+            error,
+        )
+        for a, b in permutations(range(len(tops)), 2)
+    )
+
+
+@compiled_loop
+def _normalise(mantissa, exponent, block):  # type: ignore[no-untyped-def]
+    """Bring the largest number of one block into [1, 2)."""
+    start = block * BLOCK
+    largest = 0.0
+    for j in range(start, start + BLOCK):
+        largest = max(largest, mantissa[j])
+    if largest == 0.0:
+        exponent[block] = NOTHING
+        return
+    shift = math.frexp(largest)[1] - 1
+    if shift != 0:
+        # In two parts: neither leaves the range of floats.
+        half = shift // 2
+        one, other = math.ldexp(1.0, -half), math.ldexp(1.0, half - shift)
+        for j in range(start, start + BLOCK):
+            mantissa[j] = mantissa[j] * one * other
+        exponent[block] += shift
+
+
+@compiled_loop
+def _mix(mantissas, exponents, weights, out_mantissas, out_exponents):  # type: ignore[no-untyped-def]
+    """Fill in the weighted sums; whether some number underflowed."""
+    lost = False
+    for m in range(weights.shape[0]):
+        for block in range(exponents.shape[1]):
+            top = NOTHING
+            for n in range(weights.shape[1]):
+                if weights[m, n] > 0.0:
+                    top = max(top, exponents[n, block])
+            if top == NOTHING:
+                continue
+            out_exponents[m, block] = top
+            for n in range(weights.shape[1]):
+                shift = exponents[n, block] - top
+                if weights[m, n] > 0.0 and shift > -1060:
+                    scale = np.ldexp(weights[m, n], shift)
+                    for j in range(block * BLOCK, (block + 1) * BLOCK):
+                        out_mantissas[m, j] += scale * mantissas[n, j]
+            for j in range(block * BLOCK, (block + 1) * BLOCK):
+                if out_mantissas[m, j] < _TINY:
+                    for n in range(weights.shape[1]):
+                        lost |= weights[m, n] > 0.0 and mantissas[n, j] > 0.0
+            _normalise(out_mantissas[m], out_exponents[m], block)
+    return lost
+
+
+@compiled_loop
+def _convolve(  # type: ignore[no-untyped-def]  # noqa: PLR0912
+    first, first_exp, second, second_exp, pairs, out, out_exp
+):
+    """Fill in the sum of the convolutions of some pairs; whether some number underflowed."""
+    lost = False
+    blocks_a, blocks_b = first_exp.shape[1], second_exp.shape[1]
+    sums, both = np.empty(BLOCK), np.empty(2 * BLOCK)
+    # All pairs that are left out together add at most their number times BLOCK times 4.
+    below = _NEGLIGIBLE + math.frexp(8.0 * BLOCK * len(pairs) * (blocks_a + 1))[1]
+    for block in range(len(out_exp)):
+        start = block * BLOCK
+        # Blocks p and q reach into this one if q = block - p - 1 or q = block - p.
+        top, bottom = NOTHING, -NOTHING
+        for j in range(len(pairs)):
+            a, b = pairs[j, 0], pairs[j, 1]
+            for p in range(max(0, block - blocks_b), min(blocks_a, block + 1)):
+                for q in (block - p - 1, block - p):
+                    if 0 <= q < blocks_b and first_exp[a, p] > NOTHING < second_exp[b, q]:
+                        size = first_exp[a, p] + second_exp[b, q]
+                        top, bottom = max(top, size), min(bottom, size)
+        out_exp[block] = top
+        if top == NOTHING:
+            out[start : start + BLOCK] = 0.0
+            continue
+        # First the pairs near the top; what they give says how far down to look after that.
+        high, low = 2**30, top - _NEAR
+        sums[:] = 0.0
+        for _ in range(2):
+            for j in range(len(pairs)):
+                a, b = pairs[j, 0], pairs[j, 1]
+                for p in range(max(0, block - blocks_b), min(blocks_a, block + 1)):
+                    if first_exp[a, p] > NOTHING and _gathered(
+                        second[b],
+                        second_exp[b],
+                        block - p - 1,
+                        first_exp[a, p] - top,
+                        low - top,
+                        high - top,
+                        both,
+                    ):
+                        _add_products(first[a, p * BLOCK : (p + 1) * BLOCK], both, sums)
+            least = np.inf
+            for j in range(BLOCK):
+                least = min(least, sums[j])
+            high = low
+            low = top + math.frexp(least)[1] - 1 - below if least > 0.0 else -(2**29)
+            if low >= high or bottom >= high:
+                break
+        out[start : start + BLOCK] = sums
+        for j in range(start, start + BLOCK):
+            if least < _TINY and out[j] < _TINY and not lost:
+                lost = _reached(first, first_exp, second, pairs, j)
+        _normalise(out, out_exp, block)
+    return lost
+
+
+@compiled_loop
+def _gathered(vector, exponents, block, exponent, low, high, both):  # type: ignore[no-untyped-def]
+    """Two blocks in a row with one exponent; zeros for what is not from ``low`` up to ``high``."""
+    some = False
+    for side in range(2):
+        place = block + side
+        size = exponents[place] + exponent if 0 <= place < len(exponents) else 0
+        known = 0 <= place < len(exponents) and exponents[place] > NOTHING
+        if known and low <= size < high:
+            scale = math.ldexp(1.0, int(max(size, -1060)))
+            for j in range(BLOCK):
+                both[side * BLOCK + j] = vector[place * BLOCK + j] * scale
+            some = True
+        else:
+            for j in range(BLOCK):
+                both[side * BLOCK + j] = 0.0
+    return some
+
+
+@compiled_loop
+def _add_products(weights, both, sums):  # type: ignore[no-untyped-def]
+    """Add to ``sums[k]`` the sum over i of ``weights[i] both[BLOCK + k - i]``."""
+    for i in range(0, BLOCK, 4):
+        one, two, three, four = weights[i], weights[i + 1], weights[i + 2], weights[i + 3]
+        if one + two + three + four > 0.0:
+            at = BLOCK - i
+            for k in range(BLOCK):
+                sums[k] += (one * both[at + k] + two * both[at + k - 1]) + (
+                    three * both[at + k - 2] + four * both[at + k - 3]
+                )
+
+
+@compiled_loop
+def _reached(first, first_exp, second, pairs, j):  # type: ignore[no-untyped-def]
+    """Whether some pair has positive numbers whose places add up to j."""
+    for n in range(len(pairs)):
+        a, b = pairs[n, 0], pairs[n, 1]
+        for p in range(first_exp.shape[1]):
+            if first_exp[a, p] == NOTHING:
+                continue
+            for i in range(max(p * BLOCK, j + 1 - second.shape[1]), min((p + 1) * BLOCK, j + 1)):
+                if first[a, i] > 0.0 and second[b, j - i] > 0.0:
+                    return True
+    return False
+
+
+@compiled_loop
+def _add_up(mantissas, exponents, backwards, sums, sum_exponents):  # type: ignore[no-untyped-def]
+    """Fill in sums with an exponent each: up to and including j, or strictly above j."""
+    size, total, exponent = len(mantissas), 0.0, 0
+    block, scale = -1, 0.0
+    for step in range(size):
+        j = size - 1 - step if backwards else step
+        if backwards:
+            sums[j], sum_exponents[j] = total, exponent
+        if mantissas[j] > 0.0:
+            if j // BLOCK != block:
+                block = j // BLOCK
+                apart = exponents[block] - exponent
+                if total == 0.0 or apart > 0:
+                    # The sum is counted in the unit of the largest block so far.
+                    if total > 0.0:
+                        total *= math.ldexp(1.0, int(max(-apart, -1060)))
+                    exponent, apart = exponents[block], 0
+                scale = math.ldexp(1.0, int(max(apart, -1060)))
+            total += mantissas[j] * scale
+            fraction, twos = math.frexp(total)
+            if twos != 1:
+                total, exponent = 2.0 * fraction, exponent + twos - 1
+                if twos < -1000:
+                    block = -1  # too small for a factor: what follows is the larger unit
+                else:
+                    scale = math.ldexp(scale, 1 - twos)
+        if not backwards:
+            sums[j], sum_exponents[j] = total, exponent
+
+
+@compiled_loop
+def _crosses_once(first, first_exp, second, second_exp, ratio, shift, error):  # type: ignore[no-untyped-def]
+    """Whether F_a(t) <= F_b(t + shift) for all t follows from comparing single probabilities.
+
+    a is ``first`` and b is ``ratio`` times ``second``, up to one factor. This holds if up to some
+    place s no a(s) is above b(s + shift), and beyond no b(s + shift) is above a(s): lower tails
+    are compared term by term before the place, upper tails beyond it. ``False`` may mean that
+    there is no such place, or that rounding leaves it open.
+    """
+    beyond = False
+    for s in range(min(0, -shift), max(len(first), len(second) - shift)):
+        a, b, apart = 0.0, 0.0, 0
+        if 0 <= s < len(first):
+            a, apart = first[s], -first_exp[s // BLOCK]
+        if 0 <= s + shift < len(second):
+            b = ratio * second[s + shift]
+            apart += second_exp[(s + shift) // BLOCK]
+        if a == 0.0 and b == 0.0:
+            continue
+        if a > 0.0 and b > 0.0:
+            if -_FAR <= apart <= _FAR:
+                b *= _POWERS[apart + _FAR]
+            else:
+                (a, twos), (b, more) = math.frexp(a), math.frexp(b)
+                b = math.ldexp(b, int(min(max(more + apart - twos, -_FAR), _FAR)))
+        if not beyond:
+            beyond = a * (1.0 + error) > b * (1.0 - error)
+        if beyond and b * (1.0 + error) > a * (1.0 - error):
+            return False
+    return True
+
+
+def expect(seconds: float) -> None:
+    """Compile the loops at once if they would run for so many seconds as plain Python."""
+    _convolve.expect(seconds)
+
+
+def wait(seconds: float) -> float:
+    """How many seconds the loops would wait for a compiler, if they took so many without."""
+    return float(_convolve.wait(seconds))

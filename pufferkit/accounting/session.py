@@ -2,7 +2,8 @@
 
 The budget is the Pufferfish epsilon of everything ever released about the data under the beliefs. A
 release costs the difference it makes to the joint guarantee, by the tightest theorem that applies,
-which is usually less than its own epsilon.
+which is usually less than its own epsilon. Beliefs that were bought from the data
+(`private_transitions`) have spent some of it already: the first release charges that too.
 """
 
 from __future__ import annotations
@@ -38,10 +39,10 @@ from pufferkit.accounting.spending import (
 )
 from pufferkit.accounting.windows import check_start
 from pufferkit.beliefs.base import Beliefs, as_beliefs
-from pufferkit.beliefs.provenance import check_not_fitted_on
+from pufferkit.beliefs.provenance import check_not_fitted_on, owed
 from pufferkit.data.queries import Query
 from pufferkit.data.series import Series
-from pufferkit.errors import NoTheorem
+from pufferkit.errors import NoTheorem, OverBudget
 from pufferkit.mechanisms.calibration import Calibration, in_order
 from pufferkit.mechanisms.dashboard import Dashboard, split
 from pufferkit.mechanisms.plan import calibrate, plan
@@ -52,6 +53,7 @@ from pufferkit.rounding import least_passing
 from pufferkit.shown import Shown
 
 _OVER = "the data of the session, like histogram(session.data.states, session.data)"
+_PURCHASE = "private_transitions"
 _PARTS = 1000
 """Of a refused epsilon, in which what would fit is looked for."""
 
@@ -125,6 +127,12 @@ class Session(Shown):
         self._recognised = SeriesData(self.data.codes, self.data.states, self.data.lengths)
         self._made: dict[str, tuple[str, Calibration]] = {}
         self.ledger.check_terms({name: (self._terms, self._recognised)}, data_meant=data_meant)
+        self._bought = self._purchase()
+        if self._owes() and self._account.remaining < 0:
+            raise OverBudget(
+                f"budget: the beliefs were bought from these data, which alone costs "
+                f"{show(self._account.total)} of {show(self._account.budget)}; give a larger budget"
+            )
 
     def __str__(self) -> str:
         account = self._account
@@ -145,8 +153,7 @@ class Session(Shown):
     @property
     def spent(self) -> Composition:
         """The joint guarantee of everything released so far, and the rule that gives it."""
-        history = spendings_of(self._charges(), self.beliefs.states)
-        return compose(history, self.beliefs, self.data.lengths)
+        return compose(self._spendings(), self.beliefs, self.data.lengths)
 
     @property
     def history(self) -> list[dict[str, Any]]:
@@ -205,8 +212,7 @@ class Session(Shown):
     @property
     def profile(self) -> list[dict[str, Any]]:
         """The spending on the entries, run by run (`entry_rows`)."""
-        history = spendings_of(self._charges(), self.beliefs.states)
-        return entry_rows(history, self.beliefs, self.data.lengths)
+        return entry_rows(self._spendings(), self.beliefs, self.data.lengths)
 
     def release(
         self,
@@ -294,7 +300,7 @@ class Session(Shown):
         made_for = plan.calibration.beliefs
         if made_for is None or made_for.digest != self.beliefs.digest:
             raise ValueError("plan: it was made for other beliefs than those of the session")
-        bounds, calibration = self._window(None), plan.calibration
+        bounds, calibration = self._window(None), self._holding(plan.calibration)
         key = digest(
             {
                 "dashboard": calibration.query.digest,
@@ -321,6 +327,7 @@ class Session(Shown):
         spending = self._spending(calibration, window)
         while True:
             account, composed = self._standing()
+            bought = self._purchase_charge(account) if self._owes() else None
             charged = self.ledger.find(self.name, key, "charge")
             state = None
             if charged is None:
@@ -350,7 +357,8 @@ class Session(Shown):
                 data=self._recognised,
                 state=state,
             )
-            self.ledger.charge_many([charge], data_meant=self._meant)
+            charges = [charge] if bought is None else [bought, charge]
+            self.ledger.charge_many(charges, data_meant=self._meant)
             # What counts is what is stored, if two processes ask at once.
             stored = self.ledger.find(self.name, key)
             if stored is not None:
@@ -366,7 +374,7 @@ class Session(Shown):
         after = composed.after(new)
 
         def history() -> list[Spending]:
-            return [*spendings_of(self._charges(), self.beliefs.states), new]
+            return [*self._spendings(), new]
 
         enough, sizes = in_epsilon(account.total), self.data.lengths
         return compose_kept(after, self.beliefs, sizes, history, enough), after
@@ -421,18 +429,90 @@ class Session(Shown):
                 made = calibrate(mechanism, self.beliefs, query, epsilon)
                 self._made[key] = (mechanism, made)
         name, made = self._made[key]
-        return name, replace(made, query=query)
+        return name, self._holding(replace(made, query=query))
+
+    def _holding(self, calibration: Calibration) -> Calibration:
+        """The calibration, with what its beliefs were bought for, which the account holds."""
+        if self._bought is None:
+            return calibration
+        known = replace(calibration.evidence, bought=self._bought.entry_epsilon)
+        return replace(calibration, evidence=known)
 
     def _standing(self) -> tuple[Account, Composed]:
         """The balance of the account and its accumulated charges, at one moment."""
         account, state = self.ledger.standing(self.name)
+        composed = Composed()
         if account is None:
-            return Account(self.name, self._terms.rule, self._terms.budget, 0, 0), Composed()
-        if state is not None:
-            return account, Composed.from_dict(state)
-        # Charged by an earlier pufferkit, or not charged yet.
-        known, charges = self.ledger.charges_of([self.name])
-        return known[self.name], Composed.of(spendings_of(charges, self.beliefs.states))
+            account = Account(self.name, self._terms.rule, self._terms.budget, 0, 0)
+        elif state is not None:
+            composed = Composed.from_dict(state)
+        else:  # charged by an earlier pufferkit, or not charged yet
+            known, charges = self.ledger.charges_of([self.name])
+            account = known[self.name]
+            composed = Composed.of(spendings_of(charges, self.beliefs.states))
+        if self._bought is not None and self._owes():
+            composed, enough = composed.after(self._bought), in_epsilon(account.total)
+            joint = compose_kept(composed, self.beliefs, self.data.lengths, self._spendings, enough)
+            account = account._replace(total=max(account.total, joint.micro))
+        return account, composed
+
+    def _purchase(self) -> Spending | None:
+        """What the data have been spent for the beliefs, on every entry."""
+        bought = owed(self.beliefs.sources)
+        if bought is None:
+            return None
+        if len(self.data) < bought.entries:
+            raise ValueError(
+                f"beliefs: were {bought.words}, and the data have {len(self.data):,}; open the "
+                "session over all of them, or, for data of other people, use "
+                "PrivateTransitions.for_others"
+            )
+        b = spent_pico(bought.entry_epsilon) / PICO
+        # Only its event-level epsilon holds under these beliefs, so no rule knows the mechanism.
+        return Spending(_PURCHASE, b, (1, len(self.data)), b)
+
+    def _owes(self) -> bool:
+        """Whether the beliefs were bought and the account does not hold that yet."""
+        if self._bought is None:
+            return False
+        return self.ledger.find(self.name, self._purchase_key, "charge") is None
+
+    @property
+    def _purchase_key(self) -> str:
+        b = None if self._bought is None else self._bought.entry_epsilon
+        return digest({_PURCHASE: b, "beliefs": self.beliefs.digest})
+
+    def _purchase_charge(self, account: Account) -> Charge:
+        """The charge of the purchase, with the total that `_standing` holds for it."""
+        assert self._bought is not None
+        bought = self._bought
+        return Charge(
+            self.name,
+            self._purchase_key,
+            spent_micro(bought.epsilon),
+            account.total,
+            {
+                "query": _PURCHASE,
+                "labels": [],
+                "window": list(bought.window),
+                "beliefs": self.beliefs.digest,
+                "mechanism": _PURCHASE,
+                "scale": None,
+                "entry_privacy_pico": spent_pico(bought.entry_epsilon or 0.0),
+                "quilt": None,
+                "contributions": None,
+                "gaps": None,
+                "rule": "entry_profile",
+            },
+            after=account.entries,
+            terms=self._terms,
+            data=self._recognised,
+        )
+
+    def _spendings(self) -> list[Spending]:
+        """Everything spent so far, with the purchase of the beliefs if it is not charged yet."""
+        charged = spendings_of(self._charges(), self.beliefs.states)
+        return [*charged, self._bought] if self._bought and self._owes() else charged
 
     @property
     def _account(self) -> Account:

@@ -51,6 +51,7 @@ from pufferkit.accounting.stream_windows import (
     places_of,
 )
 from pufferkit.beliefs.base import Beliefs, as_beliefs
+from pufferkit.beliefs.provenance import check_paid
 from pufferkit.checks import Floats
 from pufferkit.data.queries import Query
 from pufferkit.data.series import Series
@@ -127,6 +128,7 @@ class Stream(Shown):
                 "a stream is about entries that follow one another in time; networks and joint "
                 "distributions have a fixed number of them: use Session"
             )
+        check_paid(self.beliefs.sources)
         self.name, micro = name, allowed_micro(checks.privacy(epsilon))
         if micro == 0:
             raise ValueError(f"epsilon: must be at least a millionth, got {epsilon!r}")

@@ -6,6 +6,10 @@ digest of the counts they were fitted on and digests of identifying passages of 
 these passages: the whole series, a window of it, or a series that contains it. Fitting to private
 data nevertheless must be declared, and every result is then marked as based on private data.
 
+Beliefs may also be *bought*: counted with noise from the very data to be released
+(`pufferkit.private_transitions`). They tell what that has spent on every entry, and a release
+refuses them unless it pays for it too, or the data are declared to be other people's.
+
 The provenance is passed on to every object made from the beliefs: reversals, classes, files. It
 cannot be passed on with a bare matrix: ``ChainClass.any_start(chain.transition)`` has none.
 """
@@ -43,6 +47,46 @@ ITSELF = (
 
 
 @dataclass(frozen=True)
+class Bought:
+    """Noisy counts that beliefs were made of, and what they have spent on their data."""
+
+    entry_epsilon: float
+    """Event-level epsilon of the counts, for each entry they were counted in."""
+    entries: int
+    """How many entries these are."""
+    for_others: bool = False
+    """Whether the beliefs are declared to be for other data than these."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, ready for JSON."""
+        return {
+            "entry_epsilon": self.entry_epsilon,
+            "entries": self.entries,
+            "for_others": self.for_others,
+        }
+
+    @classmethod
+    def from_dict(cls, data: Any) -> Bought:
+        """What ``to_dict`` described."""
+        if not isinstance(data, Mapping):
+            raise ValueError(f"model: fitted_on: bought must be an object, got {data!r:.40}")
+        return cls(
+            checks.positive("fitted_on: bought: entry_epsilon", data.get("entry_epsilon")),
+            checks.whole("fitted_on: bought: entries", data.get("entries"), 1),
+            checks.flag("fitted_on: bought: for_others", data.get("for_others", False)),
+        )
+
+    @property
+    def words(self) -> str:
+        """One line for the reader of a result."""
+        line = (
+            f"bought with event-level epsilon {self.entry_epsilon:.6g} on each of {self.entries:,} "
+            "entries"
+        )
+        return f"{line}, and declared to be for other data" if self.for_others else line
+
+
+@dataclass(frozen=True)
 class Provenance:
     """The data that beliefs were fitted on."""
 
@@ -59,6 +103,8 @@ class Provenance:
     """Whether the beliefs were knowingly fitted to private data."""
     passages: tuple[Passages, ...] = ()
     """Digests of identifying passages; none for private data."""
+    bought: Bought | None = None
+    """What the counts have spent, if they were counted with noise from private data."""
 
     @classmethod
     def of_series(cls, series: Series, smoothing: float = 0.0, private: bool = False) -> Provenance:
@@ -101,6 +147,8 @@ class Provenance:
         """Plain data, ready for JSON."""
         if self.private:
             return {"theta_from_private_data": True, "smoothing": self.smoothing}
+        if self.bought is not None:
+            return {"bought": self.bought.to_dict()}
         return {
             "digests": list(self.digests),
             "transitions": self.transitions,
@@ -116,6 +164,8 @@ class Provenance:
             return None
         if not isinstance(data, Mapping):
             raise ValueError(f"model: fitted_on must be an object, got {data!r:.40}")
+        if data.get("bought") is not None:
+            return cls(bought=Bought.from_dict(data["bought"]))
         added = checks.real("fitted_on: smoothing", data.get("smoothing", 0.0))
         owned = data.get("theta_from_private_data", False)
         if checks.flag("fitted_on: theta_from_private_data", owned):
@@ -158,6 +208,25 @@ def check_not_fitted_on(sources: Sequence[Provenance], series: Series) -> None:
     """Refuse a series that the beliefs were fitted on."""
     if any(source.covers(series) for source in sources):
         raise ValueError(ITSELF)
+
+
+def owed(sources: Sequence[Provenance]) -> Bought | None:
+    """What the data of a release have been spent for their beliefs; ``None`` if nothing."""
+    bought = [s.bought for s in sources if s.bought is not None and not s.bought.for_others]
+    if not bought:
+        return None
+    return Bought(sum(one.entry_epsilon for one in bought), max(one.entries for one in bought))
+
+
+def check_paid(sources: Sequence[Provenance], paid: float | None = None) -> None:
+    """Refuse bought beliefs, unless ``paid`` covers the event-level epsilon of their counts."""
+    debt = owed(sources)
+    if debt is not None and (paid or 0.0) < debt.entry_epsilon:
+        raise ValueError(
+            f"beliefs: were {debt.words}, which no account holds here; release by a Session over "
+            "these data, which charges it, or by PrivateTransitions.calibrate, which shares "
+            "epsilon with it. For data of other people use PrivateTransitions.for_others"
+        )
 
 
 def check_not_counted_from(

@@ -160,6 +160,8 @@ class RegionClass(ChainClass):
     @property
     def caveats(self) -> tuple[str, ...]:
         notes = [PRIVATE_NOTE] if self.is_private else []
+        if self.fitted_on is not None and self.fitted_on.bought is not None:
+            notes.append(self.fitted_on.bought.words)
         if self.confidence is not None:
             notes.append(f"contains the chain with confidence {self.confidence:g}: {self.region}")
         if self.before is not None:

@@ -27,6 +27,7 @@ import numpy as np
 
 from pufferkit import checks
 from pufferkit.beliefs.chain_class import ChainClass, as_chain_class
+from pufferkit.beliefs.provenance import Bought, Provenance
 from pufferkit.beliefs.region_class import (
     NOISY,
     RegionClass,
@@ -64,6 +65,17 @@ class PrivateTransitions:
         """The noisy counts as a table; they may be negative."""
         size = len(self.region.states)
         return np.array(self.release.raw, dtype=float).reshape(size, size)
+
+    @property
+    def for_others(self) -> RegionClass:
+        """The region for data of other people, of whom the counts say nothing: no charge.
+
+        The counts were made from some people's entries, and only their entries have been spent.
+        """
+        known = Bought(self.entry_epsilon, sum(self.release.lengths), for_others=True)
+        region = replace(self.region, fitted_on=Provenance(bought=known))
+        checks.assign(region, step=self.region.step)
+        return region
 
     def calibrate(self, query: Query, epsilon: float) -> Calibration:
         """Noise for a further query, so that counts and answer *together* cost ``epsilon``.
@@ -103,6 +115,7 @@ class PrivateTransitions:
                 belief="all chains of the region",
                 notes=(note, *evidence.notes),
                 beside=self.entry_epsilon,
+                bought=self.entry_epsilon,
             ),
         )
 
@@ -117,8 +130,11 @@ def private_transitions(
 ) -> PrivateTransitions:
     """Release transition counts with noise, and the region of chains around them.
 
-    Every call draws new noise and spends epsilon, and no ledger is charged: later releases are
-    accounted for by `PrivateTransitions.calibrate`, or account for ``entry_epsilon`` yourself.
+    Every call draws new noise and spends epsilon. The region remembers what it has spent, in files
+    too: a `Session` under it charges that to its account with the first release, and
+    `PrivateTransitions.calibrate` shares epsilon with it. Any other use on these data is refused;
+    for data of other people there is `PrivateTransitions.for_others`. A purchase whose region you
+    throw away is in no account: charge its epsilon by `Ledger.spend`.
 
     Parameters
     ----------
@@ -160,8 +176,10 @@ def private_transitions(
         query.total,
         release.unit,
     )
-    checks.assign(region, step=data.step)
-    return PrivateTransitions(release, region, round_up(calibration.entry_epsilon))
+    spent = round_up(calibration.entry_epsilon)
+    source = Provenance(bought=Bought(spent, len(data)))
+    checks.assign(region, step=data.step, fitted_on=source)
+    return PrivateTransitions(release, region, spent)
 
 
 def region_of_noisy(

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pufferkit.beliefs.provenance import check_not_counted_from
+from pufferkit.beliefs.provenance import check_not_counted_from, check_paid
 from pufferkit.checks import Floats
 from pufferkit.data.question_names import FOLLOWS, SUMS
 from pufferkit.data.questions import Question
@@ -24,7 +24,8 @@ Asked = tuple[FleetRows, tuple[str, ...], dict[str, Any] | None]
 
 
 def asked_of(table: Table, run: FleetRun) -> Asked:
-    """The question about a table; refused for beliefs that were fitted to it."""
+    """The question about a table; refused for beliefs that were fitted to it, or bought."""
+    check_paid(run.beliefs.sources)
     check_not_counted_from(run.beliefs.sources, table.transitions, table.states)
     return exact_rows(table, run.question, run.beliefs.states)
 

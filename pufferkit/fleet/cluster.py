@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit import noise
-from pufferkit.beliefs.provenance import check_not_counted_from
+from pufferkit.beliefs.provenance import check_not_counted_from, check_paid
 from pufferkit.checks import Floats
 from pufferkit.data.questions import Question
 from pufferkit.data.table import Counts, Table
@@ -365,7 +365,8 @@ class _Used:
 
 
 def _refuse(counted: CountedTable, run: FleetRun) -> None:
-    """Refuse states that the beliefs lack, and beliefs that were fitted to the table."""
+    """Refuse states that the beliefs lack, and beliefs that were fitted to the table or bought."""
+    check_paid(run.beliefs.sources)
     counted.refuse_unknown(run.beliefs.states)
     moves = counted.transitions(run.beliefs.states)
     check_not_counted_from(run.beliefs.sources, moves, run.beliefs.states)

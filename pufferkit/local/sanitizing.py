@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from pufferkit import noise
 from pufferkit.beliefs.markov_chain import MarkovChain
-from pufferkit.beliefs.provenance import Provenance, check_not_fitted_on
+from pufferkit.beliefs.provenance import Provenance, check_not_fitted_on, check_paid
 from pufferkit.data.series import Series, is_segment
 from pufferkit.local.losses import Loss
 
@@ -109,6 +109,7 @@ def sanitize(series: Any, mechanism: Sanitizer) -> Any:
             f"mechanism: promises {mechanism.epsilon:g} but loses {float(mechanism.loss):.6g}; "
             "nothing was sanitised. Take more noise, see cheapest_noise"
         )
+    check_paid(_sources(mechanism))
     if isinstance(series, Iterator):
         return _stream(series, mechanism)
     if isinstance(series, Series):

@@ -16,7 +16,7 @@ import pufferkit
 from pufferkit import checks, noise
 from pufferkit.beliefs.base import Beliefs, as_beliefs
 from pufferkit.beliefs.chain_class import ChainClass
-from pufferkit.beliefs.provenance import check_not_fitted_on
+from pufferkit.beliefs.provenance import check_not_fitted_on, check_paid
 from pufferkit.beliefs.secrets import Secrets
 from pufferkit.data.numbers import rank_scores
 from pufferkit.data.queries import Query
@@ -296,7 +296,7 @@ class Calibration(Shown):
     def checked(self, series: Any) -> Series:
         """The data, checked for this calibration: known states, the right lengths.
 
-        Data that the beliefs were fitted on are refused.
+        Data that the beliefs were fitted on are refused, and bought beliefs that nobody paid for.
         """
         states = self.query.states if self.beliefs is None else self.beliefs.states
         names = None if self.beliefs is None else self.beliefs.entries
@@ -317,6 +317,7 @@ class Calibration(Shown):
             _check_values(self.beliefs, names, data)
         if self.beliefs is not None:
             check_not_fitted_on(self.beliefs.sources, data)
+            check_paid(self.beliefs.sources, self.evidence.bought)
         return data
 
     def _check_gaps(self, data: Series, named: bool) -> None:

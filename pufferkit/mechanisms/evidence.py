@@ -88,6 +88,9 @@ class Evidence:
     beside
         Event-level epsilon of other releases under the same guarantee; ``None`` if the guarantee
         is about this release only.
+    bought
+        Event-level epsilon of the noisy counts that the beliefs were bought with, where it is
+        ``beside`` this release or in the account that the release is charged to.
     horizon
         For a stream: number of entries that the guarantee covers, all other releases of the stream
         included; ``None`` if it is about the entries of this release only.
@@ -115,6 +118,7 @@ class Evidence:
     beside: float | None = None
     counted: CountedOver | None = None
     horizon: int | None = None
+    bought: float | None = None
 
     def __post_init__(self) -> None:
         for name, known in _WORDS.items():
@@ -213,6 +217,7 @@ _EVIDENCE: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "variant": ("text", lambda v: isinstance(v, str)),
     "counted": ("text", lambda v: isinstance(v, str)),
     "horizon": ("a whole number above 0", lambda v: is_whole(v) and v > 0),
+    "bought": ("a number of at least 0", lambda v: is_number(v) and 0 <= v < math.inf),
     "beside": ("a number of at least 0", lambda v: is_number(v) and 0 <= v < math.inf),
 }
 """What each field of the evidence must be in a file, in words and as a test."""

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from pufferkit.beliefs.base import Beliefs
+from pufferkit.beliefs.provenance import owed
 from pufferkit.errors import NotApplicable
 from pufferkit.mechanisms.evidence import Guarantee
 from pufferkit.mechanisms.release import Release
@@ -333,6 +334,9 @@ def _inconsistent(record: Release, theta: Beliefs | None) -> Iterator[str]:
         yield f"variant: {record.mechanism} has no reading {record.evidence.variant}"
     if record.evidence.beside and record.mechanism != "influence_curve":
         yield f"beside: {record.mechanism} does not share its promise with other releases"
+    debt = None if theta is None else owed(theta.sources)
+    if debt is not None and (record.evidence.bought or 0.0) < debt.entry_epsilon:
+        yield f"bought: the beliefs were {debt.words}, and neither release nor account holds that"
     yield from not_from_raw(record)
     yield from not_such_noise(record)
     yield from _not_such_scales(record, theta)

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from pufferkit.data.table import Table as Table
     from pufferkit.data.user_queries import linear as linear
     from pufferkit.data.user_queries import per_entry as per_entry
+    from pufferkit.errors import DrownedAnswer as DrownedAnswer
     from pufferkit.errors import LedgerError as LedgerError
     from pufferkit.errors import NotApplicable as NotApplicable
     from pufferkit.errors import NoTheorem as NoTheorem
@@ -140,7 +141,7 @@ _HOMES = {
     "beliefs.markov_random_field": ["MarkovRandomField"],
     "beliefs.regime_class": ["RegimeClass"],
     "beliefs.secrets": ["Secrets"],
-    "errors": ["LedgerError", "NoTheorem", "NotApplicable", "OverBudget"],
+    "errors": ["DrownedAnswer", "LedgerError", "NoTheorem", "NotApplicable", "OverBudget"],
     "fleet": ["Releases", "release_all", "release_each"],
     "frames": ["TextFormat", "read_series", "read_table"],
     "influence.quilts.hardest": ["max_influence"],

@@ -1,5 +1,7 @@
 """Errors that callers may want to distinguish. Invalid arguments raise a plain ``ValueError``."""
 
+from typing import Any
+
 
 class NotApplicable(ValueError):
     """A mechanism's conditions do not hold for these beliefs; the message says which.
@@ -61,6 +63,33 @@ class LedgerError(ValueError):
     >>> issubclass(pk.OverBudget, ValueError), issubclass(pk.LedgerError, ValueError)
     (True, True)
     """
+
+
+class DrownedAnswer(UserWarning):
+    """Noise drowns the answer that is about to be released (`Usefulness`); nothing is spent yet.
+
+    ``anyway=True`` says that it is meant. ``calibration`` is the noise that was judged.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> import pufferkit as pk
+    >>> chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
+    >>> noise = pk.influence_curve(chain, pk.relative_frequencies([0, 1], 10), epsilon=1)
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("error", pk.DrownedAnswer)
+    ...     try:
+    ...         noise.release([0] * 10)
+    ...     except pk.DrownedAnswer as drowned:
+    ...         print(str(drowned).partition(":")[0])
+    the noise drowns the answer
+    >>> len(noise.release([0] * 10, anyway=True).value)
+    2
+    """
+
+    def __init__(self, message: str, calibration: Any = None) -> None:
+        super().__init__(message)
+        self.calibration = calibration
 
 
 def printable(text: object) -> str:

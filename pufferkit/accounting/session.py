@@ -47,7 +47,7 @@ from pufferkit.mechanisms.calibration import Calibration, in_order
 from pufferkit.mechanisms.dashboard import Dashboard, split
 from pufferkit.mechanisms.plan import calibrate, plan
 from pufferkit.mechanisms.release import Release
-from pufferkit.mechanisms.usefulness import questioned
+from pufferkit.mechanisms.usefulness import questioned, warn_if_drowned
 from pufferkit.records import digest
 from pufferkit.rounding import least_passing
 from pufferkit.shown import Shown
@@ -222,6 +222,7 @@ class Session(Shown):
         mechanism: str = BEST,
         window: tuple[int, int] | None = None,
         label: str = "",
+        anyway: bool = False,
     ) -> Release:
         """Answer a query with noise, paid from the budget.
 
@@ -245,6 +246,9 @@ class Session(Shown):
             on.
         label
             Something to tell otherwise equal releases apart.
+        anyway
+            Noise that drowns the answer gives a warning, `DrownedAnswer`, before anything is
+            charged, unless this is true.
 
         Raises
         ------
@@ -266,7 +270,9 @@ class Session(Shown):
         if stored is not None:
             return Release.from_dict(stored.body)
         name, calibration = self._calibrate(query, epsilon, mechanism)
-        return self._paid(calibration, calibration.checked(part), bounds, key, name)
+        checked = calibration.checked(part)
+        warn_if_drowned(calibration, anyway=anyway)
+        return self._paid(calibration, checked, bounds, key, name)
 
     def release_dashboard(self, plan: Dashboard, *, label: str = "") -> dict[str, Release]:
         """Answer all questions of a dashboard with noise, as one charge; the answers by name.
@@ -344,7 +350,7 @@ class Session(Shown):
                 # Charged but not drawn by an earlier version: never draw with less noise.
                 total, body = account.total, dict(charged.body)
                 calibration = replace(calibration, scale=max(calibration.scale, body["scale"]))
-            drawn = calibration.release(part).to_dict()
+            drawn = calibration.release(part, anyway=True).to_dict()
             charge = Charge(
                 self.name,
                 key,

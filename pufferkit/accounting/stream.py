@@ -64,6 +64,7 @@ from pufferkit.mechanisms.influence_curve import (
     metric_of,
 )
 from pufferkit.mechanisms.release import Release
+from pufferkit.mechanisms.usefulness import warn_if_drowned
 from pufferkit.records import digest
 from pufferkit.rounding import EPS, round_up
 from pufferkit.shown import Shown
@@ -173,6 +174,7 @@ class Stream(Shown):
         share: float = 1.0,
         label: str = "",
         every: Any = None,
+        anyway: bool = False,
     ) -> Release:
         """Answer a query about a window with noise, once: asking again returns the stored value.
 
@@ -202,6 +204,9 @@ class Stream(Shown):
         every
             For a list and a window of time: the time between entries, such as ``"1m"``; the first
             entry is at the beginning of the window.
+        anyway
+            Noise that drowns the answer gives a warning, `DrownedAnswer`, before anything is
+            charged, unless this is true.
 
         Raises
         ------
@@ -224,6 +229,7 @@ class Stream(Shown):
                 if every is not None:
                     part = on_clock(part, use, every)
                 check_inside(part, window, use)
+                warn_if_drowned(calibration, anyway=anyway)
             after = frontier.after(use)
             body = {
                 "query": query.name,
@@ -245,7 +251,7 @@ class Stream(Shown):
                 body,
                 after=account.entries,
                 terms=replace(self._terms, budget=account.budget),
-                value=calibration.release(part).to_dict(),
+                value=calibration.release(part, anyway=True).to_dict(),
                 state=after.to_dict(),
                 data=None if account.entries else _recognisable(part),
             )

@@ -140,10 +140,12 @@ def release_table(
         data, prefix = replace(data, subjects=(account,)), ""
     usefulness_output.question(noise.epsilon)
     groups = grouping.of(source, subject, form, data)
-    if not groups:  # a group has the noise of one subject and the answer of many
-        _refuse_drowned(data, beliefs, mechanism, noise.epsilon, output.anyway)
     make: Any = pk.release_all if groups else pk.release_each
-    with book.opened() as ledger, terminal.bar("releasing") as progress:
+    with (
+        book.opened() as ledger,
+        terminal.bar("releasing") as progress,
+        usefulness_output.guarded(beliefs, output.anyway),
+    ):
         releases: Releases = make(
             data,
             beliefs,
@@ -190,23 +192,3 @@ def _give(
         words = f"{releases.guarantee}: epsilon {releases.epsilon:g} for all rows of a subject"
         terminal.say(words)
     terminal.written(files)
-
-
-def _refuse_drowned(
-    data: Table, beliefs: Any, mechanism: str | None, epsilon: float, anyway: bool
-) -> None:
-    """Refuse rows that their noise would drown, judging by the median row."""
-    from pufferkit.mechanisms.plan import calibrate  # noqa: PLC0415
-
-    sizes = sorted(data.sizes.tolist())
-    middle = sizes[len(sizes) // 2]
-    longest = int(data.longest.max())
-    # The noise is that of the longest segment, the answer that of a row of median size.
-    query = pk.relative_frequencies(data.states, longest)
-    whole = calibrate(mechanism or "influence_curve", beliefs, query, epsilon)
-    row = replace(
-        whole,
-        scale=whole.scale * longest / middle,
-        query=pk.relative_frequencies(data.states, middle),
-    )
-    usefulness_output.refuse_drowned(row, beliefs, anyway, f" (a row of {middle:,} entries)")

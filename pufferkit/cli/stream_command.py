@@ -108,7 +108,9 @@ def release(
         calibration = stream.calibrate(query, share)
         calibration.checked(data)
         usefulness_output.refuse_drowned(calibration, beliefs, anyway)
-        answer = stream.release(query, data, place, share=share, label=label, every=every)
+        answer = stream.release(
+            query, data, place, share=share, label=label, every=every, anyway=True
+        )
     text = about.record(answer) + "\n"
     written = {} if out is None else {out: text.encode()}
     if plot is not None:
@@ -139,6 +141,7 @@ def release_each(
     data_meant: Annotated[
         bool, option("A second account for the same data is meant.", None, "--data-meant")
     ] = False,
+    anyway: Anyway = False,
     as_json: inputs.AsJson = False,
 ) -> None:
     """Answer a query about one window of the stream of each subject, with noise.
@@ -172,7 +175,11 @@ def release_each(
     outputs.check_outputs(files.values(), [file, model])
     usefulness_output.question(epsilon)
     named = question.named(beliefs.states)
-    with kept.opened() as ledger, terminal.bar("releasing") as progress:
+    with (
+        kept.opened() as ledger,
+        terminal.bar("releasing") as progress,
+        usefulness_output.guarded(beliefs, anyway),
+    ):
         releases = release_window(
             table,
             beliefs,

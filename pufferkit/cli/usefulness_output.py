@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -57,18 +59,21 @@ def soon(mechanism: str | None, beliefs: Beliefs, query: Query, epsilon: float) 
     return calibrate(mechanism, beliefs, query, epsilon)
 
 
-def refuse_drowned(
-    calibration: Calibration, beliefs: Beliefs, anyway: bool, rows: str = ""
-) -> None:
+def refuse_drowned(calibration: Calibration, beliefs: Beliefs, anyway: bool) -> None:
     """Raise with remedies if noise drowns the answer; with ``anyway``, only warn."""
-    from pufferkit.mechanisms.target_errors import least_noise, worth_having  # noqa: PLC0415
-
     useful = pk.Usefulness.of(calibration)
     if not useful.drowned:
         return
     if anyway:
-        terminal.warn(f"{useful.warning}{rows}")
+        terminal.warn(useful.warning)
         return
+    raise ValueError(_refusal(useful.warning, calibration, beliefs))
+
+
+def _refusal(warning: str, calibration: Calibration, beliefs: Beliefs) -> str:
+    """Why nothing was released, with remedies."""
+    from pufferkit.mechanisms.target_errors import least_noise, worth_having  # noqa: PLC0415
+
     query, epsilon = calibration.query, calibration.epsilon
     least = least_noise(beliefs, query, epsilon)
     if worth_having().is_met(least):
@@ -76,10 +81,28 @@ def refuse_drowned(
     else:
         remedies = pk.remedies(beliefs, query, epsilon, worth_having(), present=least)
         would = "; ".join(way.text for way in remedies) or "none was found"
-    raise ValueError(
-        f"{useful.warning}{rows}; nothing was released. Remedies: {would}. To release it anyway, "
-        "give --anyway"
+    return (
+        f"{warning}; nothing was released. Remedies: {would}. To release it anyway, give --anyway"
     )
+
+
+@contextmanager
+def guarded(beliefs: Beliefs, anyway: bool) -> Iterator[None]:
+    """Refuse what the package warns of as drowned, before it charges; with ``anyway``, say it."""
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always", pk.DrownedAnswer)
+        if not anyway:
+            warnings.simplefilter("error", pk.DrownedAnswer)
+        try:
+            yield
+        except pk.DrownedAnswer as drowned:
+            text = str(drowned).partition("; anyway=")[0]
+            raise ValueError(_refusal(text, drowned.calibration, beliefs)) from None
+    for warning in said:
+        if issubclass(warning.category, pk.DrownedAnswer):
+            terminal.warn(str(warning.message).partition("; anyway=")[0])
+        else:
+            warnings.warn(warning.message, stacklevel=3)
 
 
 def question(epsilon: float) -> None:
@@ -125,7 +148,7 @@ def simulation_picture(beliefs: Beliefs, plan: Plan, path: Path) -> bytes:
     ]
     series = pk.Series.of(pieces, chain.states)
     exact = [float(value) for value in calibration.query.exact(series)]
-    drawn = [calibration.release(series).value for _ in range(_DRAWS)]
+    drawn = [calibration.release(series, anyway=True).value for _ in range(_DRAWS)]
     figure = plots.simulation_figure(
         exact,
         drawn,

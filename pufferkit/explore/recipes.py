@@ -133,7 +133,8 @@ class Deal:
 
     def python(self) -> str:
         """The whole release as a program."""
-        label = f", label={self.label!r}" if self.label else ""
+        more = f", label={self.label!r}" if self.label else ""
+        more += ", anyway=True" if self.anyway else ""
         made, read = self.question.python(self.beliefs().states, self.epsilon)
         return "\n".join(
             [
@@ -149,7 +150,7 @@ class Deal:
                 f"session = pk.Session(data, beliefs, {self.budget!r}, book, "
                 f"name={self.account!r})",
                 f"release = session.release(query, {self.epsilon!r}, "
-                f"mechanism={self.mechanism!r}{label})",
+                f"mechanism={self.mechanism!r}{more})",
                 "print(release.to_json())",
                 *read,
             ]

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from pufferkit.beliefs.provenance import check_not_counted_from, check_paid
 from pufferkit.checks import Floats
-from pufferkit.data.question_names import FOLLOWS, SUMS
+from pufferkit.data.additive import histogram, relative_frequencies
+from pufferkit.data.question_names import BY, FOLLOWS, SUMS
 from pufferkit.data.questions import Question
 from pufferkit.data.table import Counts, Table
 from pufferkit.fleet.exact_answers import rows_of, whole_series
@@ -17,6 +19,7 @@ from pufferkit.fleet.groups import Groups
 from pufferkit.fleet.releases import Releases
 from pufferkit.fleet.subject_run import FleetRows, FleetRun, aligned
 from pufferkit.mechanisms.calibration import Calibration
+from pufferkit.mechanisms.usefulness import warn_if_drowned
 from pufferkit.noise import Family
 
 Asked = tuple[FleetRows, tuple[str, ...], dict[str, Any] | None]
@@ -72,6 +75,38 @@ def noisy_sums(sums: Counts, run: FleetRun, scale: float) -> tuple[Floats, Float
     """Noise on the sums of all subjects."""
     wanted = np.full(len(sums), scale)
     return run.draw(sums, wanted), wanted
+
+
+def warn_if_rows_drown(
+    run: FleetRun, rows: FleetRows, made: Sequence[Calibration], anyway: bool
+) -> None:
+    """Warn if noise drowns the row of median size; ``made`` has the calibration of each row."""
+    if anyway or not rows.entries.any():
+        return
+    seen = np.flatnonzero(rows.entries)
+    row = int(seen[np.argsort(rows.entries[seen], kind="stable")[len(seen) // 2]])
+    entries = int(rows.entries[row])
+    noise = _noise_of_row(run, rows, made[row], row)
+    warn_if_drowned(noise, anyway=anyway, rows=f" (a row of {entries:,} entries)", stacklevel=4)
+
+
+def _noise_of_row(run: FleetRun, rows: FleetRows, made: Calibration, row: int) -> Calibration:
+    """The noise on one row as a calibration of its own, in the units of its answer."""
+    asked, states, entries = run.question, run.beliefs.states, int(rows.entries[row])
+    if asked is not None and asked.name not in SUMS + FOLLOWS + tuple(BY) + ("transitions",):
+        return made  # the range of its answer is not known
+    if asked is None:
+        over = relative_frequencies if run.query == "frequencies" else histogram
+        query = over(states, entries)
+    elif rows.observed is not None:  # as in one slot of average size
+        query = histogram(states, max(1, round(entries / len(rows.observed[row]))))
+    elif run.chooses:
+        query = asked.over(states, entries)
+    else:
+        query = asked.over_numbers(states, entries)
+    per = rows.per(run.per)
+    size = made.scale * float(run.unit) / (1 if per is None else int(per[row]))
+    return replace(made, scale=size, scales=None, query=query)
 
 
 def releases_of(

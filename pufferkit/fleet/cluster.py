@@ -45,6 +45,7 @@ from pufferkit.fleet.answering import (
     releases_of,
     rows_used,
     summed_up,
+    warn_if_rows_drown,
 )
 from pufferkit.fleet.exact_answers import refuse_digits
 from pufferkit.fleet.releases import Releases, note_of
@@ -81,6 +82,8 @@ def release_each_on_cluster(
     prefix: str,
     storage: str | None,
     progress: Progress | None = None,
+    *,
+    anyway: bool = False,
 ) -> Any:
     """One noisy row for each subject and window, as a DataFrame that reads committed files."""
     if storage is None:
@@ -98,6 +101,11 @@ def release_each_on_cluster(
     with table.counted() as counted:
         _refuse(counted, run)
         scales = _Scales.of(run, counted.lengths.longest)
+        if not anyway:  # by the first pack, which stands for the others
+            sizes = next(counted.sizes())
+            used = rows_used(sizes, run.question)
+            made = [scales.calibrations[n] for n in scales.lengths(sizes)[used.owner].tolist()]
+            warn_if_rows_drown(run, used, made, anyway)
         after = counted.reading(states).independent_after
         note = note_of(run.beliefs.is_private, after)
         own = f"{folder}/{run.identity[:16]}-{uuid.uuid4().hex[:16]}"
@@ -128,6 +136,8 @@ def release_all_on_cluster(
     keep: Callable[[FleetRun], AbstractContextManager[Accounts | None]],
     prefix: str,
     progress: Progress | None = None,
+    *,
+    anyway: bool = False,
 ) -> Releases:
     """One noisy answer over all subjects, or for each window; ``keep`` opens the accounts."""
     spark_storage.try_executors(table.session, None)
@@ -144,6 +154,7 @@ def release_all_on_cluster(
         longest = int(counted.lengths.longest.max())
         run = run.decided(int(np.median(together.entries)), longest)
         calibration = run.calibration(longest)
+        warn_if_rows_drown(run, together, [calibration] * len(together.window), anyway)
         scales = _Scales(np.array([longest]), np.array([longest]), {longest: calibration})
         packs = _Packs(counted, run, scales, prefix)
         with keep(run) as accounts:

@@ -18,7 +18,13 @@ from pufferkit.data.questions import Question
 from pufferkit.data.table import Counts, Table
 from pufferkit.errors import NotApplicable
 from pufferkit.fleet.accounts import Accounts
-from pufferkit.fleet.answering import asked_of, noisy_sums, releases_of, summed_up
+from pufferkit.fleet.answering import (
+    asked_of,
+    noisy_sums,
+    releases_of,
+    summed_up,
+    warn_if_rows_drown,
+)
 from pufferkit.fleet.groups import Groups
 from pufferkit.fleet.releases import Releases
 from pufferkit.fleet.subject_recognition import TableData
@@ -53,6 +59,7 @@ def release_each(
     progress: Progress | None = None,
     storage: str | None = None,
     data_meant: bool = False,
+    anyway: bool = False,
 ) -> Any:
     """One noisy histogram for each subject, or for each subject and window.
 
@@ -92,6 +99,9 @@ def release_each(
     data_meant
         A table that is known under other names, and data that changed since an earlier release,
         are refused where their counts show it; ``True`` confirms that this is intended.
+    anyway
+        Noise that drowns the row of median size gives a warning, `DrownedAnswer`, before anything
+        is charged, unless this is true.
 
     Returns
     -------
@@ -131,10 +141,13 @@ def release_each(
         from pufferkit.fleet.cluster import release_each_on_cluster  # noqa: PLC0415
 
         with _accounts(run, ledger, budget) as accounts:
-            return release_each_on_cluster(table, run, accounts, prefix, storage, progress)
+            return release_each_on_cluster(
+                table, run, accounts, prefix, storage, progress, anyway=anyway
+            )
     asked, labels, record = asked_of(table, run)
     run = run.decided(int(np.median(asked.entries)), int(table.longest.max()))
     used, calibrations = run.calibrations(table.longest)
+    warn_if_rows_drown(run, asked, [calibrations[n] for n in used[asked.owner].tolist()], anyway)
     values = np.empty((len(asked.owner), 1 if run.chooses else len(labels)))
     scales = np.empty(len(asked.owner))
     together = [run.epsilon]
@@ -189,6 +202,7 @@ def release_all(
     storage: str | None = None,
     groups: Mapping[Hashable, Hashable] | None = None,
     keys: Sequence[Hashable] | None = None,
+    anyway: bool = False,
 ) -> Releases:
     """One noisy histogram over all subjects together, or one for each window ([Q] 5.3.1).
 
@@ -208,7 +222,7 @@ def release_all(
     Parameters
     ----------
     table, beliefs, epsilon, query, mechanism, ledger, budget, label, prefix, data_meant, progress,
-    storage
+    storage, anyway
         As for `release_each`. A `ClusterTable` is counted and added up on the cluster; the sums
         come to the driver and noise is drawn there, so that nothing is written to the storage.
         With ``groups`` the counts of all subjects come to the driver.
@@ -238,7 +252,7 @@ def release_all(
             "all on a cluster", beliefs, epsilon, query, mechanism, label, table.windows
         )
         keep = partial(_accounts, ledger=ledger, budget=budget)
-        return release_all_on_cluster(table, run, keep, prefix, progress)
+        return release_all_on_cluster(table, run, keep, prefix, progress, anyway=anyway)
     local = table.collect() if isinstance(table, ClusterTable) else table
     grouped = None if groups is None and keys is None else Groups.of(local.subjects, groups, keys)
     what = "all" if grouped is None else f"all by {grouped.digest}"
@@ -255,6 +269,7 @@ def release_all(
     windows, sums = together.window, together.counts
     longest = int(local.longest.max())
     calibration = run.calibration(longest)
+    warn_if_rows_drown(run, together, [calibration] * len(windows), anyway)
     used, calibrations = np.full(len(local.subjects), longest), {longest: calibration}
     data = TableData(local, account_names(local, prefix)) if ledger is not None else {}
     with _accounts(run, ledger, budget, data, data_meant) as accounts:

@@ -14,6 +14,7 @@ from pufferkit.data.table import Table
 from pufferkit.fleet.subject_run import account_names
 from pufferkit.influence.progress import Progress
 from pufferkit.mechanisms.release import Release
+from pufferkit.mechanisms.usefulness import warn_if_drowned
 
 
 def release_window(
@@ -29,6 +30,7 @@ def release_window(
     prefix: str = "",
     data_meant: bool = False,
     progress: Progress | None = None,
+    anyway: bool = False,
 ) -> dict[Hashable, Release]:
     """One window of the stream of each subject that has entries in it.
 
@@ -49,24 +51,39 @@ def release_window(
         Put before a subject's name to name its account.
     progress
         Called with the number of subjects done and the number of all subjects.
+    anyway
+        Noise that drowns the window of median size gives a warning, `DrownedAnswer`, before
+        anything is charged, unless this is true.
     """
     question = query if isinstance(query, Question) else Question(query)
     names = account_names(table, prefix)
     streams = {
         name: Stream(beliefs, epsilon, ledger, name=name, data_meant=data_meant) for name in names
     }
+    parts = {
+        subject: part
+        for subject in table.subjects
+        if (part := _part(table.series(subject), window)) is not None
+    }
+    if not parts:
+        raise ValueError(f"table: no subject has entries in the window {window!r}")
+    states = streams[names[0]].beliefs.states
+    asked = {
+        subject: question.over_numbers(states, Series.of(part, states))
+        for subject, part in parts.items()
+    }
+    middle = sorted(parts, key=lambda subject: len(parts[subject]))[len(parts) // 2]
+    noise = streams[names[0]].calibrate(asked[middle], share)
+    rows = f" (a window of {len(parts[middle]):,} entries)"
+    warn_if_drowned(noise, anyway=anyway, rows=rows)
     releases: dict[Hashable, Release] = {}
     for number, (subject, name) in enumerate(zip(table.subjects, names, strict=True), 1):
-        part = _part(table.series(subject), window)
-        if part is not None:
-            stream = streams[name]
-            states = stream.beliefs.states
-            asked = question.over_numbers(states, Series.of(part, states))
-            releases[subject] = stream.release(asked, part, window, share=share, label=label)
+        if subject in parts:
+            releases[subject] = streams[name].release(
+                asked[subject], parts[subject], window, share=share, label=label, anyway=True
+            )
         if progress is not None:
             progress(number, len(names))
-    if not releases:
-        raise ValueError(f"table: no subject has entries in the window {window!r}")
     return releases
 
 

@@ -24,6 +24,7 @@ from pufferkit.data.series import Series, declared_independent
 from pufferkit.errors import NotApplicable
 from pufferkit.mechanisms.evidence import Evidence, Guarantee, Variant
 from pufferkit.mechanisms.release import Release, expected_size, half_width, rank_error
+from pufferkit.mechanisms.usefulness import warn_if_drowned
 from pufferkit.shown import Shown
 
 GAPS = (
@@ -203,7 +204,7 @@ class Calibration(Shown):
             return noise.whole_sampler(max(self.scales or (self.scale,)), self.unit, query.size)
         return noise.grid_sampler(self.scale, self.sensitivity, query.size, query.largest)
 
-    def release(self, series: Any) -> Release:
+    def release(self, series: Any, *, anyway: bool = False) -> Release:
         """Answer the query on ``series``. Every call draws fresh noise and spends epsilon.
 
         The value of a histogram is the nearest proper one; ``raw`` is the noisy answer as drawn.
@@ -213,8 +214,11 @@ class Calibration(Shown):
         series
             A `Series`, a sequence of states, or a sequence of segments of states. For networks and
             joint distributions also a record {name: value}.
+        anyway
+            Noise that drowns the answer gives a warning, `DrownedAnswer`, unless this is true.
         """
         data = self.checked(series)
+        warn_if_drowned(self, anyway=anyway)
         chosen = self.query.kind == "quantile"
         if chosen:
             levels = (self.query.question or {})["levels"]

@@ -31,6 +31,7 @@ from pufferkit.mechanisms.calibration import Calibration
 from pufferkit.mechanisms.influence_curve import influence_curve
 from pufferkit.mechanisms.post_processing import Derived, quantile
 from pufferkit.mechanisms.release import Release, project_to_simplex, rank_error
+from pufferkit.mechanisms.usefulness import warn_if_drowned
 from pufferkit.shown import Shown
 
 QuantileMethod = Literal["noisy histogram inverted", "exponential mechanism"]
@@ -79,9 +80,13 @@ class QuantilePlan(Shown):
         """The query for a session."""
         return self.calibration.query
 
-    def release(self, series: Any) -> Derived:
-        """The quantile of the data with noise. Every call draws fresh noise and spends epsilon."""
-        return self.answer(self.calibration.release(series))
+    def release(self, series: Any, *, anyway: bool = False) -> Derived:
+        """The quantile of the data with noise. Every call draws fresh noise and spends epsilon.
+
+        Noise that drowns the answer gives a warning (`DrownedAnswer`), unless ``anyway``.
+        """
+        warn_if_drowned(self.calibration, anyway=anyway)
+        return self.answer(self.calibration.release(series, anyway=True))
 
     def answer(self, release: Release, level: float = 0.95) -> Derived:
         """The quantile in a release of ``query``; post-processing, so free."""

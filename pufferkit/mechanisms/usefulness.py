@@ -9,12 +9,16 @@ half its 95% interval is more than half of that.
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pufferkit.data.queries import Query
-from pufferkit.mechanisms.calibration import Calibration
+from pufferkit.errors import DrownedAnswer
 from pufferkit.shown import Shown
+
+if TYPE_CHECKING:
+    from pufferkit.mechanisms.calibration import Calibration
 
 DROWNED = 0.5
 """Half-widths above this share of an average answer drown it."""
@@ -149,9 +153,33 @@ class Usefulness(Shown):
         """The warning about noise that drowns the answer."""
         part = "unknown" if self.relative is None else f"{100 * self.relative:,.0f}%"
         return (
-            f"the noise drowns the answer: at {100 * self.level:g}% it is off by up to {part} of "
-            f"an average one of the {self.what}"
+            f"the noise drowns the answer: at {100 * self.level:g}% the {self.what} are off by up "
+            f"to {self.half_width:.3g}, {part} of an average one"
         )
+
+
+def warn_if_drowned(
+    calibration: Calibration, *, anyway: bool, rows: str = "", stacklevel: int = 3
+) -> None:
+    """Warn that noise drowns an answer, before anything is charged or drawn.
+
+    Parameters
+    ----------
+    calibration
+        The noise to be judged.
+    anyway
+        Whether the release is meant all the same; then there is no warning.
+    rows
+        Which of many rows was judged, in words.
+    stacklevel
+        Frames from here to the call that the warning is about.
+    """
+    if anyway:
+        return
+    useful = Usefulness.of(calibration)
+    if useful.drowned:
+        message = f"{useful.warning}{rows}; anyway=True releases it without this warning"
+        warnings.warn(DrownedAnswer(message, calibration), stacklevel=stacklevel)
 
 
 def questioned(epsilon: float) -> str | None:

@@ -144,7 +144,7 @@ def verify(release: Any, *, most_work: float = MOST_WORK) -> Verdict:
     >>> from dataclasses import replace
     >>> from pufferkit import MarkovChain, count, markov_quilt, verify
     >>> chain = MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
-    >>> honest = markov_quilt(chain, count(1, 100), 1).release([0, 1] * 50)
+    >>> honest = markov_quilt(chain, count(1, 1000), 1).release([0, 1] * 500)
     >>> verify(honest).ok, verify(replace(honest, scale=0.99 * honest.scale)).ok
     (True, False)
     """

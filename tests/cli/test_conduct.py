@@ -110,6 +110,25 @@ def test_a_drowned_answer_is_refused(folder):
     assert "a row of 100 entries" in refusal(*ask, *windows, "--out", "w.csv", anyway=False)
 
 
+def test_drowned_answers_of_many_are_refused_and_charged_to_nobody(folder):
+    rows = [f"{who},{'ns'[who % 2]},2026-11-16 {n:02d}:00,{('rest', 'run')[n * who % 2]}"
+            for who in range(3) for n in range(24)]  # fmt: skip
+    Path("people.csv").write_text("\n".join(["who,region,t,s", *rows, ""]))
+    ask = ("people.csv", "--model", "model.json", "--epsilon", "0.05", "--state", "s",
+           "--subject", "who", "--time", "t", "--ledger", "l.db")  # fmt: skip
+    groups = ("--group-by", "region", "--keys", "n,s", "--budget", "1")
+    for more in (("release-each", *ask, "--budget", "1"), ("release-each", *ask, *groups),
+                 ("stream", "release-each", *ask, "--window", "2026-11-16")):  # fmt: skip
+        line = refusal(*more, anyway=False)
+        assert "the noise drowns the answer" in line
+        assert "Remedies" in line
+        assert "--anyway" in line
+        assert not Path("l.db").exists()
+    done = run(*more, "--anyway")
+    assert done.exit_code == 0, done.stderr
+    assert done.stderr.count("warning: the noise drowns the answer") == 1
+
+
 @pytest.mark.slow
 def test_targets_and_pictures(folder):
     said = good(*PLAN, "--target", "0.5", "--error-plot", "e.png", "--simulate", "s.svg")

@@ -1,7 +1,9 @@
 """The noise beside the answer, and the way back from an error."""
 
 import math
+import warnings
 
+import polars
 import pytest
 
 import pufferkit as pk
@@ -188,3 +190,97 @@ def test_a_large_epsilon_is_questioned():
     assert "is that meant?" in questioned(12)
     assert "by more than 1e304;" in questioned(1e300)
     assert "is that meant?" in str(pk.plan(CHAIN, pk.count(1, 100), 12))
+
+
+# -- before a release -----------------------------------------------------------------------------
+
+
+def few(size=12, windows=None):
+    rows = [(who, n, (n * who) % 2) for who in (1, 2, 3) for n in range(size)]
+    columns = dict(zip(("who", "t", "x"), zip(*rows, strict=True), strict=True))
+    return pk.read_table(
+        polars.DataFrame(columns), subject="who", time="t", state="x", states=[0, 1], window=windows
+    )
+
+
+def acts(folder, size):
+    """Every public act that releases something, over this many entries."""
+    query, data = pk.relative_frequencies([0, 1], size), [0, 1] * (size // 2)
+    groups = {"groups": {1: "a", 2: "b", 3: "b"}, "keys": ["a", "b"]}
+    numbers = pk.Question("mean", values={0: 1, 1: 3})
+    plan = pk.plan_quantile(CHAIN, 0.5, {0: 0, 1: 1}, size, 0.1)
+    book = f"{folder}/ledger.db"
+    return {
+        "calibration": lambda **more: pk.influence_curve(CHAIN, query, 0.1).release(data, **more),
+        "quantile": lambda **more: plan.release(data, **more),
+        "session": lambda **more: pk.Session(data, CHAIN, 1, book).release(query, 0.1, **more),
+        "stream": lambda **more: pk.Stream(CHAIN, 0.1, book, name="s").release(
+            query, data, (1, size), **more
+        ),
+        "each": lambda **more: pk.release_each(few(size), CHAIN, 0.1, **more),
+        "shares of each": lambda **more: pk.release_each(
+            few(size), CHAIN, 0.1, query="frequencies", **more
+        ),
+        "windows of each": lambda **more: pk.release_each(few(size, size // 2), CHAIN, 0.1, **more),
+        "with a ledger": lambda **more: pk.release_each(
+            few(size), CHAIN, 0.1, ledger=book, budget=1, prefix="each/", **more
+        ),
+        "all": lambda **more: pk.release_all(few(size), CHAIN, 0.1, query=numbers, **more),
+        "groups": lambda **more: pk.release_all(few(size), CHAIN, 0.1, **groups, **more),
+    }
+
+
+@pytest.mark.parametrize("name", acts("", 12))
+def test_no_act_releases_a_drowned_answer_without_a_word(tmp_path, name):
+    act = acts(tmp_path, 12)[name]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(pk.DrownedAnswer, match="anyway=True") as said:
+            act()
+        assert "off by up to" in str(said.value)
+        assert pk.Usefulness.of(said.value.calibration).drowned
+        if (tmp_path / "ledger.db").exists():
+            assert not pk.Ledger(str(tmp_path / "ledger.db")).accounts()  # nothing was charged
+        act(anyway=True)
+
+
+def test_the_warning_points_to_the_caller():
+    with pytest.warns(pk.DrownedAnswer) as pooled:
+        pk.release_each(few(), CHAIN, 0.1)
+    noise = pk.influence_curve(CHAIN, pk.histogram([0, 1], 12), 0.1)
+    with pytest.warns(pk.DrownedAnswer) as single:
+        noise.release([0, 1] * 6)
+    assert [one.filename for one in (*pooled, *single)] == [__file__] * 2
+
+
+@pytest.mark.parametrize("name", acts("", 4000))
+def test_answers_above_their_noise_need_no_word(tmp_path, name):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        acts(tmp_path, 4000)[name]()
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        pk.Question("count", of=1),
+        pk.Question("total", values={0: 0, 1: 2.5}),
+        pk.Question("variance", values={0: 0, 1: 2.5}, clip=(0, 2)),
+        pk.Question("quantile", values={0: 0, 1: 2.5}, share=0.5),
+        "cumulative",
+        "transitions",
+    ],
+)
+def test_pooled_rows_are_judged_as_one_series_of_their_size(question):
+    """One yardstick: the row of a table drowns where the same question about a series does."""
+    asked = question if isinstance(question, pk.Question) else pk.Question(question)
+    for size in (20, 60, 100, 200, 1000):
+        alone = pk.influence_curve(CHAIN, asked.over_numbers([0, 1], size), 0.5)
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            pk.release_each(few(size), CHAIN, 0.5, query=asked)
+        chosen = [w.message.calibration for w in said if w.category is pk.DrownedAnswer]
+        if asked.name != "quantile":
+            assert bool(chosen) == pk.Usefulness.of(alone).drowned, size
+        for noise in chosen:
+            assert noise.half_width() > 0.5 * pk.Usefulness.of(noise).average

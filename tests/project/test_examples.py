@@ -36,6 +36,7 @@ FOR_THE_PACKAGE = {
         *("charge_many", "charges_of", "check_terms", "find", "find_many"),
         *("make_anchor", "open_accounts", "paid", "standing"),
     },
+    "Plan": {"cells"},
     "Query": {"closest"},
     "Question": {"like", "one_entry", "ordered", "over_numbers"},
     "Session": {"cost", "release_dashboard"},

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pufferkit as pk
+from pufferkit.beliefs.provenance import Provenance
 from pufferkit.explore.page_questions import PageQuestion
 from pufferkit.explore.recipes import DataFile, read_model
 from pufferkit.fitting.choosing import promise_of
@@ -21,6 +24,12 @@ if TYPE_CHECKING:
 _LINE, _LINES = 96, 7
 _SMOOTHING = 0.5
 _DAY = 24 * 60 * 60 * 10**6
+
+_SAME = (
+    "public file: it is the private file, or shares an identifying passage with it; it would be "
+    "drawn and the beliefs counted from it, without noise. Give data of other people or of an "
+    "earlier time, or no public file"
+)
 
 BUILT = {
     "single chain": "one chain, counted from all public people",
@@ -84,8 +93,37 @@ def _clock(table: Table) -> tuple[int | None, list[int] | None]:
     return int(_DAY // table.every), [int(begin % _DAY // table.every) for begin in begins]
 
 
-def look_at_public(source: DataFile) -> dict[str, Any]:
-    """Facts about a public file that may be shown."""
+def refuse_the_private(public: DataFile | None, private: DataFile | None) -> None:
+    """Raise if the public file is the private one, or holds an identifying passage of it.
+
+    Called before anything of the public file is shown. Files of one content are recognised by
+    their bytes, others by their entries, as far as the columns that were named can be read.
+    """
+    if public is None or private is None:
+        return
+    if _content(public.path, _stamp(public.path)) == _content(private.path, _stamp(private.path)):
+        raise ValueError(_SAME)
+    if not (public.state and private.state):
+        return
+    cuts = {} if private.cuts else {"cuts": public.cuts, "unit": public.unit}
+    try:
+        mine, others = series_of(replace(private, **cuts)), table_of(public).all_series
+    except ValueError:  # said where that file is read
+        return
+    if Provenance.of_series(others).covers(mine):
+        raise ValueError(_SAME)
+
+
+@lru_cache(maxsize=4)
+def _content(path: str, _: tuple[int, int]) -> str:
+    """Digest of the bytes of a file."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def look_at_public(source: DataFile, private: DataFile | None) -> dict[str, Any]:
+    """Facts about a public file that may be shown; none if it is the private one."""
+    refuse_the_private(source, private)
     table = table_of(source)
     people = _people(table)
     day, _ = _clock(table)
@@ -104,9 +142,10 @@ def look_at_public(source: DataFile) -> dict[str, Any]:
     }
 
 
-def look_at_private(source: DataFile, states: tuple[str, ...] | None) -> dict[str, Any]:
+def look_at_private(source: DataFile, public: DataFile | None) -> dict[str, Any]:
     """Length and gaps of a private series, which the promise treats as public."""
-    series = series_of(source, states)
+    refuse_the_private(public, source)
+    series = series_of(source)
     return {
         "entries": len(series),
         "lengths": list(series.lengths),
@@ -116,10 +155,11 @@ def look_at_private(source: DataFile, states: tuple[str, ...] | None) -> dict[st
     }
 
 
-def suggest_cuts(source: DataFile, count: int) -> str:
+def suggest_cuts(source: DataFile, count: int, private: DataFile | None) -> str:
     """Cut points with equally many public readings between them."""
     from pufferkit.frames import first_rows  # noqa: PLC0415
 
+    refuse_the_private(source, private)
     cells = first_rows(source.path, 1_000_000)[source.state]
     numbers = [float(str(cell).replace(",", ".")) for cell in cells if _is_number(cell)]
     return ", ".join(f"{cut:g}" for cut in pk.Bins.quantiles(numbers, count).cuts)

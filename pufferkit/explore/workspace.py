@@ -111,21 +111,26 @@ class Workspace(Asking):
         if not file.source.state:
             raise ValueError("state: choose the column with the states")
         if role == PUBLIC:
-            file.seen = await self._ask(tasks.look_at_public, file.source)
+            file.seen = await self._ask(tasks.look_at_public, file.source, self._named(PRIVATE))
             return
         public = self.files.get(PUBLIC)
         if not file.source.cuts and public is not None and public.source.cuts:
             cuts = {"cuts": public.source.cuts, "unit": public.source.unit}
             file.source = replace(file.source, **cuts)
-        file.seen = await self._ask(tasks.look_at_private, file.source, None)
+        file.seen = await self._ask(tasks.look_at_private, file.source, self._named(PUBLIC))
         self.length = file.seen["entries"]
 
     async def suggest(self, role: str, count: int) -> str:
         """Cut points from the public file; never from the private one."""
         if PUBLIC not in self.files:
             raise ValueError("levels: cut points must be public; give a public file, or type them")
-        cuts: str = await self._ask(tasks.suggest_cuts, self.files[PUBLIC].source, count)
+        given = (self.files[PUBLIC].source, count, self._named(PRIVATE))
+        cuts: str = await self._ask(tasks.suggest_cuts, *given)
         return cuts
+
+    def _named(self, role: str) -> DataFile | None:
+        """A file that was named, whether or not it was read."""
+        return self.files[role].source if role in self.files else None
 
     def source(self, role: str) -> DataFile | None:
         """A file that was read."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -96,6 +97,52 @@ def test_public_files_are_drawn_and_private_ones_are_not(workspace, files):
         await user.should_not_see(kind=ui.echart)
         await read(user, "public", files[0], "3 subjects, 900 entries")
         await user.should_see(kind=ui.echart)
+
+    visit(workspace, act)
+
+
+def disguised(path, mine):
+    """The private series as one person among others, under other column names."""
+    own = Path(mine).read_text().split()[1:]
+    rows = ["who;activity"] + [f"a;{CHAIN.states[c]}" for c in CHAIN.sample(200, seed=7)]
+    path.write_text("\n".join([*rows, *(f"b;{state}" for state in own), ""]))
+    return str(path)
+
+
+@pytest.mark.parametrize("how", ["same path", "copy", "among others"])
+@pytest.mark.parametrize("first", [PRIVATE, PUBLIC])
+def test_the_private_file_is_refused_as_the_public_one_before_it_is_drawn(
+    workspace, files, tmp_path, how, first
+):
+    mine = files[1]
+    public = {"same path": lambda: mine, "copy": lambda: shutil.copy(mine, tmp_path / "copy.csv"),
+              "among others": lambda: disguised(tmp_path / "b.csv", mine)}[how]()  # fmt: skip
+
+    async def act():
+        paths = {PRIVATE: mine, PUBLIC: str(public)}
+        second = PUBLIC if first == PRIVATE else PRIVATE
+        await workspace.name(first, paths[first])
+        await workspace.read(first)
+        await workspace.name(second, paths[second])
+        if how == "among others" and second == PUBLIC:
+            await workspace.correct(PUBLIC, state="activity", subject="who")
+        with pytest.raises((ValueError, Refused), match="private file"):
+            await workspace.read(second)
+        assert not workspace.files[second].seen
+        if second == PUBLIC:
+            with pytest.raises((ValueError, Refused), match="private file"):
+                await workspace.suggest(PUBLIC, 4)
+
+    asyncio.run(act())
+
+
+def test_a_private_file_named_but_not_yet_read_is_known(workspace, files):
+    from nicegui import ui
+
+    async def act(user):
+        await workspace.name(PRIVATE, files[1])
+        await read(user, "public", files[1], "it is the private file")
+        await user.should_not_see(kind=ui.echart)
 
     visit(workspace, act)
 

@@ -94,25 +94,25 @@ def test_a_window_of_the_stream_of_each_subject(folder):  # noqa: F811
     """Rows of earlier days may be in the file; every day is drawn and charged once for each."""
     Path("out").mkdir()
     people(1)
-    assert "2 of 2 subjects have entries" in run(*each("2026-11-16"), anyway=False).stdout
+    assert "2 of 2 subjects have entries" in run(*each("2026-11-16")).stdout
     first = {path.name: json.loads(path.read_text()) for path in Path("out").iterdir()}
     assert sorted(first) == ["ann.json", "bob.json"]
     people(2)  # the file grows
-    again = run(*each("2026-11-16"), anyway=False)
+    again = run(*each("2026-11-16"))
     assert again.exit_code == 0, again.stderr
     assert {p.name: json.loads(p.read_text()) for p in Path("out").iterdir()} == first
-    shown = json.loads(run(*each("2026-11-16", "--json"), anyway=False).stdout)
+    shown = json.loads(run(*each("2026-11-16", "--json")).stdout)
     assert {f"{who}.json": record for who, record in shown.items()} == first
     days_with = ("--query", "share-of-days", "--state-value", "run", "--at-least", "1h")
-    assert run(*each("2026-11-17", *days_with), anyway=False).exit_code == 0
+    assert run(*each("2026-11-17", *days_with)).exit_code == 0
     assert pk.verify("out/bob.json").ok
     with pk.Ledger("l.db") as ledger:
         for who in ("ann", "bob"):
             assert ledger.account(who).total == 10**6
             assert sum(entry.kind == "charge" for entry in ledger.entries(who)) == 2
-    assert "no subject has entries" in run(*each("2026-12-01"), anyway=False).stderr
+    assert "no subject has entries" in run(*each("2026-12-01")).stderr
     numbers = ("--query", "quantile", "--at", "0.5", "--values", "rest=0,run=1")
     people(3)
-    assert run(*each("2026-11-18", *numbers), anyway=False).exit_code == 0
+    assert run(*each("2026-11-18", *numbers)).exit_code == 0
     assert json.loads(Path("out/ann.json").read_text())["derived"]["what"] == "quantile 0.5"
-    assert "is not a folder" in run(*each("2026-11-19", "--out", "gone"), anyway=False).stderr
+    assert "is not a folder" in run(*each("2026-11-19", "--out", "gone")).stderr

@@ -160,7 +160,7 @@ release entries.csv --model network.json --epsilon 1 --state state --entry who -
 {DAY}
 {DAY} --share 0.5 --query by-hour
 stream release-each walks.csv --model chain.json --epsilon 1 --state state --time time \
-    --subject who --ledger stream.db --window 2026-11-16
+    --subject who --ledger stream.db --window 2026-11-16 --anyway
 stream change home 2 --model chain.json --epsilon 1 --ledger home.db --why agreed
 synthetic moves.json --length 20 --seed 1
 synthetic moves.json --length 20 --seed 1 --out out.csv

@@ -7,7 +7,10 @@ an old copy, by deleting its log or by removing its tail). It may lag behind: af
 commit and anchor, by entries of which nothing was handed over, and by charges made without the
 anchor.
 
-With a key the file also carries a keyed digest, so that only holders of the key can write one.
+With a key the file also carries a keyed digest, so that only holders of the key can write one, and
+the chain names the key: by its first entry, or by one that `Ledger.make_anchor` appends. A key that
+is missing, or not named there, is an error. Neither helps if an old ledger and the anchor of that
+time are put back together: both are genuine.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pufferkit.accounting.entries import digest_at
-from pufferkit.accounting.fingerprints import make_key, read_key
+from pufferkit.accounting.keys import key_name, make_key, named_keys, read_key
 from pufferkit.accounting.ledger_tables import GENESIS, Connection
 from pufferkit.errors import LedgerError
 from pufferkit.records import canonical, private_file
@@ -55,6 +58,7 @@ class Anchor:
     def __init__(self, path: str | os.PathLike[str], key: str | os.PathLike[str] | None) -> None:
         self.path = Path(path)
         self._key = None if key is None else Path(key)
+        self._named: str | None = None  # the key that the chain was seen to name
         if not self.path.parent.is_dir():
             raise ValueError(f"anchor: the folder {self.path.parent} does not exist")
 
@@ -82,13 +86,35 @@ class Anchor:
                 "has no keyed digest" if mac is None else "was written with a key; give the key"
             )
             raise LedgerError(f"anchor: {self.path} {reason}")
-        if mac is not None and not hmac.compare_digest(str(mac), self._mac(head) or ""):
+        if mac is not None and not hmac.compare_digest(str(mac), _mac(self._secret, head)):
             raise LedgerError(f"anchor: {self.path} was not written with this key")
         return head
+
+    @property
+    def key_name(self) -> str | None:
+        """The name of the key; ``None`` for an anchor without one."""
+        return None if self._key is None else key_name(self._secret)
+
+    @property
+    def _secret(self) -> bytes:
+        """The key; raises if its file is missing."""
+        assert self._key is not None
+        key = read_key(self._key)
+        if key is None:
+            raise LedgerError(f"anchor: its key {self._key} is missing; restore it from a backup")
+        return key
 
     def check(self, connection: Connection, head: Head | None) -> None:
         """Raise an error if the ledger lacks this head: it was then set back or rewritten."""
         seq, _ = connection.head
+        if seq and head is not None and (name := self.key_name) != self._named:
+            if name not in named_keys(connection).anchors:
+                raise LedgerError(
+                    f"anchor: no entry of the ledger names the key {self._key}, so the key or the "
+                    "ledger was replaced; restore it. For a new anchor with a key of its own run "
+                    "pufferkit ledger anchor"
+                )
+            self._named = name
         if head is None:
             if seq:
                 raise LedgerError(
@@ -105,6 +131,16 @@ class Anchor:
                 "changed it"
             )
 
+    def make_key(self) -> None:
+        """Create the key, if there is to be one and its file does not exist."""
+        if self._key is not None and read_key(self._key) is None:
+            make_key(self._key)
+
+    def make(self, head: Head) -> None:
+        """Create the file, with its key."""
+        self.make_key()
+        self.advance(head)
+
     def advance(self, head: Head) -> None:
         """Store this head, unless the file already holds a later one."""
         try:
@@ -120,20 +156,13 @@ class Anchor:
 
     def _write(self, head: Head) -> None:
         data = {"format": FORMAT, "seq": head.seq, "digest": head.digest}
-        mac = self._mac(head, make=True)
-        text = canonical(data if mac is None else {**data, "mac": mac})
+        text = canonical(data if self._key is None else {**data, "mac": _mac(self._secret, head)})
         part = self.path.with_name(f".{self.path.name}.{secrets.token_hex(8)}.new")
         try:
             private_file(part, f"{text}\n".encode())
             part.replace(self.path)
         finally:
             part.unlink(missing_ok=True)
-
-    def _mac(self, head: Head, *, make: bool = False) -> str | None:
-        if self._key is None:
-            return None
-        key = read_key(self._key) or (make_key(self._key) if make else b"")
-        return hmac.new(key, f"{head.seq}:{head.digest}".encode(), "sha256").hexdigest()
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -149,3 +178,7 @@ class Anchor:
             yield
         finally:
             os.close(folder)
+
+
+def _mac(key: bytes, head: Head) -> str:
+    return hmac.new(key, f"{head.seq}:{head.digest}".encode(), "sha256").hexdigest()

@@ -166,9 +166,9 @@ def drafts_of(
     return drafts, states
 
 
-def required(connection: Connection, account: str) -> Account:
-    """The balance of an account; raises if the account does not exist."""
-    known = accounts_named(connection, [account]).get(account)
+def required(connection: Connection, account: str, *, charged: bool = False) -> Account:
+    """The balance of an account, which may be about to be charged; raises if there is none."""
+    known = accounts_named(connection, [account], charged=charged).get(account)
     if known is None:
         raise ValueError(f"account: {account!r} is not in this ledger; open it first")
     return known

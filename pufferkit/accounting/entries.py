@@ -1,9 +1,10 @@
 """The entries of a ledger: their fields, and how they are read and appended.
 
 There is one way to append: a list of drafts gets its places in the chain, and a single entry is a
-list of one. Balances, marks and states are kept in separate tables and always follow from the
-entries. A *state* accumulates the charges of an account, so that the next charge need not read
-them all; the last charge holds its digest.
+list of one. An entry states the balance after it, so the balance of an account is its last entry,
+whose digest is checked before it is charged. Marks and states are kept in separate tables and
+always follow from the entries. A *state* accumulates the charges of an account, so that the next
+charge need not read them all; the last charge holds its digest.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from pufferkit.records import canonical, digest
 DATA_MARKS = "data marks"
 STATE = "state"
 """Key in the body of an entry for the digest of the state that the entry leads to."""
+LEDGER = ""
+"""The account of entries about the ledger itself."""
 LONGEST_KEY = 64
 _LONGEST_NAME = 200
 _AT_ONCE = 2000
@@ -34,7 +37,7 @@ class Draft(NamedTuple):
 
     ``kind`` is ``open`` (an account begins, with its budget), ``budget`` (the budget is changed),
     ``charge`` (privacy is spent) or ``value`` (the noisy answer of a charge). ``key`` ties a value
-    to its charge.
+    to its charge. Entries of the kind ``key``, without an account, name the keys of the ledger.
     """
 
     account: str
@@ -46,7 +49,11 @@ class Draft(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """One entry of the ledger: a draft in its place in the chain."""
+    """One entry of the ledger: a draft in its place in the chain.
+
+    ``rule``, ``budget`` and ``total`` are those of the account after it, which has ``number``
+    entries then.
+    """
 
     seq: int
     account: str
@@ -54,6 +61,9 @@ class Entry(NamedTuple):
     key: str
     epsilon: int
     total: int
+    rule: str
+    budget: int
+    number: int
     body: Mapping[str, Any]
     made_at: str
     made_by: str
@@ -101,7 +111,7 @@ def append(
     known: Mapping[str, Account],
     states: Mapping[str, Mapping[str, Any] | None] | None = None,
 ) -> list[tuple[Any, ...]]:
-    """Append entries to the chain in order and update the balances.
+    """Append entries to the chain in order.
 
     ``known`` are the accounts before, ``states`` the states that the drafts lead to, with ``None``
     where a state is no longer known. The caller holds the write lock. Returns the rows.
@@ -115,19 +125,17 @@ def append(
     at: dict[str, int] = {}
     head = connection.head
     for draft in drafts:
-        row = spelled.row(draft, head)
+        name, content = draft.account, draft.body
+        stands[name] = now = after_entry(stands.get(name), draft)
+        row = spelled.row(draft, now, head)
         rows.append(row)
-        name, content, head = draft.account, draft.body, (row[0], row[-1])
-        stands[name] = after_entry(stands.get(name), draft)
+        head = (row[0], row[-1])
         if DATA_MARKS in content:
             marks[name] = spelled.body(content[DATA_MARKS])
         if STATE in content:
             at[name] = head[0]
     connection.put("entries", rows)
     connection.head = head
-    touched = list(dict.fromkeys([row[1] for row in rows]))
-    connection.put("accounts", [stands[name] for name in touched if name in known])
-    connection.put("accounts", [stands[name] for name in touched if name not in known], new=True)
     connection.put("marks", list(marks.items()))
     if states:
         _keep(connection, states, at)
@@ -166,22 +174,24 @@ class Spelled(dict[str, str]):
 
     def __init__(self, by: str) -> None:
         self._by, self._now = by, datetime.now(UTC).isoformat(timespec="microseconds")
-        self._made = f'"made_at":"{self._now}","made_by":{canonical(by)},"previous":'
+        self._made = f'"made_at":"{self._now}","made_by":{canonical(by)}'
         self._bodies: dict[int, str] = {}
         self._around: dict[Any, tuple[list[str], str]] = {}
 
-    def row(self, draft: Draft, head: tuple[int, str]) -> tuple[Any, ...]:
-        """The row of the entry that follows this head."""
-        name, kind, key, epsilon, total, content = draft
+    def row(self, draft: Draft, after: Account, head: tuple[int, str]) -> tuple[Any, ...]:
+        """The row of the entry that follows this head and leads to this balance."""
+        name, kind, key, epsilon, _, content = draft
+        _, rule, budget, total, number = after
         seq, previous = head[0] + 1, head[1]
         body = self.body(content)
-        # The text `canonical` would give for the whole entry: its keys in order.
-        text = (
-            f'{{"account":{self[name]},"body":{body},"epsilon":{epsilon},"key":{self[key]},'
-            f'"kind":"{kind}",{self._made}"{previous}","seq":{seq},"total":{total}}}'
-        )
-        own = hashlib.sha256(text.encode()).hexdigest()
-        return seq, name, kind, key, epsilon, total, body, self._now, self._by, previous, own
+        own = _digest(
+            self[name], body, budget, epsilon, self[key], kind, self._made, number, previous, rule,
+            seq, total,
+        )  # fmt: skip
+        return (
+            seq, name, kind, key, epsilon, total, rule, budget, number, body,
+            self._now, self._by, previous, own,
+        )  # fmt: skip
 
     def __missing__(self, text: str) -> str:
         self[text] = spelled = canonical(text)
@@ -213,6 +223,19 @@ class Spelled(dict[str, str]):
         return added, f"{{{','.join(around)}}}"
 
 
+def _digest(
+    account: str, body: str, budget: int, epsilon: int, key: str, kind: str, made: str,
+    number: int, previous: str, rule: str, seq: int, total: int,
+) -> str:  # fmt: skip
+    """SHA-256 of the text `canonical` would give for the whole entry: its keys in order."""
+    text = (
+        f'{{"account":{account},"body":{body},"budget":{budget},"epsilon":{epsilon},"key":{key},'
+        f'"kind":"{kind}",{made},"number":{number},"previous":"{previous}","rule":"{rule}",'
+        f'"seq":{seq},"total":{total}}}'
+    )
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
 def _keep(
     connection: Connection, states: Mapping[str, Mapping[str, Any] | None], at: Mapping[str, int]
 ) -> None:
@@ -241,17 +264,48 @@ def after_entry(known: Account | None, entry: Draft | Entry) -> Account:
 # -- reading --------------------------------------------------------------------------------------
 
 
-def accounts_named(connection: Connection, names: Iterable[str]) -> dict[str, Account]:
-    """The balances of these accounts; accounts that do not exist are left out."""
+def accounts_named(
+    connection: Connection, names: Iterable[str], *, charged: bool = False
+) -> dict[str, Account]:
+    """The balances of these accounts; accounts that do not exist are left out.
+
+    With ``charged``, which is for accounts that are about to be, entries that were changed raise.
+    """
     where, value = connection.among("account", list(dict.fromkeys(names)))
-    rows = connection.execute(f"SELECT * FROM pufferkit_accounts WHERE {where}", (value,))
-    return {row[0]: Account(*row) for row in rows}
+    if not charged:
+        return _balances(connection, where, (value,))
+    spelled, balances = Spelled(""), dict[str, Account]()
+    for row in _last(connection, "*", where, (value,)):
+        seq, name, kind, key, epsilon, total, rule, budget, number, body, at, by, before, own = row
+        made = f'"made_at":"{at}","made_by":{spelled[by]}'
+        if own != _digest(
+            spelled[name], body, budget, epsilon, spelled[key], kind, made, number, before, rule,
+            seq, total,
+        ):  # fmt: skip
+            raise LedgerError(
+                f"ledger: entry {seq}, the last of {name!r}, was changed: its digest does not "
+                "match. Restore a backup and run pufferkit ledger verify"
+            )
+        balances[name] = Account(name, rule, budget, total, number)
+    return balances
 
 
 def accounts_of(connection: Connection) -> dict[str, Account]:
     """The balances of all accounts."""
-    rows = connection.execute("SELECT * FROM pufferkit_accounts")
-    return {row[0]: Account(*row) for row in rows}
+    return _balances(connection, "account <> ?", (LEDGER,))
+
+
+def _balances(connection: Connection, where: str, values: Sequence[Any]) -> dict[str, Account]:
+    rows = _last(connection, "account, rule, budget, total, number", where, values)
+    return {row[0]: Account._make(row) for row in rows}
+
+
+def _last(connection: Connection, columns: str, where: str, values: Sequence[Any]) -> Any:
+    """The last entry of each account."""
+    last = f"SELECT max(seq) FROM pufferkit_entries WHERE {where} GROUP BY account"
+    return connection.execute(
+        f"SELECT {columns} FROM pufferkit_entries WHERE seq IN ({last})", values
+    )
 
 
 def entries_named(
@@ -332,8 +386,6 @@ def digest_at(connection: Connection, seq: int) -> str | None:
 
 def state_of(connection: Connection, account: str) -> dict[str, Any] | None:
     """The state of an account, checked against the digest in the chain; ``None`` without one."""
-    if int(connection.noted("schema") or 0) < 3:  # an earlier pufferkit made it; only read so far
-        return None
     row = connection.execute(
         "SELECT state, e.account, body FROM pufferkit_states s LEFT JOIN pufferkit_entries e "
         "ON s.seq = e.seq WHERE s.account = ?",
@@ -362,7 +414,7 @@ def states_of(connection: Connection) -> dict[str, tuple[int, Any]]:
 
 def entry_of(row: Sequence[Any]) -> Entry:
     """An entry from a row."""
-    return Entry._make((*row[:6], body_of(row[0], row[6]), *row[7:]))
+    return Entry._make((*row[:9], body_of(row[0], row[9]), *row[10:]))
 
 
 def body_of(seq: int, text: str) -> dict[str, Any]:

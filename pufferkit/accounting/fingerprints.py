@@ -20,18 +20,14 @@ from __future__ import annotations
 
 import hashlib
 import math
-import secrets
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit.beliefs.passages import Words
-from pufferkit.errors import LedgerError
-from pufferkit.records import name_once, private_file
 
 IDENTIFYING = 40.0
 """Nats from which a stretch of a series is recognised: a coincidence of 1 in 10^17."""
@@ -276,41 +272,3 @@ def _second(name: str, known: str) -> str:
         "account is intended (or another person's data happen to be equal), confirm it with "
         "data_meant=True (--data-meant)"
     )
-
-
-# -- the key --------------------------------------------------------------------------------------
-
-KEY_SIZE = 32
-
-
-def read_key(path: Path) -> bytes | None:
-    """The key in a file; ``None`` if there is no file."""
-    try:
-        text = path.read_text("ascii").strip()
-        key = bytes.fromhex(text)
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError) as error:
-        raise LedgerError(f"key: {path} cannot be read ({type(error).__name__})") from None
-    if len(key) != KEY_SIZE:
-        raise LedgerError(f"key: {path} is not a key of a ledger; restore it from a backup")
-    return key
-
-
-def make_key(path: Path) -> bytes:
-    """A new key, readable by its owner only; another process may create it first."""
-    part = path.with_name(f".{path.name}.{secrets.token_hex(8)}.new")
-    try:
-        private_file(part, f"{secrets.token_hex(KEY_SIZE)}\n".encode())
-        name_once(part, path)
-    finally:
-        part.unlink(missing_ok=True)
-    key = read_key(path)
-    if key is None:
-        raise LedgerError(f"key: {path} cannot be created")
-    return key
-
-
-def key_name(key: bytes) -> str:
-    """A digest by which the ledger knows its key; it reveals nothing about the key."""
-    return hashlib.blake2b(b"name of the key", key=key, digest_size=16).hexdigest()

@@ -1,11 +1,11 @@
 """The entry after one that this process wrote, appended without reading anything.
 
 Who wrote the last entry of a ledger knows its head, and the balances of accounts as of that head.
-The next entry is made from them and written on the condition that head and balance are still
-stored, the tables have the version they had, and the key is new: one statement on PostgreSQL, which
-is its own transaction, or four under the write lock on SQLite. The head changes with every entry,
-so what another process wrote in between makes the condition false. Then nothing is written, and the
-entry is made from what is read under the lock.
+The next entry is made from them and written on the condition that this head is still stored, the
+tables have the version they had, and the key is new: one statement on PostgreSQL, which is its own
+transaction, or three under the write lock on SQLite. The head changes with every entry, so what
+another process wrote in between makes the condition false. Then nothing is written, and the entry
+is made from what is read under the lock.
 
 On PostgreSQL the condition is checked again after the statement waited for another writer. What it
 reads besides the head's row is then as old as the statement, which began after this process had
@@ -26,17 +26,12 @@ _MOST = 1000
 _HEAD = (
     "UPDATE pufferkit_head SET seq = ?, digest = ? WHERE id = ? AND seq = ? AND digest = ? "
     "AND EXISTS (SELECT 1 FROM pufferkit_meta WHERE name = 'schema' AND value = ?) "
-    "AND EXISTS (SELECT 1 FROM pufferkit_accounts WHERE account = ? AND rule = ? AND budget = ? "
-    "AND total = ? AND entries = ?) AND NOT EXISTS (SELECT 1 FROM pufferkit_entries "
-    "WHERE account = ? AND kind = ? AND key = ?)"
+    "AND NOT EXISTS (SELECT 1 FROM pufferkit_entries WHERE account = ? AND kind = ? AND key = ?)"
 )
-_ACCOUNT = "UPDATE pufferkit_accounts SET total = ?, entries = ? WHERE account = ?"
 _FIELDS = ", ".join("?" * len(Entry._fields))
 _ENTRY = f"INSERT INTO pufferkit_entries VALUES ({_FIELDS})"
 _ALL = (
-    f"WITH head AS ({_HEAD} RETURNING seq), "
-    f"account AS ({_ACCOUNT} AND EXISTS (SELECT 1 FROM head)) "
-    f"INSERT INTO pufferkit_entries SELECT {_FIELDS} FROM head"
+    f"WITH head AS ({_HEAD} RETURNING seq) INSERT INTO pufferkit_entries SELECT {_FIELDS} FROM head"
 )
 
 
@@ -67,22 +62,14 @@ class LastWritten:
         self.head = (entry.seq, entry.digest)
 
 
-def append_after(
-    connection: Connection,
-    head: tuple[int, str],
-    row: Sequence[Any],
-    before: Account,
-    after: Account,
-) -> bool:
+def append_after(connection: Connection, head: tuple[int, str], row: Sequence[Any]) -> bool:
     """Append the row of an entry that follows ``head``; ``False`` if something has changed."""
     name, kind, key = row[1:4]
     version = SCHEMA_VERSION
-    moved = (row[0], row[-1], version, *head, str(version), *before, name, kind, key)
-    balance = (after.total, after.entries, name)
+    moved = (row[0], row[-1], version, *head, str(version), name, kind, key)
     if connection.server:
-        return bool(connection.execute(_ALL, (*moved, *balance, *row)).rowcount)
+        return bool(connection.execute(_ALL, (*moved, *row)).rowcount)
     if not connection.execute(_HEAD, moved).rowcount:
         return False
-    connection.execute(_ACCOUNT, balance)
     connection.execute(_ENTRY, row)
     return True

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from pufferkit.accounting.amounts import allowed_micro, in_epsilon, show, spent_micro
-from pufferkit.accounting.anchor import Anchor, Head
+from pufferkit.accounting.anchor import Anchor
 from pufferkit.accounting.charges import (
     Charge,
     Terms,
@@ -60,7 +60,7 @@ from pufferkit.accounting.entries import (
 from pufferkit.accounting.fingerprints import Data
 from pufferkit.accounting.following import LastWritten
 from pufferkit.accounting.ledger_places import place_of
-from pufferkit.accounting.ledger_tables import Connection, version_of
+from pufferkit.accounting.ledger_tables import Connection
 from pufferkit.accounting.recognition import Recognition
 from pufferkit.accounting.replay import Examination, examine
 from pufferkit.accounting.transactions import Transactions
@@ -131,7 +131,7 @@ class Ledger(Shown):
         self._place = place_of(url)
         self._recognition = Recognition(Path(key) if key is not None else self._place.key_path)
         self._anchor = None if anchor is None else Anchor(anchor, anchor_key)
-        self._transactions = Transactions(self._place, self._recognition, self._anchor)
+        self._transactions = Transactions(self._place, self._recognition, self._anchor, self.by)
         self._last = LastWritten()
         self._read, self._write = self._transactions.read, self._transactions.write
         try:
@@ -256,7 +256,7 @@ class Ledger(Shown):
         cap, key = allowed_micro(budget), secrets.token_hex(16)
 
         def act(connection: Connection) -> Account:
-            known = required(connection, account)
+            known = required(connection, account, charged=True)
             if (account, key) in keys_named(connection, [account], "budget", [key]):
                 return known
             if cap < known.total:
@@ -319,8 +319,8 @@ class Ledger(Shown):
         if stood is not None and amount <= stood.remaining:
             draft = Draft(account, "charge", fresh, amount, stood.total + amount, body)
             head, after = self._last.head, after_entry(stood, draft)
-            row = Spelled(self.by).row(draft, head)
-            if self._transactions.follow(head, row, stood, after):
+            row = Spelled(self.by).row(draft, after, head)
+            if self._transactions.follow(head, row):
                 entry = entry_of(row)
                 self._last.wrote(entry, after)
                 return entry
@@ -328,7 +328,7 @@ class Ledger(Shown):
         def act(connection: Connection) -> tuple[Entry, Account | None]:
             # Both are requested before either is read: one round trip to a server.
             charged = entries_named(connection, [account], "charge", [fresh])
-            known = required(connection, account)
+            known = required(connection, account, charged=True)
             if known.rule != "sum":
                 raise ValueError(
                     f"account: {account!r} adds up by composition theorems; spend through a Session"
@@ -370,7 +370,7 @@ class Ledger(Shown):
         data = {charge.account: charge.data for charge in charges if charge.data is not None}
 
         def act(connection: Connection) -> bool:
-            known = accounts_named(connection, names)
+            known = accounts_named(connection, names, charged=True)
             if terms:
                 on_terms(connection, terms, known)
             there = [name for name in names if name in known]
@@ -452,11 +452,8 @@ class Ledger(Shown):
         """Problems, number of entries and last digest, all of one moment."""
 
         def act(connection: Connection) -> Examination:
-            accounts = accounts_of(connection)
-            version = version_of(connection) or 0  # older ones have no marks or no states
-            marks = marks_named(connection) if version > 1 else {}
-            states = states_of(connection) if version > 2 else {}
-            return examine(rows(connection), connection.stored_head, accounts, marks, states, head)
+            marks, states = marks_named(connection), states_of(connection)
+            return examine(rows(connection), connection.stored_head, marks, states, head)
 
         return self._read(act)
 
@@ -473,9 +470,7 @@ class Ledger(Shown):
         """Create the anchor's file for a ledger that already has entries."""
         if self._anchor is None:
             raise ValueError("anchor: no file was named; give one: Ledger(..., anchor=FILE)")
-        if self._anchor.read() is not None:
-            raise ValueError(f"anchor: {self._anchor.path} already exists and was not changed")
-        self._anchor.advance(self._read(lambda c: Head(*c.head)))
+        self._transactions.make_anchor()
 
 
 def _user() -> str:

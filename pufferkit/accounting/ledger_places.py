@@ -219,7 +219,7 @@ class SQLiteFile(Place):
         if not self.path.exists():
             return None
         with self.transaction() as connection:
-            return ledger_tables.version_of(connection) is not None
+            return ledger_tables.is_ledger(connection)
 
     def make(self) -> None:
         """Create a ledger, complete before it gets its name; another process may do so first."""
@@ -333,7 +333,7 @@ class Server(Place):
         with self.transaction() as connection:
             if "meta" not in connection.tables():
                 return None
-            return ledger_tables.version_of(connection) is not None
+            return ledger_tables.is_ledger(connection)
 
     def make(self) -> None:
         """Create a ledger in the database; another process may do so first."""

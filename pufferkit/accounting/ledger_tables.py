@@ -10,19 +10,18 @@ from typing import Any
 
 from pufferkit.errors import LedgerError
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 1
 GENESIS = "0" * 64
 
 _TABLES = {
     "meta": "name VARCHAR(40) NOT NULL PRIMARY KEY, value TEXT NOT NULL",
     "head": "id INTEGER NOT NULL PRIMARY KEY, seq BIGINT NOT NULL, digest VARCHAR(64) NOT NULL",
-    "accounts": "account VARCHAR(200) NOT NULL PRIMARY KEY, rule VARCHAR(20) NOT NULL, "
-    "budget BIGINT NOT NULL, total BIGINT NOT NULL, entries BIGINT NOT NULL",
     "entries": "seq INTEGER NOT NULL PRIMARY KEY, account VARCHAR(200) NOT NULL, "
     "kind VARCHAR(10) NOT NULL, key VARCHAR(64) NOT NULL, epsilon BIGINT NOT NULL, "
-    "total BIGINT NOT NULL, body TEXT NOT NULL, made_at VARCHAR(40) NOT NULL, "
+    "total BIGINT NOT NULL, rule VARCHAR(20) NOT NULL, budget BIGINT NOT NULL, "
+    "number BIGINT NOT NULL, body TEXT NOT NULL, made_at VARCHAR(40) NOT NULL, "
     "made_by VARCHAR(200) NOT NULL, previous VARCHAR(64) NOT NULL, "
-    "digest VARCHAR(64) NOT NULL, UNIQUE (account, kind, key)",
+    "digest VARCHAR(64) NOT NULL, UNIQUE (account, kind, key), UNIQUE (account, seq)",
     "marks": "account VARCHAR(200) NOT NULL PRIMARY KEY, marks TEXT NOT NULL",
     "states": "account VARCHAR(200) NOT NULL PRIMARY KEY, seq BIGINT NOT NULL, state TEXT NOT NULL",
 }
@@ -223,56 +222,29 @@ def _replacing(table: str) -> str:
     return f" ON CONFLICT ({key}) DO UPDATE SET {new}"
 
 
-# -- versions -------------------------------------------------------------------------------------
-
-
-def create(connection: Connection, *names: str) -> None:
-    """Create tables; all of them if none is named."""
-    for name in names or _TABLES:
-        columns = _TABLES[name]
-        if connection.server:  # where INTEGER means 32 bits
-            columns = columns.replace("seq INTEGER", "seq BIGINT")
-        connection.execute(f"CREATE TABLE pufferkit_{name} ({columns})")
+# -- creation -------------------------------------------------------------------------------------
 
 
 def fill(connection: Connection) -> None:
     """Create the tables and the head of a new ledger."""
-    create(connection)
+    for name, columns in _TABLES.items():
+        if connection.server:  # where INTEGER means 32 bits
+            columns = columns.replace("seq INTEGER", "seq BIGINT")  # noqa: PLW2901
+        connection.execute(f"CREATE TABLE pufferkit_{name} ({columns})")
     connection.put("meta", [("schema", str(SCHEMA_VERSION))])
     connection.put("head", [(SCHEMA_VERSION, 0, GENESIS)])
 
 
-# Steps from schema version n to n + 1, by n. Version 2 adds the table of marks, 3 that of states.
-_MIGRATIONS: dict[int, Callable[[Connection], None]] = {
-    1: lambda connection: create(connection, "marks"),
-    2: lambda connection: create(connection, "states"),
-}
-
-
-def migrate(connection: Connection) -> None:
-    """Bring the tables to this version; the caller holds the write lock."""
-    version = version_of(connection)
-    while version is not None and version < SCHEMA_VERSION:
-        _MIGRATIONS[version](connection)
-        version += 1
-        connection.put("meta", [("schema", str(version))])
-    # The head's row bears the version too. It is the one row that a statement looks at again after
-    # it had to wait for the lock.
-    connection.execute(
-        "UPDATE pufferkit_head SET id = ? WHERE id <> ?", (SCHEMA_VERSION, SCHEMA_VERSION)
-    )
-
-
-def version_of(connection: Connection) -> int | None:
-    """The version of a ledger's tables; ``None`` if this is not a ledger."""
-    if not {"meta", "head", "accounts", "entries"} <= connection.tables():
-        return None
+def is_ledger(connection: Connection) -> bool:
+    """Whether these are the tables of a ledger; raises if they are of another version."""
+    if not {"meta", "head", "entries"} <= connection.tables():
+        return False
     stored = connection.noted("schema")
     if stored is None or not stored.isdigit():
-        return None
-    if int(stored) > SCHEMA_VERSION:
+        return False
+    if int(stored) != SCHEMA_VERSION:
         raise ValueError(
-            f"ledger: it was written by a newer pufferkit (schema {stored}, this one knows "
-            f"{SCHEMA_VERSION}); upgrade pufferkit"
+            f"ledger: it was written by another version of pufferkit (schema {stored}, this one "
+            f"knows {SCHEMA_VERSION}); use that version"
         )
-    return int(stored)
+    return True

@@ -10,21 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from pufferkit.accounting.entries import DATA_MARKS, digest_at, mark_texts, marks_named
-from pufferkit.accounting.fingerprints import (
-    KEY_SIZE,
-    Data,
-    KnownData,
-    Marks,
-    key_name,
-    make_key,
-    marks_of,
-    read_key,
-    same_data,
-)
+from pufferkit.accounting.fingerprints import Data, KnownData, Marks, marks_of, same_data
+from pufferkit.accounting.keys import KEY_SIZE, Keys, key_name, make_key, named_keys, read_key
 from pufferkit.accounting.ledger_tables import Connection
 from pufferkit.errors import LedgerError
-
-_KEY = "key"
 
 
 class Recognition:
@@ -35,11 +24,16 @@ class Recognition:
         self._others: _Others | None = None
         self._reading = threading.Lock()
 
-    def note_key(self, connection: Connection) -> None:
-        """Create the key of a ledger that has none yet, and record its name in the ledger."""
-        if self.path is not None and connection.noted(_KEY) is None:
-            noted = key_name(read_key(self.path) or make_key(self.path))
-            connection.put("meta", [(_KEY, noted)])
+    def new_key(self, connection: Connection, known: Keys) -> str | None:
+        """The name of the key of a ledger that has none yet; ``None`` if it has, or gets none."""
+        if self.path is None or known.data is not None:
+            return None
+        if known.entries and marks_named(connection):
+            raise LedgerError(
+                "ledger: it has marks of data, but no entry names their key, so it was damaged; "
+                "restore a backup and run pufferkit ledger verify"
+            )
+        return key_name(read_key(self.path) or make_key(self.path))
 
     def marks(
         self, connection: Connection, data: Mapping[str, Data], meant: bool
@@ -97,7 +91,7 @@ class Recognition:
         """The key of this ledger; ``None`` if data are not recognised or no key is recorded yet."""
         if connection.trial:  # by a key that is forgotten
             return None if self.path is None else secrets.token_bytes(KEY_SIZE)
-        named = connection.noted(_KEY)
+        named = named_keys(connection).data
         if named is None:
             return None
         key = None if self.path is None else read_key(self.path)

@@ -334,34 +334,23 @@ class Session(Shown):
         while True:
             account, composed = self._standing()
             bought = self._purchase_charge(account) if self._owes() else None
-            charged = self.ledger.find(self.name, key, "charge")
-            state = None
-            if charged is None:
-                joint, after = self._joint(account, composed, spending)
-                if joint.micro > account.budget:
-                    fits = self._what_fits(account, composed, calibration, window, name)
-                    raise over_budget(joint.micro - account.total, account.remaining, fits)
-                total, body = (
-                    joint.micro,
-                    recorded_charge(calibration, spending, self.beliefs, joint.rule),
-                )
-                state = after.to_dict()
-            else:
-                # Charged but not drawn by an earlier version: never draw with less noise.
-                total, body = account.total, dict(charged.body)
-                calibration = replace(calibration, scale=max(calibration.scale, body["scale"]))
+            joint, after = self._joint(account, composed, spending)
+            if joint.micro > account.budget:
+                fits = self._what_fits(account, composed, calibration, window, name)
+                raise over_budget(joint.micro - account.total, account.remaining, fits)
+            body = recorded_charge(calibration, spending, self.beliefs, joint.rule)
             drawn = calibration.release(part, anyway=True).to_dict()
             charge = Charge(
                 self.name,
                 key,
                 spent_micro(calibration.epsilon),
-                total,
+                joint.micro,
                 body,
                 after=account.entries,
                 terms=self._terms,
                 value=drawn,
                 data=self._recognised,
-                state=state,
+                state=after.to_dict(),
             )
             charges = [charge] if bought is None else [bought, charge]
             self.ledger.charge_many(charges, data_meant=self._meant)
@@ -452,7 +441,7 @@ class Session(Shown):
             account = Account(self.name, self._terms.rule, self._terms.budget, 0, 0)
         elif state is not None:
             composed = Composed.from_dict(state)
-        else:  # charged by an earlier pufferkit, or not charged yet
+        else:  # not charged yet
             known, charges = self.ledger.charges_of([self.name])
             account = known[self.name]
             composed = Composed.of(spendings_of(charges, self.beliefs.states))

@@ -223,8 +223,7 @@ def spendings_of(charges: Iterable[Entry], states: Sequence[Hashable]) -> list[S
 def _spending_of(entry: Entry, states: Sequence[Hashable]) -> Spending:
     body = entry.body
     pico, quilt = body["entry_privacy_pico"], body["quilt"]
-    # Charges by earlier versions have neither.
-    added, gaps = kind_of(body.get("contributions")), body.get("gaps")
+    added, gaps = kind_of(body["contributions"]), body["gaps"]
     return Spending(
         body["mechanism"],
         in_epsilon(entry.epsilon),

@@ -18,10 +18,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from pufferkit.accounting.anchor import START, Anchor, Head
-from pufferkit.accounting.entries import Account
 from pufferkit.accounting.following import append_after
+from pufferkit.accounting.keys import name_keys, named_keys
 from pufferkit.accounting.ledger_places import DriverError, Place, Server, empty
-from pufferkit.accounting.ledger_tables import SCHEMA_VERSION, Connection, migrate
+from pufferkit.accounting.ledger_tables import SCHEMA_VERSION, Connection
 from pufferkit.accounting.recognition import Recognition
 from pufferkit.errors import LedgerError
 
@@ -44,8 +44,10 @@ Answered = TypeVar("Answered")
 class Transactions:
     """The transactions of one ledger."""
 
-    def __init__(self, place: Place, recognition: Recognition, anchor: Anchor | None) -> None:
-        self.place, self.recognition, self.anchor = place, recognition, anchor
+    def __init__(
+        self, place: Place, recognition: Recognition, anchor: Anchor | None, by: str
+    ) -> None:
+        self.place, self.recognition, self.anchor, self._by = place, recognition, anchor, by
         self._made = False
 
     def read(self, act: Callable[[Connection], Answered], *, settle: bool = False) -> Answered:
@@ -91,8 +93,7 @@ class Transactions:
                 connection.lock()
                 version = connection.ask("schema")
                 if not current:
-                    migrate(connection)
-                    self.recognition.note_key(connection)
+                    self._name_keys(connection)
                 result = checked(connection)
                 if current and version() != str(SCHEMA_VERSION):
                     raise LedgerError(
@@ -107,7 +108,7 @@ class Transactions:
             with empty(trial=True) as connection:
                 checked(connection)
             if anchor is not None and anchor.read() is None:
-                anchor.advance(START)
+                anchor.make(START)
             self._guarded(place.make, "create", "no ledger was created")
         result, head = self._guarded(
             locked,
@@ -119,10 +120,41 @@ class Transactions:
             anchor.advance(head)
         return result
 
-    def follow(
-        self, head: tuple[int, str], row: Sequence[Any], before: Account, after: Account
-    ) -> bool:
-        """Append one entry if the ledger still ends at ``head`` and the account is as it was.
+    def make_anchor(self) -> None:
+        """Create the anchor of a ledger that has entries; the chain names its key."""
+        anchor = self.anchor
+        assert anchor is not None
+        if anchor.read() is not None:
+            raise ValueError(f"anchor: {anchor.path} already exists and was not changed")
+        anchor.make_key()
+        head = START
+        if self.exists():
+
+            def named() -> Head:
+                with self.place.transaction(writes=True) as connection:
+                    connection.lock()
+                    self._name_keys(connection, deliberately=True)
+                    return Head(*connection.head)
+
+            head = self._guarded(named, "write", "no anchor was created")
+        anchor.make(head)
+
+    def _name_keys(self, connection: Connection, *, deliberately: bool = False) -> None:
+        """Name in the chain the keys it does not know yet; the caller holds the write lock.
+
+        The key of an anchor is named by the first entry, or deliberately.
+        """
+        known = named_keys(connection)
+        data = self.recognition.new_key(connection, known)
+        signed = None if self.anchor is None else self.anchor.key_name
+        anchor = signed if deliberately or not known.entries else None
+        if anchor in known.anchors:
+            anchor = None
+        if not known.entries or data is not None or anchor is not None:
+            name_keys(connection, self._by, known, data, anchor)
+
+    def follow(self, head: tuple[int, str], row: Sequence[Any]) -> bool:
+        """Append one entry if the ledger still ends at ``head``.
 
         ``False`` if nothing was written, or if that is not known; `write` then looks for it.
         """
@@ -130,7 +162,7 @@ class Transactions:
             return False
         try:
             with self.place.transaction(writes=True, single=True) as connection:
-                return append_after(connection, head, row, before, after)
+                return append_after(connection, head, row)
         except DriverError:
             return False
 

@@ -122,8 +122,6 @@ def releases_of(
     """The draws, with what a reader needs to judge them."""
     entries = asked.entries.copy()
     family: Family = "noisy choice" if run.chooses else "discrete laplace"
-    if not run.chooses and np.any(values % 1):
-        family = "laplace"  # drawn by an earlier version and stored in an account
     per = asked.per(run.per)
     values, scales = run.answers(values, scales, per)
     for array in (values, scales, entries):

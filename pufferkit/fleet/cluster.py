@@ -51,7 +51,6 @@ from pufferkit.fleet.exact_answers import refuse_digits
 from pufferkit.fleet.releases import Releases, note_of
 from pufferkit.fleet.subject_run import (
     EVERYBODY,
-    ON_CLUSTER,
     FleetRows,
     FleetRun,
     PendingRelease,
@@ -96,7 +95,6 @@ def release_each_on_cluster(
     if accounts is None:
         spark_storage.try_executors(session, None)
     else:
-        _refuse_files(accounts, prefix)
         spark_storage.try_executors(session, f"{folder}/_trial-{uuid.uuid4().hex[:16]}")
     with table.counted() as counted:
         _refuse(counted, run)
@@ -381,19 +379,6 @@ def _refuse(counted: CountedTable, run: FleetRun) -> None:
     counted.refuse_unknown(run.beliefs.states)
     moves = counted.transitions(run.beliefs.states)
     check_not_counted_from(run.beliefs.sources, moves, run.beliefs.states)
-
-
-def _refuse_files(accounts: Accounts, prefix: str) -> None:
-    """Refuse to repeat a run of a version that stored values only in files."""
-    _, entries = accounts.ledger.charges_of([f"{prefix}{ON_CLUSTER}"])
-    own = [entry for entry in entries if entry.body.get("run") == accounts.run.identity]
-    if own:
-        paths = [entry.body["path"] for entry in own if "path" in entry.body]
-        raise ValueError(
-            f"label: the run {accounts.run.label!r} was made by an earlier pufferkit, which kept "
-            f"its values in files ({', '.join(paths) or 'none was written'}); read them there, or "
-            "give this run another label"
-        )
 
 
 def _written(path: str, write: Callable[[], None]) -> None:

@@ -47,9 +47,6 @@ FRESH_STARTS = (
 EVERYBODY = "(all subjects)"
 """The account that stores the values of releases over all subjects."""
 
-ON_CLUSTER = "(runs on a cluster)"
-"""The account that records where the values of a run on a cluster are."""
-
 CHUNK = 5000
 """Rows that are charged, drawn and stored together."""
 
@@ -323,9 +320,8 @@ class PendingRelease(NamedTuple):
 def account_names(table: Table, prefix: str) -> list[str]:
     """The account of each subject; names must identify subjects."""
     names = [f"{prefix}{subject}" for subject in table.subjects]
-    for taken in (EVERYBODY, ON_CLUSTER):
-        if f"{prefix}{taken}" in names:
-            raise ValueError(f"subject: {taken!r} is the name of another account; rename it")
+    if f"{prefix}{EVERYBODY}" in names:
+        raise ValueError(f"subject: {EVERYBODY!r} is the name of another account; rename it")
     if len(set(names)) < len(names):
         raise ValueError("subject: two subjects print alike; give them different names")
     return names

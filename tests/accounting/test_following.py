@@ -99,8 +99,6 @@ def test_a_key_is_charged_once(book, followed):
 @pytest.mark.parametrize(
     "statement",
     [
-        "UPDATE pufferkit_accounts SET total = 150000 WHERE account = 'alice'",
-        "UPDATE pufferkit_accounts SET budget = 9000000 WHERE account = 'alice'",
         "UPDATE pufferkit_meta SET value = '99' WHERE name = 'schema'",
         "UPDATE pufferkit_head SET id = 99",
         "UPDATE pufferkit_head SET seq = 4",

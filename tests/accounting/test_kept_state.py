@@ -127,7 +127,7 @@ def test_the_history_is_not_read_once_it_is_long(tmp_path, monkeypatch):
 
 
 def test_a_session_without_a_state_is_added_up_once(tmp_path):
-    """Accounts of an earlier pufferkit have none; their next charge makes one."""
+    """A charge without a state leaves none; the next charge with one makes it."""
     path = tmp_path / "l.db"
     session = pk.Session(DATA, CHAIN, 5.0, str(path))
     session.release(pk.count(1, 5), 0.3, window=(1, 5))

@@ -30,7 +30,7 @@ def test_many_and_one_by_one_make_the_same_chain(book):
     book.open_account("alone", 1.0)
     book.spend("alone", 0.5)
     assert book.verify() == []
-    assert len(book.entries()) == 3 * len(NAMES) + 2
+    assert len(book.entries()) == 3 * len(NAMES) + 3
     assert book.find_many(NAMES, ["k"])["person 3", "k"].body == {"value": [0.1, 1e-300]}
     known, entries = book.charges_of(NAMES[:2])
     assert [account.total for account in known.values()] == [400_000, 400_000]

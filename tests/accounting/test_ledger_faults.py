@@ -222,7 +222,7 @@ def _refused(real, failures):
 
 
 def test_a_real_deadlock_is_survived(url):  # noqa: F811
-    """Two transactions that lock an account and the head in opposite order."""
+    """Two transactions that lock the entries and the head in opposite order."""
     if "://" not in url:
         pytest.skip("SQLite takes turns")
     with Ledger(url) as ledger:
@@ -232,7 +232,8 @@ def test_a_real_deadlock_is_survived(url):  # noqa: F811
         def other():
             with ledger._place.transaction(writes=True) as connection:
                 connection.execute("SET LOCAL deadlock_timeout = '10s'")
-                connection.execute("SELECT * FROM pufferkit_accounts FOR UPDATE").fetchall()
+                connection.execute("LOCK TABLE pufferkit_entries IN SHARE MODE")
+                connection.wait()
                 held.set()
                 go.wait(20)
                 connection.execute("SELECT * FROM pufferkit_head FOR UPDATE").fetchall()
@@ -306,7 +307,7 @@ def test_what_a_server_refuses_is_not_charged(url):  # noqa: F811
         ledger.spend("alice", 0.1)
         for law in (
             "CREATE TRIGGER no BEFORE INSERT ON pufferkit_entries",
-            "CREATE TRIGGER no BEFORE UPDATE ON pufferkit_accounts",
+            "CREATE TRIGGER no BEFORE UPDATE ON pufferkit_head",
             "CREATE CONSTRAINT TRIGGER no AFTER INSERT ON pufferkit_entries "
             "DEFERRABLE INITIALLY DEFERRED",  # fails at the commit
         ):

@@ -76,8 +76,6 @@ def test_a_budget_is_changed_on_purpose_and_on_record(url):  # noqa: F811
         with pytest.raises(OverBudget):
             ledger.spend("anna", 0.000001)
         assert ledger.verify() == []
-        _tamper(ledger, "UPDATE pufferkit_accounts SET budget = 9000000")
-        assert "balance of anna" in ledger.verify()[0]
 
 
 @pytest.mark.parametrize("content", [b"", b"hello " * 1000, "foreign", "half"])
@@ -103,25 +101,6 @@ def test_a_truncated_ledger_has_no_fresh_budget(path):
         path.with_name(path.name + left).unlink(missing_ok=True)
     with pytest.raises(LedgerError, match="is empty: it was truncated"):
         Ledger(path)
-
-
-def test_a_ledger_of_the_first_version_is_read_as_it_is_and_grows(url):  # noqa: F811
-    with Ledger(url) as ledger:
-        ledger.open_account("alice", 1)
-        ledger.spend("alice", 0.1)
-        # What the first version had: no marks, no states, no key.
-        _tamper(ledger, "DROP TABLE pufferkit_marks")
-        _tamper(ledger, "DROP TABLE pufferkit_states")
-        _tamper(ledger, "DELETE FROM pufferkit_meta WHERE name = 'key'")
-        _tamper(ledger, "UPDATE pufferkit_meta SET value = '1' WHERE name = 'schema'")
-    with Ledger(url) as old:
-        assert old.verify() == []
-        assert old.remaining("alice") == 0.9
-        with old._place.transaction() as connection:
-            assert "marks" not in connection.tables()
-        old.spend("alice", 0.1)
-        Session(DATA, CHAIN, 1.0, old, name="bob").release(count(1, 120), 0.4)
-        assert old.verify() == []
 
 
 # -- names and keys ------------------------------------------------------------------------------
@@ -367,10 +346,9 @@ def set_back(path, how, old):
         shutil.copyfile(old, path)
     elif how == "tail":
         with sqlite3.connect(path) as connection:
-            connection.execute("DELETE FROM pufferkit_entries WHERE seq = 4")
-            digest = connection.execute("SELECT digest FROM pufferkit_entries WHERE seq = 3")
-            connection.execute("UPDATE pufferkit_head SET seq = 3, digest = ?", digest.fetchone())
-            connection.execute("UPDATE pufferkit_accounts SET total = 200000, entries = 3")
+            connection.execute("DELETE FROM pufferkit_entries WHERE seq > 4")
+            digest = connection.execute("SELECT digest FROM pufferkit_entries WHERE seq = 4")
+            connection.execute("UPDATE pufferkit_head SET seq = 4, digest = ?", digest.fetchone())
         connection.close()
     elif how == "gone":
         path.unlink()
@@ -396,11 +374,11 @@ def test_a_ledger_that_was_set_back_is_noticed(path, anchored, tmp_path, how):
         shutil.copyfile(old, path)
     if how == "tail":
         with Ledger(path) as ledger:
-            assert len(ledger.entries()) == 5
+            assert len(ledger.entries()) == 6
         anchored_seq = json.loads((tmp_path / "head").read_text())["seq"]
-        assert anchored_seq == 5
+        assert anchored_seq == 6
     set_back(path, how, old)
-    with pytest.raises(LedgerError, match=r"set back or rewritten.*holds entry 5"):
+    with pytest.raises(LedgerError, match=r"set back or rewritten.*holds entry 6"):
         Ledger(path, **anchored)
     if how != "gone":
         with Ledger(path) as blind:  # without the anchor nothing shows
@@ -417,18 +395,18 @@ def test_an_anchor_may_be_behind_and_never_ahead(path, anchored, tmp_path):
         assert ledger.verify() == []
         assert (tmp_path / "head").read_bytes() == held  # looking moves nothing
         assert ledger.spend("alice", 0.1, key="k") == entry
-        assert json.loads((tmp_path / "head").read_text())["seq"] == 5
+        assert json.loads((tmp_path / "head").read_text())["seq"] == 6
     with Ledger(path) as without:
         without.spend("alice", 0.1)
     with Ledger(path, **anchored) as ledger:
         ledger.spend("alice", 0.1)
-        assert json.loads((tmp_path / "head").read_text())["seq"] == 7
+        assert json.loads((tmp_path / "head").read_text())["seq"] == 8
 
 
 def test_anchors_that_are_missing_forged_or_foreign(path, anchored, tmp_path):
     head = tmp_path / "head"
     held = head.read_text()
-    for text in ("", "{}", held.replace('"seq":4', '"seq":3'), "[]"):
+    for text in ("", "{}", held.replace('"seq":5', '"seq":4'), "[]"):
         head.write_text(text)
         with pytest.raises(LedgerError, match="anchor"):
             Ledger(path, **anchored)
@@ -439,7 +417,7 @@ def test_anchors_that_are_missing_forged_or_foreign(path, anchored, tmp_path):
     with pytest.raises(LedgerError, match="not written with this key"):
         Ledger(path, **anchored)
     with Ledger(path, anchor=tmp_path / "new") as ledger:
-        with pytest.raises(LedgerError, match="does not exist, but the ledger has 4 entries"):
+        with pytest.raises(LedgerError, match="does not exist, but the ledger has 5 entries"):
             ledger.spend("alice", 0.1)
         ledger.make_anchor()
         ledger.spend("alice", 0.1)
@@ -474,7 +452,7 @@ def test_an_anchor_that_cannot_be_written_hands_nothing_over(path, tmp_path, mon
     assert json.loads((tmp_path / "head").read_text())["seq"] == stored.seq
     assert len(session.history) == 2
     (tmp_path / "head").unlink()
-    with pytest.raises(LedgerError, match="does not exist, but the ledger has 5 entries"):
+    with pytest.raises(LedgerError, match="does not exist, but the ledger has 6 entries"):
         session.release(count(1, 120), 0.4)
 
 
@@ -495,7 +473,7 @@ def test_a_file_at_rest_is_closed_and_complete(path):
     copy = path.with_name("copy.db")
     shutil.copyfile(path, copy)
     assert Ledger(copy).remaining("alice") == 0.7
-    assert ledger.spend("alice", 0.1).seq == 5
+    assert ledger.spend("alice", 0.1).seq == 6
 
 
 def test_the_file_is_closed_when_the_process_ends(path):

@@ -86,7 +86,7 @@ def test_a_session_remembers_distances(tmp_path):
     bodies = [entry.body for entry in session._charges()]
     assert [body["contributions"] for body in bodies] == [[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]
     assert session.spent.epsilon == 2.0 - session.remaining
-    # Charges of earlier versions say nothing of distances: all states are equally far apart.
+    # Without distances all states are equally far apart.
     old = [
         replace(s, contributions=None)
         for s in spendings_of(session._charges(), session.beliefs.states)

@@ -205,21 +205,8 @@ def test_a_draw_that_fails_costs_nothing(session, monkeypatch):
 
 def test_charge_and_value_are_one_act(session):
     session.release(count(1, 120), 0.4)
-    assert [entry.kind for entry in session.ledger.entries()] == ["open", "charge", "value"]
-    assert len({entry.made_at for entry in session.ledger.entries()}) == 1
-
-
-def test_a_charge_of_an_earlier_version_is_drawn_with_the_noise_it_was_charged_for(session):
-    """Charge and value used to be apart; a crash in between left the charge alone."""
-    session.release(count(0, 120), 0.1)
-    key = session._key(count(1, 120), 0.4, "best", (1, 120), "")
-    body = {**session.ledger.entries()[1].body, "scale": 50.0}
-    session.ledger.charge_many([Charge("alice", key, 400_000, 600_000, body, after=3)])
-    release = session.release(count(1, 120), 0.4)
-    assert release.scale >= 50.0
-    assert session.ledger.account("alice").total == 600_000
-    assert session.release(count(1, 120), 0.4) == release
-    assert session.ledger.verify() == []
+    assert [entry.kind for entry in session.ledger.entries()] == ["key", "open", "charge", "value"]
+    assert len({entry.made_at for entry in session.ledger.entries("alice")}) == 1
 
 
 def _ask(path):
@@ -233,7 +220,7 @@ def test_processes_that_ask_for_the_same_release_get_the_same_value(url):  # noq
     assert len(set(values)) == 1
     with Ledger(url) as ledger:
         kinds = [entry.kind for entry in ledger.entries()]
-        assert kinds == ["open", "charge", "value"]
+        assert kinds == ["key", "open", "charge", "value"]
         assert ledger.remaining("alice") == pytest.approx(0.6)
         assert ledger.verify() == []
 
@@ -261,7 +248,7 @@ def test_a_retry_after_a_crash_is_safe(path, session):
 def test_no_theorem_no_release(session):
     session.ledger.open_account("alice", 1.0, rule="composed", about=session._terms.about)
     body = {"mechanism": "wasserstein", "window": [1, 120]}
-    body |= {"entry_privacy_pico": None, "quilt": None}
+    body |= {"entry_privacy_pico": None, "quilt": None, "contributions": None, "gaps": None}
     session.ledger.charge_many([Charge("alice", "by hand", 100_000, 100_000, body, after=1)])
     with pytest.raises(NoTheorem):
         session.release(count(1, 120), 0.1)

@@ -346,7 +346,7 @@ def test_what_was_charged_and_not_drawn_is_drawn_with_the_noise_that_was_charged
     charge_many = book.charge_many
 
     def killed(charges, **options):
-        """As an earlier version was, between the charges and their values."""
+        """Between the charges and their values."""
         charge_many([charge._replace(value=None) for charge in charges], **options)
         raise KeyboardInterrupt
 

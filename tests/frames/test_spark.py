@@ -406,19 +406,3 @@ def test_one_subject_with_nearly_all_rows(spark, tmp_path):
     assert here.subjects == there.subjects
     assert here.pieces.tolist() == there.pieces.tolist()
     assert here.transitions.tolist() == there.transitions.tolist()
-
-
-def test_values_that_an_earlier_version_kept_in_files_are_not_drawn_again(cluster, tmp_path):
-    table = pk.read_table(cluster, **COLUMNS, states=STATES)
-    run = run_room.FleetRun.of(
-        "each on a cluster", BELIEF, 10, "histogram", "influence_curve", "old", None
-    )
-    with pk.Ledger(tmp_path / "ledger.db") as book:
-        accounts = accounts_room.Accounts(book, 10.0, run)
-        body = {"run": run.identity, "path": "s3a://bucket/old", "attempt at": "a part"}
-        charge = accounts_room.Charge("(runs on a cluster)", "k", 1, 1, body, 0, accounts.terms)
-        assert book.charge_many([charge])
-        with pytest.raises(ValueError, match=r"earlier pufferkit.*s3a://bucket/old"):
-            pk.release_each(
-                table, BELIEF, 10, ledger=book, budget=10.0, label="old", storage=str(tmp_path)
-            )

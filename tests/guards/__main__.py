@@ -1,6 +1,8 @@
-"""Print how far scales are from those of the table.
+"""Print how far scales are from those of the table, and how much of epsilon is lost where.
 
-``python -m tests.guards`` compares a part, ``--all`` every row, ``--rewrite`` keeps them.
+``python -m tests.guards scales`` compares with the table, ``python -m tests.guards registry`` walks
+classes, questions, secrets and gaps; without either, both. By default a part, with ``--all``
+everything.
 """
 
 from __future__ import annotations
@@ -12,6 +14,9 @@ from math import inf
 from statistics import median
 
 from tests.guards.beliefs import BELIEFS
+from tests.guards.registry import Cell, broken, walk
+from tests.guards.registry import cells as every_cell
+from tests.guards.registry import quick as quick_cells
 from tests.guards.scales import Row, all_rows, kept, quick, ratio, scale_of, stored, write
 
 
@@ -51,9 +56,27 @@ def compare(rows: list[Row]) -> None:
             print("  ", " | ".join(map(str, row)))
 
 
+def walked(cells: list[Cell], evaluations: int) -> None:
+    """Cells served and refused, and the largest loss over epsilon, by each of the names."""
+    seen = walk(cells, evaluations)
+    for title in Cell._fields:
+        print(f"\n{title:26} {'cells':>6} {'refused':>8} {'median':>8} {'largest':>9}")
+        names = dict.fromkeys(getattr(own.cell, title) for own in seen)
+        for name in names:
+            own = [one for one in seen if getattr(one.cell, title) == name]
+            losses = [one.ratio for one in own if one.ratio is not None]
+            ends = f"{median(losses):8.4f} {max(losses):9.6f}" if losses else ""
+            print(f"{name:26} {len(own):6d} {len(own) - len(losses):8d} {ends}")
+    wrong = broken(seen)
+    print(f"\n{len(seen)} cells, {len(wrong)} wrong")
+    print("\n".join(wrong))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.guards")
-    parser.add_argument("--all", action="store_true", help="every row of the table")
+    parser.add_argument("what", nargs="?", choices=["scales", "registry"], help="one of the two")
+    parser.add_argument("--all", action="store_true", help="every row and cell")
+    parser.add_argument("--evaluations", type=int, default=12, help="members tried in a cell")
     parser.add_argument("--rewrite", action="store_true", help="keep today's scales")
     given = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -61,8 +84,11 @@ def main() -> None:
         computed = ((row, scale_of(row)) for row in all_rows())
         write((row, scale) for row, scale in computed if kept(row, scale))
         return
-    rows = list(stored())
-    compare(rows if given.all else quick(rows))
+    if given.what != "registry":
+        rows = list(stored())
+        compare(rows if given.all else quick(rows))
+    if given.what != "scales":
+        walked(every_cell() if given.all else quick_cells(every_cell()), given.evaluations)
 
 
 if __name__ == "__main__":

@@ -79,6 +79,8 @@ class Place:
     def transaction(self, *, writes: bool = False, single: bool = False) -> Iterator[Connection]:
         """A transaction that is committed at the end, or rolled back after an error.
 
+        After any other end, Ctrl-C included, it is rolled back and its connection closed at once:
+        cursors in the frames of the exception would keep the lock for as long as it lives.
         ``single``: on a server it consists of one statement.
         A connection is reused only in the process that opened it, and only while the place is the
         one it was opened for. A child process leaves the connections of its parent alone.
@@ -118,11 +120,18 @@ class Place:
                 self._idle.append((mark, driver))
                 self._watch()
             else:
-                with suppress(*self._errors):
-                    if connection is not None:
-                        connection.wait()
-                with suppress(*self._errors):
-                    driver.close()
+                self._drop(driver, connection)
+
+    def _drop(self, driver: Any, connection: Connection | None) -> None:
+        """Roll back and close a connection in whatever state it is."""
+        with suppress(*self._errors):
+            if not self.server:
+                driver.rollback()
+        with suppress(*self._errors):
+            driver.close()
+        with suppress(*self._errors):
+            if connection is not None:
+                connection.wait()
 
     def _taken(self, mark: Any) -> Any:
         while self._idle:

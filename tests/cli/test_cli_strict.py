@@ -256,3 +256,22 @@ def test_a_damaged_parquet_file_is_an_error_of_one_line(folder: Path):
         result = run("release", "d.parquet", *RELEASE[2:], "--mechanism", "group_dp")
         assert result.exit_code in (0, 2)
         assert isinstance(result.exception, (SystemExit, type(None)))
+
+
+@pytest.mark.parametrize("bad", [b"\xff", b"\xc3", b"\xe2\x82"])
+def test_bytes_that_are_no_text_near_the_end_of_a_file_are_named(folder, bad):
+    rows = [f"{n % 3},{n},{('rest', 'run')[n % 2]}" for n in range(60_000)]
+    content = "\n".join(["who,t,state", *rows, ""]).encode()
+    Path("late.csv").write_bytes(content[:-3] + bad + content[-3:])
+    model = ("--model", "model.json", "--epsilon", "1", "--state", "state")
+    for ask in (
+        ("release", "late.csv", *model),
+        ("release", "late.csv", *model, "--every", "5m", "--window", "100"),
+        ("release-each", "late.csv", *model, "--subject", "who", "--every", "1m"),
+        ("release-each", "late.csv", *model, "--subject", "who", "--time", "t",
+         "--group-by", "who", "--keys", "0,1,2"),
+        ("fit", "late.csv", "--state", "state"),
+    ):  # fmt: skip
+        assert "late.csv" in refusal(*ask), ask
+    with pytest.raises(ValueError, match="late"):
+        pk.read_table("late.csv", subject="who", state="state", every="1m")

@@ -384,3 +384,17 @@ def test_wrong_heart_rates(tmp_path):
     (tmp_path / "N10").write_text("")
     with pytest.raises(ValueError, match="has no rows"):
         experiments.run("local-figure-4", data=tmp_path)
+
+
+def test_tables_of_a_household_where_a_mechanism_does_not_apply(tmp_path):
+    """A short peak is passed in one way only: [Q] Lemma 4.8 gives no bound, so there is a dash."""
+    usual = np.random.default_rng(1).choice([420, 1250, 1410], 200).tolist()
+    watts = [*usual[:100], 9000, 9200, *usual[100:]]
+    rows = [f"{1333263600 + 60 * n},{w},10,0\n" for n, w in enumerate(watts)]
+    (tmp_path / "Electricity_P.csv").write_text("UNIX_TS,WHE,RSE,GRE\n" + "".join(rows))
+    for name in ("quilt-table-2", "quilt-table-3"):
+        result = experiments.run(name, quick=True, data=tmp_path)
+        approx = rows_of(result, mechanism="markov_quilt_approx")
+        value = "seconds" if name == "quilt-table-2" else "score"
+        assert any(row[value] is None for row in approx)
+        assert result.title in str(result)

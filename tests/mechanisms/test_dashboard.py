@@ -113,3 +113,13 @@ def test_what_does_not_go_together_is_refused():
 def test_plan_points_to_the_dashboard(several):
     with pytest.raises(ValueError, match=r"dashboard\(beliefs"):
         pk.plan(CHAIN, several, 1)
+
+
+def test_beliefs_with_nothing_to_hide_cost_what_is_spent():
+    """Every entry is known beforehand: no loss, so that no epsilon follows from the errors."""
+    known = pk.MarkovChain([1, 0], [[1, 0], [0, 1]])
+    asked = {"a": (pk.count(1, 30), 10), "b": (pk.episodes(1, 30), 10)}
+    plan = pk.dashboard(known, asked)
+    assert 0 < plan.epsilon < 1
+    assert max(plan.errors) <= 10
+    assert pk.verify(plan.calibration.release([0] * 30)).ok

@@ -1,0 +1,38 @@
+"""Any mutated record ends in a verdict, or is refused as no record; nothing else escapes."""
+
+from functools import cache
+from random import Random
+
+import pytest
+
+from tests.fuzz import records
+
+HONEST = cache(records.honest)
+ENDS = {"ok", "not ok", "no record"}
+
+
+@pytest.mark.parametrize("value", [1, 1e308, float("nan"), 10**400, "1", None, []])
+def test_what_other_releases_spend_beside_this_one_is_any_number(value):
+    for record in (HONEST()["curve"], HONEST()["quilt"], HONEST()["exact sum"]):
+        changed = records.spoiled(record, ("evidence", "beside"), value)
+        ends = {"ok", "not ok", "no record"} if not value else {"not ok", "no record"}
+        assert records.judged(changed) in ends
+
+
+def test_every_field_of_a_record_may_be_spoiled():
+    """One value for each place of the quick records; all places of all of them below."""
+    rng = Random(1)
+    for name in ("curve", "quilt", "group", "total", "table"):
+        record = HONEST()[name]
+        for path in records.places(record):
+            value = rng.choice([*records.NUMBERS, *records.OTHERS, KeyError])
+            end = records.judged(records.spoiled(record, path, value))
+            assert end in ENDS, (name, path, value, end)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(2))
+def test_every_field_of_every_record_may_be_spoiled(seed):
+    for name, path, value in records.every_change(Random(seed), 1):
+        end = records.judged(records.spoiled(HONEST()[name], path, value))
+        assert end in ENDS, (name, path, value, end)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pufferkit.accounting.amounts import PICO
+from pufferkit.data.durations import of_seconds
 from pufferkit.errors import OverBudget
 
 
@@ -25,6 +26,8 @@ class Use:
     begin: int
     end: int
     pico: int
+    step: float | None = None
+    """Seconds from one entry to the next; ``None`` without a clock."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,8 @@ class Frontier:
     """The beginning of the last window; everything before it is closed."""
     runs: tuple[tuple[int, int], ...] = ()
     """Ends of the stretches from there on, in order, and what was spent on each of them."""
+    step: float | None = None
+    """Seconds from one entry to the next, in the first window with a clock."""
 
     @property
     def end(self) -> int:
@@ -64,6 +69,11 @@ class Frontier:
                 f"window: this stream has windows of {self.axis}, got one of {use.axis}; use "
                 f"windows of {self.axis}"
             )
+        if None not in (self.step, use.step) and self.step != use.step:
+            raise ValueError(
+                f"window: entries of this stream are {of_seconds(self.step)} apart, those of the "
+                f"window {of_seconds(use.step)}; put them on the same grid"
+            )
         if self.axis and use.begin < self.begin:
             raise ValueError("window: begins before the last one; release windows in order")
         runs, start = [], use.begin
@@ -82,7 +92,8 @@ class Frontier:
             if max(start, use.end) < end:
                 runs.append((end, spent))
                 start = end
-        return replace(self, axis=use.axis, begin=use.begin, runs=_joined(runs))
+        step = use.step if self.step is None else self.step
+        return replace(self, axis=use.axis, begin=use.begin, runs=_joined(runs), step=step)
 
     def changed(self, micro: int, rate: int) -> Frontier:
         """The state with another epsilon from the first unused entry on."""
@@ -92,7 +103,8 @@ class Frontier:
         """Plain data for the ledger."""
         stands = {"epsilon": self.micro, "rate": self.rate}
         open_ = {"axis": self.axis, "begin": self.begin, "runs": [list(run) for run in self.runs]}
-        return {"stream": stands, "open": open_}
+        timed = {} if self.step is None else {"step": self.step}
+        return {"stream": stands, "open": open_, **timed}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Frontier:
@@ -100,7 +112,8 @@ class Frontier:
         stands, open_ = data["stream"], data["open"]
         runs = tuple((int(end), int(spent)) for end, spent in open_["runs"])
         axis, begin = str(open_["axis"]), int(open_["begin"])
-        return cls(int(stands["epsilon"]), int(stands["rate"]), axis, begin, runs)
+        rates = int(stands["epsilon"]), int(stands["rate"])
+        return cls(*rates, axis, begin, runs, data.get("step"))
 
     @property
     def b(self) -> float:

@@ -39,7 +39,8 @@ from pufferkit.accounting.spending import (
 )
 from pufferkit.accounting.windows import check_start
 from pufferkit.beliefs.base import Beliefs, as_beliefs
-from pufferkit.beliefs.provenance import check_not_fitted_on, owed
+from pufferkit.beliefs.meeting import check_series
+from pufferkit.beliefs.provenance import owed
 from pufferkit.data.queries import Query
 from pufferkit.data.series import Series
 from pufferkit.errors import NoTheorem, OverBudget
@@ -118,10 +119,12 @@ class Session(Shown):
                 f"got {len(self.data)}"
             )
         # The whole series is marked, so that no window is too short to be recognised.
-        check_not_fitted_on(self.beliefs.sources, self.data)
+        check_series(self.beliefs, self.data)
         self.ledger = ledger if isinstance(ledger, Ledger) else Ledger(ledger)
         self.name = name
-        about = {"lengths": _lengths(self.data), "beliefs": self.beliefs.digest}
+        about: dict[str, Any] = {"lengths": _lengths(self.data), "beliefs": self.beliefs.digest}
+        if self.data.step is not None:
+            about["step"] = self.data.step
         self._terms = Terms(allowed_micro(budget), "composed", about)
         self._meant = data_meant
         self._recognised = SeriesData(self.data.codes, self.data.states, self.data.lengths)

@@ -51,6 +51,7 @@ from pufferkit.accounting.stream_windows import (
     places_of,
 )
 from pufferkit.beliefs.base import Beliefs, as_beliefs
+from pufferkit.beliefs.meeting import check_step
 from pufferkit.beliefs.provenance import check_paid
 from pufferkit.checks import Floats
 from pufferkit.data.queries import Query
@@ -230,6 +231,8 @@ class Stream(Shown):
                     part = on_clock(part, use, every)
                 check_inside(part, window, use)
                 warn_if_drowned(calibration, anyway=anyway)
+                check_step(self.beliefs.step, part.step)
+                use = replace(use, step=part.step)
             after = frontier.after(use)
             body = {
                 "query": query.name,
@@ -240,7 +243,7 @@ class Stream(Shown):
                 "scale": calibration.scale,
                 "label": label,
                 "stream": {"epsilon": after.micro, "rate": after.rate},
-                "use": [axis, begin, end, use.pico],
+                "use": [axis, begin, end, use.pico, use.step],
                 "rule": "for ever",
             }
             charge = Charge(

@@ -314,6 +314,7 @@ class MarkovChain(Shown, checks.Frozen, JsonRecord):
         if step is None:
             return self
         timed = copy(self)
+        timed.__dict__.pop("digest", None)  # the step is part of it
         checks.assign(timed, step=common_step("step", [self.step], step))
         return timed
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,7 +13,7 @@ import typer
 
 import pufferkit as pk
 from pufferkit.cli import outputs, terminal
-from pufferkit.cli.flags import File, Text, option, real, whole
+from pufferkit.cli.flags import File, Text, option, real, refuse_given, whole
 from pufferkit.cli.format_options import Form, duration, time_of
 
 if TYPE_CHECKING:
@@ -113,8 +113,7 @@ def read_data(
         raise ValueError("--state: name the column of the file that holds the states")
     check_parquet(path)
     if beliefs is not None and lengths_of(beliefs):
-        if rows.independent_after is not None:
-            raise ValueError("--independent-after: applies to chains; named entries have no times")
+        refuse_given([rows, form], "applies to chains; named entries have no times")
         if entry is None:
             raise ValueError("--entry: give the column that names the entry of each row")
         return read_record(path, entry, state, beliefs.entries or (), states)
@@ -122,8 +121,14 @@ def read_data(
         raise ValueError(
             "--entry: applies to networks and joint distributions; chains follow the order of rows"
         )
-    if form.begins is not None:
-        raise ValueError("--begins: applies to windows of rows without times; give --window too")
+    timed = rows.time is not None
+    if timed and form.begins is not None:
+        raise ValueError("--begins: applies to rows without times; leave out --time or --begins")
+    if not timed and (form.every is None) != (form.begins is None):
+        raise ValueError(
+            "--every: needs the times of the rows; give their column with --time, or without "
+            "times both --every, the time between rows, and --begins, that of the first row"
+        )
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         series = read_series(
@@ -134,10 +139,14 @@ def read_data(
             states=states,
             independent_after=duration(rows.independent_after),
             bins=form.bins(path, state, states),
-            every=None if rows.time is None else duration(form.every),
+            every=duration(form.every) if timed else None,
             text=form.text,
             **form.clock,
         )
+    if form.begins is not None:
+        if len(series.lengths) > 1:
+            raise ValueError("--begins: applies to rows without breaks; leave --segment out")
+        series = replace(series, calendar=pk.Calendar(form.begins, duration(form.every)))
     for warning in caught:
         terminal.warn(str(warning.message))
     read_as(series.read_as)
@@ -180,8 +189,7 @@ class Size:
             raise ValueError(NO_SIZE)
         if self.data is not None:
             return read_data(self.data, self.state, self.rows, form, beliefs.states)
-        if self.rows.independent_after is not None:
-            raise ValueError("--independent-after: applies to gaps in a file; give --data")
+        refuse_given([replace(self, length=None), form], "applies to a file; give --data")
         lengths = self.length or lengths_of(beliefs)
         if not lengths:
             raise ValueError(NO_SIZE)

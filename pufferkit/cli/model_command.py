@@ -15,7 +15,7 @@ import typer
 
 import pufferkit as pk
 from pufferkit.cli import inputs, outputs, terminal
-from pufferkit.cli.flags import File, Text, option, real, whole
+from pufferkit.cli.flags import File, Text, option, real, refuse_given, whole
 from pufferkit.cli.format_options import Form, duration, time_of
 from pufferkit.cli.options import MaxGap, with_options
 from pufferkit.errors import printable
@@ -32,6 +32,7 @@ app = typer.Typer(help="Show, check and fit beliefs.", rich_markup_mode=None)
 _SHOWN = 4
 _PLAIN_LENGTH = 1000
 _SOON = 5e7
+_LEVEL = 0.01
 _MOST_STATES = 1000
 
 ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="Beliefs: a JSON file.")]
@@ -99,7 +100,7 @@ def check(
     rows: inputs.Rows,
     data: Annotated[File, option("Test the model against these data.", "FILE")] = None,
     state: inputs.MaybeState = None,
-    level: Annotated[float, real("A test with a p-value below this fails.")] = 0.01,
+    level: Annotated[float, real("A test with a p-value below this fails.")] = _LEVEL,
     out: Annotated[File, option("Write the tests here as JSON.", "FILE")] = None,
     as_json: inputs.AsJson = False,
 ) -> None:
@@ -111,6 +112,11 @@ def check(
     outputs.check_outputs([out], [model, data])
     if out is not None and data is None:
         raise ValueError("--out: there is nothing to write without --data")
+    if data is None:
+        refuse_given([rows, form], "applies to data; give --data")
+        if state is not None or level != _LEVEL:
+            unused = "--level" if state is None else "--state"
+            raise ValueError(f"{unused}: applies to data; give --data")
     beliefs = inputs.read_model(model)
     if beliefs.entries is not None:
         if data is not None:
@@ -201,6 +207,8 @@ def fit(
         raise ValueError("--order: needs --start stationary, without --smoothing")
     timed = rows.time is not None or form.every is not None
     grid = plain and timed and (form.cuts_numbers or max_gap is not None)
+    if max_gap is not None and rows.independent_after is not None:
+        raise ValueError("--max-gap: is the old name of --independent-after; give only one")
     rows = replace(rows, independent_after=max_gap or rows.independent_after)
     series: Series | Table
     if of_people is not None or len(named) > 1 or grid:

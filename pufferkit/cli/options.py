@@ -18,6 +18,7 @@ from pufferkit.cli.flags import File, Text, option, real
 from pufferkit.cli.format_options import Form
 from pufferkit.cli.question_options import QuestionOptions
 from pufferkit.cli.usefulness_output import Anyway
+from pufferkit.data.question_names import HISTOGRAMS
 
 if TYPE_CHECKING:
     from pufferkit import Calibration, Query
@@ -74,9 +75,6 @@ class Noise:
     ] = None
     as_drawn: Annotated[
         bool, option("Keep noisy histograms, not the nearest valid ones.", None, "--as-drawn")
-    ] = False
-    proper: Annotated[
-        bool, typer.Option("--proper", hidden=True, help="Old option: the nearest valid histogram.")
     ] = False
 
     @property
@@ -156,6 +154,7 @@ class Book:
                 "--anchor-key": self.anchor_key,
                 "--ledger-key": self.ledger_key,
                 "--data-meant": self.data_meant or None,
+                "--label": self.label or None,
             }.items():
                 if value is not None:
                     raise ValueError(f"{option}: needs a ledger; give --ledger")
@@ -182,6 +181,12 @@ class ReleaseOptions:
     form: Form
     book: Book
     output: Output
+
+    def check(self) -> None:
+        """Raise if an option would be ignored."""
+        name = self.question.query.value
+        if self.noise.as_drawn and name not in HISTOGRAMS:
+            raise ValueError(f"--as-drawn: applies to histograms; a {name} is always as drawn")
 
 
 @dataclass(frozen=True)

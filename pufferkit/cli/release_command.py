@@ -65,6 +65,7 @@ def release(
     noise, question, reading = options.noise, options.question, options.reading
     book, output = options.book, options.output
     out, plot = output.file, output.plot
+    options.check()
     if reading.window is not None:
         for option, value in {
             "--segment": segment,
@@ -87,8 +88,6 @@ def release(
     )
     about = asked(question, beliefs, series, noise.epsilon)
     query = about.query
-    if noise.proper and query.total is None:
-        raise ValueError(f"--proper: {query.name} is not a histogram")
     if mechanism == "entry_dp":
         terminal.warn("entry_dp does not hide entries that others predict; it is a baseline only")
     usefulness_output.question(noise.epsilon)

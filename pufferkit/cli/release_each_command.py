@@ -81,6 +81,7 @@ def release_each(
         raise ValueError(
             "--subject: give the column with the subject of each row; for one subject, see release"
         )
+    options.check()
     release_table(files, subject, options, account, grouping)
 
 

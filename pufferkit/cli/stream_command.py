@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -11,7 +12,7 @@ import typer
 import pufferkit as pk
 from pufferkit.cli import inputs, outputs, terminal, usefulness_output
 from pufferkit.cli.asked_questions import follows, numbers_asked, record
-from pufferkit.cli.flags import File, option, real
+from pufferkit.cli.flags import File, option, real, refuse_given
 from pufferkit.cli.format_options import Form, duration, time_of
 from pufferkit.cli.options import Kept, with_options
 from pufferkit.cli.question_options import QuestionOptions
@@ -27,6 +28,9 @@ app = typer.Typer(
 
 Late = Literal["refuse", "leave out"]
 """How to treat rows before the window."""
+
+_WITH_LATE = ("--time", "--every", "--separator", "--header", "--decimal", "--dates", "--missing")
+"""Options that rows are read with one by one, whether late or not."""
 
 Account = Annotated[str, option("Account of these data in the ledger.", "NAME", "--account")]
 
@@ -93,10 +97,12 @@ def release(
     place = _window(window)
     every = duration(form.every) if rows.time is None else None
     if late is None:
-        data = inputs.read_data(file, state, rows, form, beliefs.states, beliefs)
+        # Without times, --every is the time between the rows of the window.
+        known = form if every is None else replace(form, every=None)
+        data = inputs.read_data(file, state, rows, known, beliefs.states, beliefs)
         data = _in_window(data, place, rows.time is not None, every)
     else:
-        data = _rows_of(file, state, rows.time, place, beliefs, late, form)
+        data = _rows_of(file, state, rows, place, beliefs, late, form)
     about = numbers_asked(question, beliefs.states, data)
     query = about.query
     usefulness_output.question(epsilon)
@@ -156,6 +162,8 @@ def release_each(
     if out is not None and not out.is_dir():
         raise ValueError(f"--out: {out} is not a folder; create it first")
     check_parquet(file)
+    if form.begins is not None:
+        raise ValueError("--begins: applies to rows without times; leave it out")
     beliefs, place = inputs.chains(model), _window(window)
     table: Any = read_table(
         file,
@@ -260,16 +268,24 @@ def _in_window(
 
 
 def _rows_of(
-    file: Path, state: str, time: str | None, place: Any, beliefs: Any, late: Late, form: Form
+    file: Path, state: str, rows: inputs.Rows, place: Any, beliefs: Any, late: Late, form: Form
 ) -> pk.Series:
     """The rows of the window, with a note about those before it."""
     from pufferkit.accounting.stream_windows import moments  # noqa: PLC0415
 
     ends = moments(place)
-    if time is None or ends is None:
+    if rows.time is None or ends is None:
         raise ValueError("--late: needs --time and a window of time such as 2026-11-16")
+    refuse_given([rows, form], "does not combine with --late; leave --late out", *_WITH_LATE)
     data, before = pk.frames.read_window(
-        file, state, time, ends, states=beliefs.states, late=late, text=form.text
+        file,
+        state,
+        rows.time,
+        ends,
+        states=beliefs.states,
+        late=late,
+        every=duration(form.every),
+        text=form.text,
     )
     if before:
         terminal.note(f"{before:,} rows before the window were skipped")

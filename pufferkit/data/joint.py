@@ -84,6 +84,7 @@ def joint_query(asked: Mapping[str, Query], states: tuple[Any, ...]) -> Query:
         apart=joined,
         columns=columns,
         pattern=first.pattern,
+        step=next((query.step for query in queries if query.step is not None), None),
         question={"parts": [part_record(name, query, states) for name, query in asked.items()]},
     )
 

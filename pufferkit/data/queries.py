@@ -104,6 +104,8 @@ class Query(Asked):
     question
         Arguments of the query, as plain data for the record: from these and ``kind``, `verify`
         computes how far an entry moves the answer.
+    step
+        Seconds between entries, taken from a `Series`; beliefs with another step are refused.
 
     Examples
     --------
@@ -135,6 +137,7 @@ class Query(Asked):
     apart: Weights | None = field(default=None, repr=False)
     question: Mapping[str, Any] | None = field(default=None, repr=False)
     columns: tuple[int, ...] | None = field(default=None, repr=False)
+    step: float | None = None
 
     def __init__(
         self,
@@ -154,9 +157,11 @@ class Query(Asked):
         question: Mapping[str, Any] | None = None,
         columns: Iterable[int] | None = None,
         pattern: Pattern | None = None,
+        step: float | None = None,
     ) -> None:
         declared, sizes = None, in_memory(lengths)
         if isinstance(sizes, Series):
+            step = sizes.step
             declared, observed = sizes.independent_after, sizes.observed_lengths
             pattern = sizes.pattern
             sizes = sizes.lengths
@@ -178,6 +183,7 @@ class Query(Asked):
             "apart": apart,
             "question": question,
             "columns": None if columns is None else tuple(columns),
+            "step": step,
         }.items():
             object.__setattr__(self, field_name, value)
         if not self.name.strip():

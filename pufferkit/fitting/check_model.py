@@ -11,6 +11,7 @@ import numpy as np
 from pufferkit import checks
 from pufferkit.beliefs.chain_class import ChainClass, as_chain_class
 from pufferkit.beliefs.estimation import fit
+from pufferkit.beliefs.meeting import check_step
 from pufferkit.beliefs.people_counts import People
 from pufferkit.beliefs.region_class import count_table
 from pufferkit.beliefs.sequences import Codes
@@ -175,6 +176,8 @@ def check_model(
     level, epsilon = checks.real("level", level), checks.privacy(epsilon)
     if not 0 < level < 1:
         raise ValueError(f"level: must lie between 0 and 1, got {level:g}; for example 0.01")
+    for one in data if isinstance(data, (list, tuple)) else [data]:
+        check_step(theta.step, getattr(one, "step", None))
     slots = None
     if isinstance(data, Table):
         counted = _in_order(data, theta)

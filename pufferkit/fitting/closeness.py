@@ -28,7 +28,9 @@ from pufferkit.beliefs.field_class import FieldClass
 from pufferkit.beliefs.finite_joint import FiniteJoint
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.beliefs.markov_random_field import MarkovRandomField
+from pufferkit.beliefs.meeting import same_step
 from pufferkit.beliefs.network_class import NetworkClass
+from pufferkit.data.durations import of_seconds
 from pufferkit.fitting.chain_closeness import chain_delta
 from pufferkit.fitting.nearest_starts import nearest_starts
 from pufferkit.fitting.network_closeness import network_delta
@@ -158,6 +160,11 @@ def _chain_distances(adversary: MarkovChain, beliefs: Any, length: int) -> list[
         raise ValueError(
             f"beliefs: are about states {list(theta.states)}, the adversary about "
             f"{list(adversary.states)}"
+        )
+    if not same_step(theta.step, adversary.step):
+        raise ValueError(
+            f"beliefs: are about entries {of_seconds(theta.step)} apart, the adversary about "
+            f"entries {of_seconds(adversary.step)} apart"
         )
     theta.check_length(length)
     hidden = theta.every_secret()

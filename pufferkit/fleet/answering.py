@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from pufferkit.beliefs.provenance import check_not_counted_from, check_paid
+from pufferkit.beliefs.meeting import check_table
+from pufferkit.beliefs.provenance import check_paid
 from pufferkit.checks import Floats
 from pufferkit.data.additive import histogram, relative_frequencies
 from pufferkit.data.question_names import BY, FOLLOWS, SUMS
@@ -27,9 +28,9 @@ Asked = tuple[FleetRows, tuple[str, ...], dict[str, Any] | None]
 
 
 def asked_of(table: Table, run: FleetRun) -> Asked:
-    """The question about a table; refused for beliefs that were fitted to it, or bought."""
+    """The question about a table; refused for beliefs that are not about it, or bought."""
     check_paid(run.beliefs.sources)
-    check_not_counted_from(run.beliefs.sources, table.transitions, table.states)
+    check_table(run.beliefs, table)
     return exact_rows(table, run.question, run.beliefs.states)
 
 

@@ -33,6 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit import noise
+from pufferkit.beliefs.meeting import check_step
 from pufferkit.beliefs.provenance import check_not_counted_from, check_paid
 from pufferkit.checks import Floats
 from pufferkit.data.questions import Question
@@ -172,6 +173,7 @@ def release_all_on_cluster(
         lengths=np.full(len(together.window), longest),
         independent_after=first.independent_after,
         sampler=sampler,
+        step=counted.step,
     )
 
 
@@ -374,8 +376,9 @@ class _Used:
 
 
 def _refuse(counted: CountedTable, run: FleetRun) -> None:
-    """Refuse states that the beliefs lack, and beliefs that were fitted to the table or bought."""
+    """Refuse states that the beliefs lack, another step, and beliefs fitted to it or bought."""
     check_paid(run.beliefs.sources)
+    check_step(run.beliefs.step, counted.step, uneven=counted.uneven)
     counted.refuse_unknown(run.beliefs.states)
     moves = counted.transitions(run.beliefs.states)
     check_not_counted_from(run.beliefs.sources, moves, run.beliefs.states)

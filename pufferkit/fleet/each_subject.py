@@ -182,6 +182,7 @@ def release_each(
         notes=run.notes(table),
         lengths=used[asked.owner],
         independent_after=table.independent_after,
+        step=table.step,
         sampler=run.sampler(scales) if ledger is None else None,
     )
 
@@ -289,6 +290,7 @@ def release_all(
         lengths=np.full(len(windows), longest),
         groups=None if grouped is None else grouped.of_rows(len(windows)),
         independent_after=local.independent_after,
+        step=local.step,
         sampler=run.sampler(scales) if ledger is None else None,
     )
 

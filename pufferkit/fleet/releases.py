@@ -98,6 +98,8 @@ class Releases(Shown, Frozen, JsonRecord):
         The group of each row, for releases over groups of subjects.
     days
         For shares of days: the number of days. Public.
+    step
+        Seconds from one entry to the next; ``None`` if the data have no clock.
     asked
         The question object, by which `follows` derives its answer; ``None`` for histograms.
 
@@ -146,6 +148,7 @@ class Releases(Shown, Frozen, JsonRecord):
     days: NDArray[np.int64] | None = None
     asked: Question | None = None
     sampler: Sampler | None = None
+    step: float | None = None
 
     @property
     def totals(self) -> Floats | None:
@@ -237,6 +240,7 @@ class Releases(Shown, Frozen, JsonRecord):
             sampler=self.sampler,
             unit=self.units[number],
             question=question,
+            step=self.step,
         )
 
     def follows(
@@ -352,6 +356,7 @@ class Releases(Shown, Frozen, JsonRecord):
             "presentation": self.presentation,
             "noise": self.noise,
             "sampler": self.sampler,
+            "step": self.step,
             "notes": list(self.notes),
             "released_at": datetime.now(UTC).isoformat(timespec="seconds"),
             "version": pufferkit.__version__,

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from pufferkit.data.calendar import Calendar
+from pufferkit.data.calendar import Calendar, microseconds
 from pufferkit.data.clock import even_step
 from pufferkit.data.durations import in_words, ticks
 from pufferkit.rounding import as_fraction
@@ -184,6 +184,15 @@ def calendar_of(
         return None
     starts = [_start_of(times[at]) for at in bounds[:-1]]
     return Calendar(starts, int(step), timezone)
+
+
+def ends_of(times: Sequence[Any]) -> tuple[str, int, int] | None:
+    """First and last of the times of rows without an even step, for `Series.between`."""
+    if not isinstance(times[0], date):
+        return None
+    first, last = _start_of(min(times)), _start_of(max(times))
+    axis = "time" if first.tzinfo is None else "instants"
+    return axis, microseconds(first), microseconds(last)
 
 
 def _start_of(time: Any) -> datetime:

@@ -24,6 +24,7 @@ from pufferkit.frames.raw_times import Clock, Policy, applied, time_columns
 from pufferkit.frames.row_times import (
     NO_TIME,
     calendar_of,
+    ends_of,
     exact_ticks,
     first_in_slots,
     increasing,
@@ -155,7 +156,9 @@ def read_series(
     except ValueError as error:
         raise ValueError(f"{file}: {error}") from None
     when = None if places is None else calendar_of(times or (), lengths, step, timezone)
-    return replace(series, independent_after=declared_after, read_as=notes, calendar=when)
+    uneven = ends_of(times) if times and places is None and max(lengths) > 1 else None
+    series = replace(series, between=uneven, calendar=when)
+    return replace(series, independent_after=declared_after, read_as=notes)
 
 
 def read_record(

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pufferkit.data.durations import SECOND
 from pufferkit.data.table import Counts, Table, Windows
 from pufferkit.frames import aggregate, table_sources
 from pufferkit.frames import spark_workers as workers
@@ -202,6 +203,18 @@ class CountedTable:
     def lengths(self) -> LongestSegments:
         """What is public of all subjects together."""
         return self._measured[1]
+
+    @property
+    def step(self) -> float | None:
+        """Seconds from one entry to the next; ``None`` without even times that are timestamps."""
+        rules = self.table.rules
+        every = self._measured[0].step if rules.every is None else rules.every
+        return every / SECOND if rules.of_time and every is not None else None
+
+    @property
+    def uneven(self) -> bool:
+        """Whether there are timestamps of neighbours, and no even step."""
+        return self.table.rules.of_time and self.step is None and self.lengths.longest.max() > 1
 
     def reading(self, states: Sequence[Hashable]) -> SplitReading:
         """How packs are read, by these states."""

@@ -13,8 +13,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from pufferkit.data.calendar import microseconds
-from pufferkit.data.series import Series
+import numpy as np
+
+from pufferkit.data.calendar import Calendar, microseconds
+from pufferkit.data.durations import MONDAY, ticks
+from pufferkit.data.series import UNOBSERVED, Series
 from pufferkit.frames import raw_files
 from pufferkit.frames.raw_files import TextFormat
 from pufferkit.frames.row_times import NO_TIME, _times, nothing_in
@@ -33,11 +36,12 @@ def read_window(
     *,
     states: Iterable[Hashable],
     late: Late = "refuse",
+    every: Any = None,
     text: TextFormat | None = None,
 ) -> tuple[Series, int]:
     """The rows of a window in the order of their times, and how many rows were before it.
 
-    Rows are the entries. A window pays only for its own rows.
+    Rows are the entries, unless ``every`` puts them on a grid. A window pays only for its own rows.
 
     Parameters
     ----------
@@ -52,6 +56,8 @@ def read_window(
     late
         How to treat rows before the window. Rows after it are refused, or left out with
         ``"leave out"``: they belong to a later window.
+    every
+        Put the entries on a grid of this step: the first reading in each slot counts.
     text
         Format of a text file, where it must not be detected.
     """
@@ -86,9 +92,22 @@ def read_window(
     if not inside:
         raise ValueError(f"{table.name}: no row is in the window")
     rows = Series.of([labels[n] for n in inside], states)
+    if every is not None:
+        return _on_grid(rows, [moments[n] for n in inside], every), len(before)
     axis = "time" if begin.tzinfo is None else "instants"
     between = (axis, microseconds(moments[inside[0]]), microseconds(moments[inside[-1]]))
     return replace(rows, between=between), len(before)
+
+
+def _on_grid(rows: Series, moments: list[datetime], every: Any) -> Series:
+    """The first reading in each slot of a grid that is counted from Monday at midnight."""
+    step = int(ticks("every", every, of_time=True))
+    slots = np.array([(microseconds(moment) - MONDAY) // step for moment in moments])[rows.observed]
+    taken, first = np.unique(slots, return_index=True)
+    codes = np.full(int(taken[-1] - taken[0]) + 1, UNOBSERVED, dtype=np.intp)
+    codes[taken - taken[0]] = rows.codes[rows.observed][first]
+    start, zone = int(taken[0]) * step + MONDAY, None if moments[0].tzinfo is None else "UTC"
+    return Series(codes, rows.states, (len(codes),), calendar=Calendar(start, step, zone))
 
 
 def _moments(file: str, cells: list[Any]) -> list[datetime]:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from pufferkit import noise
 from pufferkit.beliefs.markov_chain import MarkovChain
+from pufferkit.beliefs.meeting import check_step
 from pufferkit.beliefs.provenance import Provenance, check_not_fitted_on, check_paid
 from pufferkit.data.series import Series, is_segment
 from pufferkit.local.losses import Loss
@@ -115,6 +116,7 @@ def sanitize(series: Any, mechanism: Sanitizer) -> Any:
     if isinstance(series, Series):
         _same_states(series.states, mechanism)
         _short_enough(series.lengths, mechanism)
+        check_step(mechanism.chain.step, series.step, uneven=series.between is not None)
         check_not_fitted_on(_sources(mechanism), series)
         # Answers to entries that were not observed are drawn and thrown away.
         seen = series.observed

@@ -16,7 +16,8 @@ import pufferkit
 from pufferkit import checks, noise
 from pufferkit.beliefs.base import Beliefs, as_beliefs
 from pufferkit.beliefs.chain_class import ChainClass
-from pufferkit.beliefs.provenance import check_not_fitted_on, check_paid
+from pufferkit.beliefs.meeting import check_series, check_step
+from pufferkit.beliefs.provenance import check_paid
 from pufferkit.beliefs.secrets import Secrets
 from pufferkit.data.numbers import rank_scores
 from pufferkit.data.queries import Query
@@ -256,6 +257,7 @@ class Calibration(Shown):
             verification_data=self._verification_data(),
             kind=self.query.kind,
             question=self.query.question,
+            step=data.step,
         )
         return drawn.as_histogram() if self.query.kind in HISTOGRAMS else drawn
 
@@ -300,7 +302,8 @@ class Calibration(Shown):
     def checked(self, series: Any) -> Series:
         """The data, checked for this calibration: known states, the right lengths.
 
-        Data that the beliefs were fitted on are refused, and bought beliefs that nobody paid for.
+        Data with another step than the beliefs, data they were fitted on, and bought beliefs that
+        nobody paid for are refused.
         """
         states = self.query.states if self.beliefs is None else self.beliefs.states
         names = None if self.beliefs is None else self.beliefs.entries
@@ -320,7 +323,7 @@ class Calibration(Shown):
         if names is not None and self.beliefs is not None:
             _check_values(self.beliefs, names, data)
         if self.beliefs is not None:
-            check_not_fitted_on(self.beliefs.sources, data)
+            check_series(self.beliefs, data)
             check_paid(self.beliefs.sources, self.evidence.bought)
         return data
 
@@ -392,6 +395,7 @@ def check_states(beliefs: Beliefs, query: Query) -> None:
             f"query: runs over {_brief(query.lengths)} entries, but the beliefs have "
             f"{len(names)}; make the query with lengths={len(names)}"
         )
+    check_step(beliefs.step, query.step)
     states = beliefs.states
     known = set(states)
     if query.states is not None and set(query.states) != known:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from pufferkit.beliefs.base import Beliefs, Member
+from pufferkit.beliefs.meeting import step_assumed
 from pufferkit.beliefs.secrets import Secrets
 from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable, TakesLong, printable
@@ -211,6 +212,14 @@ class Plan(Shown):
         )
 
     @property
+    def _on_trust(self) -> str | None:
+        theta = self.best.beliefs
+        if theta is None or theta.entries is not None:
+            return None
+        unknown = step_assumed(theta.step, self.query.step)
+        return None if unknown is None else f"taken on trust, as noise depends on it: {unknown}"
+
+    @property
     def head(self) -> str:
         """The question, the number of entries, epsilon and the beliefs, in one line."""
         lengths = self.query.lengths
@@ -260,6 +269,7 @@ class Plan(Shown):
     def remarks(self) -> list[str]:
         """How useful the best answer is, and what epsilon means."""
         words = [str(self.useful), *in_odds(self.epsilon), self._to_whom, questioned(self.epsilon)]
+        words.append(self._on_trust)
         words.append(f"the noise would be drawn by {SAMPLER_NAMES[self.best.sampler]}")
         return [word for word in words if word is not None]
 

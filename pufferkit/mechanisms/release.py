@@ -22,6 +22,7 @@ import numpy as np
 
 from pufferkit import checks
 from pufferkit.checks import Floats
+from pufferkit.data.durations import seconds
 from pufferkit.data.queries import Kind
 from pufferkit.data.question_records import check_question
 from pufferkit.errors import printable
@@ -84,6 +85,8 @@ class Release(Report):
     question
         Arguments of the query that the kind does not determine: the slots of a query by time and
         the entries observed in each, the states whose episodes were counted.
+    step
+        Seconds from one entry of the data to the next; ``None`` if the data have no clock.
 
     Examples
     --------
@@ -127,6 +130,7 @@ class Release(Report):
     scales: tuple[float, ...] | None = None
     question: Mapping[str, Any] | None = None
     sampler: Sampler | None = None
+    step: float | None = None
 
     @property
     def totals(self) -> tuple[float, ...] | None:
@@ -238,6 +242,7 @@ class Release(Report):
             raise ValueError(f"release: total must be a number or null, got {fields['total']!r}")
         fields["guarantee"] = Guarantee.of_code(fields["guarantee"])
         fields["evidence"] = Evidence.from_dict(fields["evidence"])
+        fields["step"] = seconds("release: step", fields.get("step"))
         if fields.get("observed") is not None:
             fields["observed"] = tuple(fields["observed"])
         if fields.get("scales") is not None:
@@ -278,6 +283,7 @@ class Release(Report):
 
 
 _OPTIONAL = {"verification_data", "observed", "noise", "unit", "scales", "question", "sampler"}
+_OPTIONAL |= {"step"}
 """Fields that files may leave out."""
 
 _RECORD_WORDS = {

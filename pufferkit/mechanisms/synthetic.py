@@ -21,8 +21,10 @@ from typing import Any
 import numpy as np
 
 from pufferkit import checks
+from pufferkit.beliefs.meeting import same_step
 from pufferkit.checks import Floats
 from pufferkit.data.calendar import HOUR, Calendar
+from pufferkit.data.durations import SECOND, duration, of_seconds
 from pufferkit.data.series import Series
 from pufferkit.mechanisms.dashboard import split
 from pufferkit.mechanisms.release import Release
@@ -89,7 +91,7 @@ def synthetic(
         A release of ``by_time("hour", ...)`` over the same states. If left out, all hours are
         equal.
     calendar
-        Times of the synthetic entries; required with ``hours``. Its step should be that of the
+        Times of the synthetic entries; required with ``hours``. Its step must be that of the
         data.
     seed
         Seed of the synthetic entries; the same seed gives the same series.
@@ -110,6 +112,11 @@ def synthetic(
     if moves.kind != "transition counts":
         raise ValueError(f"moves: must be a release of transition counts, got {moves.query}")
     length = checks.whole("length", length, 2)
+    if calendar is not None and not same_step(moves.step, calendar.every / SECOND):
+        raise ValueError(
+            f"calendar: its entries are {duration(calendar.every)} apart, but the transitions were "
+            f"counted over {of_seconds(moves.step)}; give every={of_seconds(moves.step)!r}"
+        )
     size = round(len(moves.labels) ** 0.5)
     names = [moves.labels[n * size + n] for n in range(size)]
     states = tuple(name[: (len(name) - len(" to ")) // 2] for name in names)

@@ -14,6 +14,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, get_args
 
+from pufferkit.data.durations import seconds
 from pufferkit.data.queries import Kind
 from pufferkit.data.question_records import check_question
 from pufferkit.mechanisms.evidence import Evidence, Guarantee
@@ -193,6 +194,7 @@ class Fleet:
                     kind=kind,
                     question=question,
                     sampler=self.common["sampler"],
+                    step=self.common["step"],
                     verification_data=self.verification_data(length),
                 ),
             )
@@ -230,6 +232,7 @@ def read_fleet(data: Mapping[str, Any]) -> Fleet:
         known = ", ".join(get_args(Sampler))
         raise ValueError(f"releases: sampler must be one of {known}, not {sampler!r}")
     common |= {"noise": noise, "sampler": sampler, "question": data.get("question")}
+    common["step"] = seconds("releases: step", data.get("step"))
     return Fleet(common, evidence, columns)
 
 

@@ -25,7 +25,8 @@ from dataclasses import replace
 from fractions import Fraction
 from itertools import product
 
-from pufferkit.beliefs.base import beliefs_from_dict
+from pufferkit.beliefs.base import Beliefs, beliefs_from_dict
+from pufferkit.beliefs.meeting import step_assumed
 from pufferkit.mechanisms.release import Release
 from pufferkit.noise import SAMPLER_NAMES
 
@@ -341,7 +342,16 @@ def nearest_histogram(raw: Sequence[float], total: float) -> list[float]:
         kept = above
 
 
-def assumptions(record: Release) -> Iterator[str]:
+def _taken_as_apart(record: Release, theta: Beliefs | None) -> Iterator[str]:
+    """That data and beliefs have one step, where the record does not show it."""
+    if theta is None or theta.entries is not None:
+        return
+    unknown = step_assumed(theta.step, record.step)
+    if unknown is not None:
+        yield f"that entries are as far apart as the beliefs take them to be: {unknown}"
+
+
+def assumptions(record: Release, theta: Beliefs | None) -> Iterator[str]:
     """Assumptions that no recomputation from a file can check."""
     drawn = "that noise of this scale was drawn, afresh and once"
     yield drawn if record.sampler is None else f"{drawn}, by {SAMPLER_NAMES[record.sampler]}"
@@ -354,6 +364,7 @@ def assumptions(record: Release) -> Iterator[str]:
             yield "that the data are other than those the beliefs were bought from, as declared"
     if (record.evidence.bought or 0.0) > (record.evidence.beside or 0.0):
         yield "that the account of these data holds what the beliefs were bought for"
+    yield from _taken_as_apart(record, theta)
     if record.guarantee.code != "entry":
         yield "that the segments are as long as recorded, and independent of one another"
     if record.observed is not None:

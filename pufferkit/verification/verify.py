@@ -23,7 +23,9 @@ from pathlib import Path
 from typing import Any
 
 from pufferkit.beliefs.base import Beliefs
+from pufferkit.beliefs.meeting import same_step
 from pufferkit.beliefs.provenance import owed
+from pufferkit.data.durations import of_seconds
 from pufferkit.errors import NotApplicable
 from pufferkit.mechanisms.evidence import Guarantee
 from pufferkit.mechanisms.release import Release
@@ -224,7 +226,8 @@ def _verify_one(record: Release, most_work: float) -> Verdict:
     if problems:
         return Verdict(False, False, record.scale, None, (), tuple(problems))
     beliefs = cache(partial(beliefs_of, record))
-    problems += _inconsistent(record, _readable(beliefs))
+    theta = _readable(beliefs)
+    problems += _inconsistent(record, theta)
     problems += _evidence_against(record)
     needed, lipschitz = None, _lipschitz(record, checks)
     try:
@@ -248,7 +251,7 @@ def _verify_one(record: Release, most_work: float) -> Verdict:
         needed,
         tuple(checks),
         tuple(problems),
-        tuple(assumptions(record)),
+        tuple(assumptions(record, theta)),
     )
 
 
@@ -339,8 +342,18 @@ def _inconsistent(record: Release, theta: Beliefs | None) -> Iterator[str]:
         yield f"bought: the beliefs were {debt.words}, and neither release nor account holds that"
     yield from not_from_raw(record)
     yield from not_such_noise(record)
+    yield from _another_step(record, theta)
     yield from _not_such_scales(record, theta)
     yield from not_such_a_query(record, None if theta is None else theta.states)
+
+
+def _another_step(record: Release, theta: Beliefs | None) -> Iterator[str]:
+    """A problem if the beliefs are about entries further apart, or closer, than the data."""
+    if theta is not None and not same_step(theta.step, record.step):
+        yield (
+            f"step: the data have an entry every {of_seconds(record.step)}, the beliefs are about "
+            f"entries {of_seconds(theta.step)} apart"
+        )
 
 
 def _not_such_scales(record: Release, theta: Beliefs | None) -> Iterator[str]:

@@ -41,7 +41,7 @@ def test_one_row_for_each_subject_to_parquet(table: Path):
 
 
 def test_weeks_to_csv_on_stdout(table: Path):
-    out = good(*EACH, "--window", "7d", "--query", "frequencies", "--proper", "--max-gap", "1h")
+    out = good(*EACH, "--window", "7d", "--query", "frequencies", "--max-gap", "1h")
     lines = out.splitlines()
     assert lines[0] == "subject,window_start,entries,scale,rest,run"
     assert len(lines) == 5
@@ -248,7 +248,7 @@ def test_no_bar_without_a_terminal(capsys):
 
 
 def test_verify_checks_every_row_and_that_the_table_says_the_same(table: Path):
-    good(*EACH, "--window", "7d", "--proper", "--out", "weeks.csv")
+    good(*EACH, "--window", "7d", "--out", "weeks.csv")
     said = good("verify", "weeks.csv")
     assert "4 releases" in said
     assert "assumed: " in said

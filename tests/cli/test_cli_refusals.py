@@ -105,7 +105,7 @@ def test_plan_needs_a_size(folder: Path):
         "--time state": "row 1 has time",
         "--mechanism magic": "'magic' is unknown; known are ",
         "--mechanism gk16": "spectral norm",
-        "--query count --state-value run --proper": "--proper",
+        "--query count --state-value run --as-drawn": "--as-drawn",
         "--show-exact": "--plot",
         "--out nowhere/r.json": "no directory nowhere",
         "--out .": "is a directory",
@@ -183,7 +183,7 @@ def test_no_noise_is_drawn_for_a_command_that_fails(folder: Path, monkeypatch: p
     monkeypatch.setattr("pufferkit.noise.discrete_laplace", lambda *a: drawn.append(a))
     for options in (["--out", "nowhere/r.json"], ["--plot", "r.gif"], ["--mechanism", "gk16"]):
         refusal(*RELEASE, *options)
-    refusal(*RELEASE, "--query", "count", "--state-value", "run", "--proper")
+    refusal(*RELEASE, "--query", "count", "--state-value", "run", "--as-drawn")
     assert drawn == []
 
 

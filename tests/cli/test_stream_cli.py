@@ -116,3 +116,25 @@ def test_a_window_of_the_stream_of_each_subject(folder):  # noqa: F811
     assert run(*each("2026-11-18", *numbers)).exit_code == 0
     assert json.loads(Path("out/ann.json").read_text())["derived"]["what"] == "quantile 0.5"
     assert "is not a folder" in run(*each("2026-11-19", "--out", "gone")).stderr
+
+
+def test_late_rows_on_a_grid_are_on_the_grid(folder):  # noqa: F811
+    times = [f"2026-11-16T{n // 60:02d}:{n % 60:02d}" for n in range(1440)]
+    lines = [f"{when},{'rest' if n % 3 else 'run'}" for n, when in enumerate(times)]
+    late = [f"2026-11-15T23:{n:02d},rest" for n in range(30)]
+    Path("data.csv").write_text("\n".join(["when,state", *lines, *late, ""]))
+    grid = ("--time", "when", "--every", "5m", "--late")
+    made = json.loads(good(*day("2026-11-16", *grid, "leave out")))
+    assert (made["lengths"], made["step"]) == ([288], 300.0)
+    assert pk.verify(made).ok
+    assert "30 rows are before the window" in refusal(*day("2026-11-16", *grid, "refuse"))
+    for option, value in (
+        ("--timezone", "Europe/Paris"),
+        ("--times-in", "UTC"),
+        ("--repeated-hour", "shift"),
+        ("--independent-after", "3h"),
+        ("--segment", "state"),
+        ("--cuts", "1,2"),
+        ("--begins", "2026-11-16"),
+    ):
+        assert option in refusal(*day("2026-11-16", *grid, "leave out", option, value))

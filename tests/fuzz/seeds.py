@@ -142,7 +142,7 @@ plan --model network.json --epsilon 1 --query count --state-value 1
 plan --model joint.json --epsilon 1 --query mean --values 0=0,1=2.5
 plan --model chain.json --epsilon 1 --data data.csv --state state --json
 {RELEASE}
-{RELEASE} --out out.json --proper
+{RELEASE} --out out.json --as-drawn
 {RELEASE} --query count --state-value run --mechanism markov_quilt
 {RELEASE} --time when --segment part --query total --values rest=0,run=1.5
 {RELEASE} {ANNA}

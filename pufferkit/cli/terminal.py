@@ -60,7 +60,7 @@ def _explained(error: BaseException) -> str | None:
         text = f"a number is too large ({error})"
     elif isinstance(error, (ValueError, OSError, ImportError)):
         text = str(error)
-    elif type(error).__name__ == "PanicException":  # raised by polars; not an Exception
+    elif type(error).__module__.startswith(("polars", "pyo3_runtime")):  # errors, panics
         text = f"a table cannot be read; is the file damaged? ({error})"
     else:
         return None

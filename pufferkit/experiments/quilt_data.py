@@ -239,18 +239,25 @@ def _said_of_order(rows: Rows, cell: tuple[str, str]) -> list[tuple[str, bool]]:
     cells: dict[tuple[Any, ...], dict[str, float | None]] = {}
     for row in rows:
         cells.setdefault(tuple(row[c] for c in cell), {})[row["mechanism"]] = row["expected"]
-    gap = min(own["group_dp"] / own["markov_quilt_approx"] for own in cells.values())  # type: ignore[operator]
-    return [
-        ("GK16 does not apply", all(own["gk16"] is None for own in cells.values())),
-        (
-            "markov_quilt needs no more noise than markov_quilt_approx",
-            all(
-                own["markov_quilt"] <= own["markov_quilt_approx"]  # type: ignore[operator]
-                for own in cells.values()
-            ),
-        ),
-        (f"group_dp needs at least {gap:.3g} times what markov_quilt_approx needs", gap > 1),
-    ]
+    claims = [("GK16 does not apply", all(own["gk16"] is None for own in cells.values()))]
+    ratios = {
+        name: [
+            error / approx
+            for own in cells.values()
+            if (error := own[name]) is not None
+            and (approx := own["markov_quilt_approx"]) is not None
+        ]
+        for name in ("group_dp", "markov_quilt")
+    }
+    where = "" if len(ratios["group_dp"]) == len(cells) else ", where that applies"
+    if ratios["markov_quilt"]:
+        words = f"markov_quilt needs no more noise than markov_quilt_approx{where}"
+        claims.append((words, max(ratios["markov_quilt"]) <= 1))
+    if ratios["group_dp"]:
+        gap = min(ratios["group_dp"])
+        words = f"group_dp needs at least {gap:.3g} times what markov_quilt_approx needs{where}"
+        claims.append((words, gap > 1))
+    return claims
 
 
 def _said_of_size(rows: Rows) -> list[tuple[str, bool]]:
@@ -260,7 +267,7 @@ def _said_of_size(rows: Rows) -> list[tuple[str, bool]]:
         return [
             row[column] / row["published"]
             for row in rows
-            if row["theirs"] == theirs and row["mechanism"] in names
+            if row["theirs"] == theirs and row["mechanism"] in names and row[column] is not None
         ]
 
     quilts = ("markov_quilt_approx", "markov_quilt")
@@ -317,11 +324,11 @@ def _said_of_widths(rows: Rows) -> list[tuple[str, bool]]:
         if row["mechanism"] != "exact"
     }
     everyone = {group for group, _ in widths}
-    wider = all(
-        widths[group, "markov_quilt"] <= widths[group, "markov_quilt_approx"]
-        and widths[group, "markov_quilt_approx"] < widths[group, "group_dp"]
-        for group in everyone
-    )
+    order = ("markov_quilt", "markov_quilt_approx", "group_dp")
+    found = [
+        [widths[group, name] for name in order if (group, name) in widths] for group in everyone
+    ]
+    wider = all(own == sorted(own) and own[0] < own[-1] for own in found)
     return [
         ("GK16 does not apply", all((group, "gk16") not in widths for group in everyone)),
         ("the closest histogram is by markov_quilt, the farthest by group_dp", wider),

@@ -20,6 +20,7 @@ def check_table(path: str | Path) -> None:
         raise ValueError(f"{path}: tables are written to {' or '.join(_SUFFIXES)} files")
 
 
+@raw_files.readable
 def answer_table(
     source: str | Path,
     target: str | Path,

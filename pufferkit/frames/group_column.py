@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any
 
+from pufferkit.frames.raw_files import readable
 
+
+@readable
 def groups_of(rows: Any, *, subject: str, group: str) -> dict[Hashable, Hashable]:
     """The group of each subject, for ``release_all(groups=...)``.
 

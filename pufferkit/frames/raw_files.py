@@ -11,15 +11,19 @@ import io
 import re
 import sys
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import wraps
 from glob import glob
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
 
 if TYPE_CHECKING:
     import polars as pl
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 FILE = "file"
 """Column with the file that a row comes from."""
@@ -207,6 +211,27 @@ def unreadable(name: str, kind: str, error: BaseException) -> ValueError:
     return ValueError(f"{name}: is not a readable {kind} file ({reason})")
 
 
+def readable(read: Callable[P, T]) -> Callable[P, T]:
+    """A function of a source, whose reader's errors become errors about the file.
+
+    Files are read in pieces, so that damage may show wherever rows are first needed.
+    """
+
+    @wraps(read)
+    def reading(*args: P.args, **options: P.kwargs) -> T:
+        import polars as pl  # noqa: PLC0415
+
+        try:
+            return read(*args, **options)
+        except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+            source = args[0] if args else options.get("source")
+            named = files_of(source) if is_files(source) else []
+            raise unreadable(", ".join(map(name_of, named)) or "table", "table", error) from None
+
+    return reading
+
+
+@readable
 def first_cell(source: Any, column: str, form: TextFormat | None = None) -> Any:
     """The first cell of a column that is not empty; ``None`` if there is none."""
     import polars as pl  # noqa: PLC0415
@@ -220,6 +245,7 @@ def first_cell(source: Any, column: str, form: TextFormat | None = None) -> Any:
     return cells.item() if cells.height else None
 
 
+@readable
 def first_rows(source: Any, count: int) -> dict[str, list[Any]]:
     """The first cells of every column, by its name; unchanged text for a text file."""
     return opened(source).lazy.head(count).collect().to_dict(as_series=False)

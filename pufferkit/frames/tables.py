@@ -16,7 +16,7 @@ from pufferkit.data.durations import DAY, MONDAY, ticks
 from pufferkit.data.table import Table, Windows
 from pufferkit.frames import aggregate, row_batches, table_sources
 from pufferkit.frames.aggregate import BASE, FRESH, STATE, SUBJECT, TIME, Rules
-from pufferkit.frames.raw_files import TextFormat
+from pufferkit.frames.raw_files import TextFormat, readable
 from pufferkit.frames.raw_times import Clock, Policy, check_every, time_columns
 from pufferkit.frames.safe_csv import csv_bytes
 from pufferkit.frames.series_files import state_labels
@@ -36,6 +36,7 @@ BATCH = 1_000_000
 """Rows of a lazy table that are held in memory at once."""
 
 
+@readable
 def read_table(
     source: Any,
     *,

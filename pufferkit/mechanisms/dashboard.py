@@ -249,9 +249,10 @@ def _largest_cost(query: Query, theta: Beliefs, scales: Sequence[float]) -> floa
 
 
 def _loss(theta: Any, query: Query, scales: Sequence[float], cost: float) -> float:
-    """The Pufferfish epsilon of the joint release."""
+    """The Pufferfish epsilon of the joint release; where nothing is hidden, what it spends."""
     curve = InfluenceCurve(theta, query.longest, metric_of(theta, query, scales))
-    return float(curve.epsilon(cost)) * (1 + _STEP)
+    loss = float(curve.epsilon(cost))
+    return (loss if loss > 0 else cost) * (1 + _STEP)
 
 
 def _alone(theta: Any, query: Query, scale: float) -> float:

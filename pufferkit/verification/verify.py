@@ -192,6 +192,16 @@ def verify_file(path: str | Path, *, most_work: float = MOST_WORK) -> Verdict:
 
 
 def _verify_rows(data: Mapping[str, Any], problems: tuple[str, ...], most_work: float) -> Verdict:
+    """The verdict on a table; ``ValueError`` if its record cannot be read as one."""
+    try:
+        return _rows_recomputed(data, problems, most_work)
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError) as error:
+        raise ValueError(f"releases: the record is not well formed; {error}") from None
+
+
+def _rows_recomputed(
+    data: Mapping[str, Any], problems: tuple[str, ...], most_work: float
+) -> Verdict:
     """Verify, for each length, the row with the least noise, which covers the others."""
     fleet = read_fleet(data)
     checked, all_problems = True, [*problems, *fleet.problems()]
@@ -219,8 +229,24 @@ def _verify_rows(data: Mapping[str, Any], problems: tuple[str, ...], most_work: 
     )
 
 
-@one_thread()
 def _verify_one(record: Release, most_work: float) -> Verdict:
+    """A verdict, whatever a record says: numbers that no recomputation can use are a problem."""
+    try:
+        return _recomputed(record, most_work)
+    except _UNUSABLE as error:
+        problem = f"record: cannot be recomputed ({type(error).__name__}: {error!s:.200})"
+        return Verdict(False, False, record.scale, None, (), (problem,))
+
+
+_UNUSABLE = (
+    *(ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError),
+    ValueError,
+)
+"""What wrong types, missing fields and extreme numbers raise where they are first used."""
+
+
+@one_thread()
+def _recomputed(record: Release, most_work: float) -> Verdict:
     checks: list[str] = []
     problems = list(_unusable(record))
     if problems:
@@ -277,7 +303,7 @@ def _well_formed(release: Release | Mapping[str, Any]) -> Release:
         for number in numbers:
             float(number)
         hint_of(record)
-    except (TypeError, AttributeError, OverflowError) as error:
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError) as error:
         raise ValueError(f"release: is not well formed; {error}") from None
     return record
 

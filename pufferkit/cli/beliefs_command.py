@@ -34,7 +34,8 @@ def beliefs(
     subject: Annotated[Text, option("Column with the subject of each row.", "COL")] = None,
     epsilon: Annotated[float, real("Epsilon at which noise is compared.")] = 1.0,
     length: Annotated[
-        int | None, whole("Entries of the series to release. Default: as in the held-out data.")
+        int | None,
+        whole("Entries of the series to release, all observed. Default: the longest public one."),
     ] = None,
     day: Annotated[int | None, whole("Entries in a day, if there are no times.")] = None,
     held_out: Annotated[int | None, whole("Number of people to test on.")] = None,
@@ -59,10 +60,15 @@ def beliefs(
     table = counted_table(named, state, inputs.Rows(time, subject), None, form)
     terminal.summary(table.report())
     people = People.of(table, day)
-    longest = int(table.longest.max()) if length is None else length
+    # The series with the longest segment, gaps included: shares are of what was observed.
+    longest: list[int] | Series = (
+        [length]
+        if length is not None
+        else max(people.series, key=lambda person: max(person.lengths))
+    )
     choice = choose_beliefs(
         people,
-        question.over(table.states, [longest]),
+        question.over(table.states, longest),
         epsilon=epsilon,
         held_out=held_out,
         regimes=counts,

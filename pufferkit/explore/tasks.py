@@ -16,6 +16,7 @@ from pufferkit.explore.page_questions import PageQuestion
 from pufferkit.explore.recipes import DataFile, read_model
 from pufferkit.fitting.choosing import promise_of
 from pufferkit.influence.progress import TextProgress
+from pufferkit.mechanisms.changed_queries import over
 
 if TYPE_CHECKING:
     from pufferkit import ChainClass, Query, Series, Table
@@ -251,16 +252,23 @@ def choose(
     source: DataFile,
     question: PageQuestion,
     length: int,
+    missing: int,
     epsilon: float,
     folder: str,
     tell: TextProgress,
 ) -> dict[str, Any]:
-    """Every class on some public people, tested on the others (`choose_beliefs`)."""
+    """Every class on some public people, tested on the others (`choose_beliefs`).
+
+    Noise is for a series of this length, in which so many entries are missing.
+    """
     table = table_of(source)
     day, firsts = _clock(table)
+    asked = question.like(table.states, length)
+    if missing and asked.kind in ("relative frequencies", "mean"):
+        asked = over(asked, [length], [max(1, length - missing)])
     choice = pk.choose_beliefs(
         _people(table),
-        question.like(table.states, length),
+        asked,
         epsilon=epsilon,
         day=day,
         firsts=firsts,

@@ -51,7 +51,7 @@ class Workspace(Asking):
         self.choice: dict[str, Any] | None = None
         self.checks: dict[str, dict[str, Any]] = {}
         self.question = PageQuestion()
-        self.length = 2016
+        self.length, self.missing = 2016, 0
         self.epsilon = 1.0
         self.mechanism = "best"
         self.account, self.budget, self.label, self.anyway = "data", 3.0, "", False
@@ -118,7 +118,7 @@ class Workspace(Asking):
             cuts = {"cuts": public.source.cuts, "unit": public.source.unit}
             file.source = replace(file.source, **cuts)
         file.seen = await self._ask(tasks.look_at_private, file.source, self._named(PUBLIC))
-        self.length = file.seen["entries"]
+        self.length, self.missing = file.seen["entries"], file.seen["missing"]
 
     async def suggest(self, role: str, count: int) -> str:
         """Cut points from the public file; never from the private one."""
@@ -166,7 +166,7 @@ class Workspace(Asking):
     async def compare(self) -> None:
         """Every class on some public people, tested on the others."""
         public = self._public()
-        given = (public, self.question, self.length, self.epsilon, str(self.folder))
+        given = (public, self.question, self.length, self.missing, self.epsilon, str(self.folder))
         self.choice = await self._long("Testing classes on people held out", tasks.choose, given)
         for row in self.choice["rows"]:
             if row["model"] is not None:

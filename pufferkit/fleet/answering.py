@@ -20,6 +20,7 @@ from pufferkit.fleet.groups import Groups
 from pufferkit.fleet.releases import Releases
 from pufferkit.fleet.subject_run import FleetRows, FleetRun, aligned
 from pufferkit.mechanisms.calibration import Calibration
+from pufferkit.mechanisms.changed_queries import over
 from pufferkit.mechanisms.usefulness import warn_if_drowned
 from pufferkit.noise import Family
 
@@ -97,8 +98,10 @@ def _noise_of_row(run: FleetRun, rows: FleetRows, made: Calibration, row: int) -
     if asked is not None and asked.name not in SUMS + FOLLOWS + tuple(BY) + ("transitions",):
         return made  # the range of its answer is not known
     if asked is None:
-        over = relative_frequencies if run.query == "frequencies" else histogram
-        query = over(states, entries)
+        make = relative_frequencies if run.query == "frequencies" else histogram
+        query, span = make(states, entries), made.query.longest
+        if entries < span:  # for remedies: their noise is that of the span
+            query = over(query, [span], [entries])
     elif rows.observed is not None:  # as in one slot of average size
         query = histogram(states, max(1, round(entries / len(rows.observed[row]))))
     elif run.chooses:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from pufferkit import checks
 from pufferkit.beliefs.base import Beliefs
 from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.beliefs.markov_chain import MarkovChain
@@ -19,8 +20,19 @@ _THINNED = (2, 5, 10, 60)
 _FEW_LEVELS = (4, 2)
 
 
-def over(query: Query, lengths: Any) -> Query:
-    """The same query over a series of another length."""
+def over(query: Query, lengths: Sequence[int], observed: Sequence[int] | None = None) -> Query:
+    """The same query over segments of other lengths, of which so many entries are observed.
+
+    Shares and means are of the observed entries; noise is that of the unbroken span.
+    """
+    made = _about(query, lengths if observed is None else [sum(observed)])
+    if observed is not None:
+        checks.assign(made, lengths=tuple(lengths), observed=tuple(observed))
+    return made
+
+
+def _about(query: Query, lengths: Any) -> Query:
+    """The same query about so many entries, all of them observed."""
     weights = query.weights
     if weights is None:
         raise NotApplicable(f"{query.name}: its dependence on the length is unknown")
@@ -58,11 +70,12 @@ def coarser(theta: Beliefs, query: Query) -> Iterator[tuple[str, Any, Query]]:
                 yield text, theta, merged(query, parts)
     for step in _THINNED if query.kind in ("relative frequencies", "mean") else ():
         fewer = [max(1, length // step) for length in query.lengths]
+        seen = [max(1, count // step) for count in query.observed or query.lengths]
         if not chains or max(fewer) < 2:
             return
         thinned = [_every(chain, step) for chain in chains]
         text = f"every {step}th reading (the guarantee is then about these readings)"
-        yield text, ChainClass.of(*thinned), over(query, fewer)
+        yield text, ChainClass.of(*thinned), over(query, fewer, seen if query.missing else None)
 
 
 def _chains(theta: Beliefs) -> list[MarkovChain]:

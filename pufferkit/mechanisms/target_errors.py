@@ -228,7 +228,8 @@ def with_fewest_entries(
 ) -> Calibration | None:
     """The noise over the shortest series, among the lengths tried, that meets the target.
 
-    ``None`` if more data do not help: absolute errors of counts do not shrink. One segment.
+    ``None`` if more data do not help: absolute errors of counts do not shrink. One segment, in
+    which the same share of entries is observed.
     ``present`` is the noise over the present series, if it is known.
     """
     shrinks = query.kind in ("relative frequencies", "mean") or target.relative
@@ -237,7 +238,7 @@ def with_fewest_entries(
     size = sum(query.lengths)
     noise = present if len(query.lengths) == 1 and not query.missing else None
     for _ in range(_TRIES):
-        question = over(query, size)
+        question = over(query, [size], _as_observed(query, size))
         noise = noise or least_noise(theta, question, epsilon)
         times = noise.half_width(target.level) / target.half_width(question)
         if times <= 1:
@@ -247,6 +248,13 @@ def with_fewest_entries(
         if size > _MOST_ENTRIES:
             return None
     return None
+
+
+def _as_observed(query: Query, size: int) -> list[int] | None:
+    """How many of so many entries are observed, if as many are missing as now."""
+    if not query.missing or query.observed is None:
+        return None
+    return [max(1, size * sum(query.observed) // sum(query.lengths))]
 
 
 def remedies(
@@ -292,7 +300,8 @@ def _remedies(
     before, size = sum(query.lengths), 0 if longer is None else sum(longer.query.lengths)
     if longer is not None and size > before:
         times = f"{size / before:.3g} times as long"
-        yield Remedy(f"{size:,} entries in place of {before:,}, {times}", longer)
+        seen = f" ({sum(longer.query.observed or ()):,} of them observed)" if query.missing else ""
+        yield Remedy(f"{size:,} entries{seen} in place of {before:,}, {times}", longer)
     for text, beliefs, question in coarser(theta, query):
         with suppress(NotApplicable):
             # One loss tells of most that they are not enough.

@@ -119,3 +119,26 @@ def test_classes_that_cannot_be_counted(table, tmp_path, monkeypatch, options, w
     people = ("--segment", "id", "--time", "t", "--state", "s", "--out", "m.json")
     assert words in refusal("fit", table, *people, *options)
     assert not Path("m.json").exists()
+
+
+def test_noise_is_for_what_was_observed(tmp_path, monkeypatch):
+    """Shares were divided by every slot between the first and the last reading."""
+    rows = ["id,t,s"]
+    for person in range(2):
+        for n in range(40):
+            when = datetime(2024, 3, 4) + timedelta(minutes=n if n < 20 else 60 * n)
+            rows.append(f"p{person},{when:%Y-%m-%dT%H:%M},{LABELS[n % 2]}")
+    path = tmp_path / "sparse.csv"
+    path.write_text("\n".join(rows) + "\n")
+    asked = []
+
+    def stopped(people, query, **options):
+        asked.append(query)
+        raise ValueError("seen enough")
+
+    monkeypatch.setattr("pufferkit.fitting.choosing.choose_beliefs", stopped)
+    assert "seen enough" in refusal("beliefs", path, *ASKED)
+    (query,) = asked
+    assert sum(query.observed) == 40
+    assert sum(query.lengths) == 60 * 39 + 1
+    assert query.lipschitz == pytest.approx(2 / 40)

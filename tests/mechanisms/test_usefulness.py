@@ -3,11 +3,13 @@
 import math
 import warnings
 
+import numpy as np
 import polars
 import pytest
 
 import pufferkit as pk
 from pufferkit.beliefs.base import as_beliefs
+from pufferkit.data.series import UNOBSERVED
 from pufferkit.mechanisms.changed_queries import merged, over
 from pufferkit.mechanisms.posterior_odds import in_odds
 from pufferkit.mechanisms.target_errors import (
@@ -284,3 +286,24 @@ def test_pooled_rows_are_judged_as_one_series_of_their_size(question):
             assert bool(chosen) == pk.Usefulness.of(alone).drowned, size
         for noise in chosen:
             assert noise.half_width() > 0.5 * pk.Usefulness.of(noise).average
+
+
+def test_remedies_divide_by_what_is_observed():
+    """Of 6,700 minutes 100 were observed; remedies counted on all of them."""
+    query = pk.relative_frequencies(CHAIN.states, every_67th(6700))
+    target = pk.Target(0.05)
+    ways = pk.remedies(CHAIN, query, 0.5, target)
+    for way in ways:
+        asked = way.calibration.query
+        assert target.is_met(way.calibration)
+        assert sum(asked.observed) <= sum(asked.lengths) / 60  # as sparse as the data
+    longer = next(way for way in ways if "of them observed" in way.text)
+    size = sum(longer.calibration.query.lengths)
+    real = pk.relative_frequencies(CHAIN.states, every_67th(size))
+    assert pk.influence_curve(CHAIN, real, 0.5).half_width() <= 0.05 * 1.01
+
+
+def every_67th(size):
+    codes = np.full(size, UNOBSERVED)
+    codes[::67] = CHAIN.sample(len(codes[::67]), seed=1)
+    return pk.Series(codes, CHAIN.states, (size,))

@@ -17,7 +17,7 @@ from tests.oracles.answers import ANSWERS
 from tests.oracles.choice import chosen, misses
 from tests.oracles.hidden import all_data, coded, hidden
 from tests.oracles.laws import members
-from tests.oracles.released import Answers, Choice, Laplace
+from tests.oracles.released import Answers, Choice, Laplace, Pipelines
 
 MOST_SERIES = 3000
 """More data than this are not listed."""
@@ -30,7 +30,9 @@ def listable(states: tuple[str, ...], over: Over) -> bool:
 
 @cache
 def answers(question: str, states: tuple[str, ...], over: Over) -> Answers:
-    """The answer for every series, gaps included."""
+    """The answer for every series, gaps included; "the data" answers with all of it."""
+    if question == "the data":
+        return Answers([[states.index(x) for x in data] for data in all_data(states, over.total)])
     answer = ANSWERS[question]
     shown = [
         tuple(None if t in over.missing else x for t, x in enumerate(data))
@@ -59,11 +61,13 @@ class Attack:
         own = BELIEFS[belief]
         self.over, self.states = over, own.states
         self.answers = answers(question, own.states, over)
-        self.noise: Laplace | Choice = (
-            Choice(self.answers, scale, chosen, misses)
-            if question == "quantile"
-            else Laplace(self.answers, scale)
-        )
+        self.noise: Laplace | Choice | Pipelines
+        if question == "the data":
+            self.noise = Pipelines(self.answers, 1 / scale)
+        elif question == "quantile":
+            self.noise = Choice(self.answers, scale, chosen, misses)
+        else:
+            self.noise = Laplace(self.answers, scale)
         self.hidden = secrets(secret, own.states, over)
         self.regime = own.given.get("secret") == "regime"
         self.laws = [members(own.kind, own.given, n, len(own.states)) for n in over.lengths]

@@ -113,6 +113,29 @@ class Choice:
         return _spread(np.log(given @ self.seen.T), weights) if len(given) > 1 else 0.0
 
 
+class Pipelines:
+    """Any release that is private for each entry with this epsilon: outputs that are products.
+
+    Its density may be e^b for some values of an entry and 1 for the others, entry by entry; the
+    answers are the data themselves.
+    """
+
+    def __init__(self, answers: Answers, epsilon: float):
+        size = int(answers.values.max()) + 1
+        some = [own for own in product((0.0, 1.0), repeat=size) if 0 < sum(own) < size]
+        columns = answers.values.astype(int).T
+        if len(some) ** len(columns) * len(answers.values) > MANY:
+            raise ValueError("too many outputs to list")
+        powers = np.zeros((1, len(answers.values)))
+        for column in columns:
+            own = np.array([[values[x] for x in column] for values in some])
+            powers = (powers[:, None] + own[None]).reshape(-1, len(answers.values))
+        self.seen = np.exp(epsilon * powers)
+
+    def loss(self, given, weights=None):
+        return _spread(np.log(given @ self.seen.T), weights) if len(given) > 1 else 0.0
+
+
 def _spread(logs, weights):
     """The largest difference between two rows, over columns."""
     if weights is None:

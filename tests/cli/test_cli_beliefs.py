@@ -126,7 +126,7 @@ def test_noise_is_for_what_was_observed(tmp_path, monkeypatch):
     rows = ["id,t,s"]
     for person in range(2):
         for n in range(40):
-            when = datetime(2024, 3, 4) + timedelta(minutes=n if n < 20 else 60 * n)
+            when = datetime(2024, 3, 4) + timedelta(minutes=n if n < 38 else 60 * n)
             rows.append(f"p{person},{when:%Y-%m-%dT%H:%M},{LABELS[n % 2]}")
     path = tmp_path / "sparse.csv"
     path.write_text("\n".join(rows) + "\n")
@@ -137,7 +137,7 @@ def test_noise_is_for_what_was_observed(tmp_path, monkeypatch):
         raise ValueError("seen enough")
 
     monkeypatch.setattr("pufferkit.fitting.choosing.choose_beliefs", stopped)
-    assert "seen enough" in refusal("beliefs", path, *ASKED)
+    assert "seen enough" in run("beliefs", path, *ASKED).stderr
     (query,) = asked
     assert sum(query.observed) == 40
     assert sum(query.lengths) == 60 * 39 + 1

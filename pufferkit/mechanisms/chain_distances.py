@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from pufferkit.beliefs.bayesian_network import BayesianNetwork
 from pufferkit.beliefs.chain_class import ChainClass, Member
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.data.queries import Query
@@ -24,12 +25,10 @@ from pufferkit.influence.sums.chains import (
     waited,
 )
 from pufferkit.influence.sums.lattice import fits_floats
+from pufferkit.influence.sums.networks import MOST_EXACT, SummedNetwork
 from pufferkit.influence.sums.transport import w_infinity
-from pufferkit.rounding import as_fraction
 
 OPEN_TIE = "a tie could not be decided in floats and counted as the larger distance"
-
-_EXACT_WORK = 2 * 10**6
 
 
 @dataclass(frozen=True)
@@ -91,9 +90,10 @@ def chain_distance(
     )
     if not (distance.unsure or distance.lost):
         return Farthest(distance.value * unit, distance.place)
-    if length**3 * len(values) ** 2 * max(values) <= _EXACT_WORK:
-        exact = exact_distance(chain, values, length)
-        return Farthest(exact.distance * unit, exact.node, ("ties decided by exact arithmetic",))
+    network = SummedNetwork.of_chain(chain.initial, chain.transition, values, length)
+    if network.exact_work <= MOST_EXACT:
+        exact = network.exactly()
+        return Farthest(exact.value * unit, exact.place + 1, ("ties decided by exact arithmetic",))
     return checked_distance(distance, unit)
 
 
@@ -123,42 +123,6 @@ def work_of_chain(chain: MarkovChain, length: int, largest: int) -> float:
     return work + waited(work)
 
 
-def exact_distance(chain: MarkovChain, values: Sequence[int], length: int) -> Farthest:
-    """The same in exact fractions; a float of the chain counts as its decimal."""
-    size = len(values)
-    rows = [[as_fraction("transition", p) for p in row] for row in chain.transition.tolist()]
-    rows = [[p / sum(row) for p in row] for row in rows]
-    start = [as_fraction("initial", p) for p in chain.initial.tolist()]
-    start = [p / sum(start) for p in start]
-    worst = Farthest(Fraction(0), 1)
-    for node in range(1, length + 1):
-        distributions = []
-        for given in range(size):
-            distribution: dict[tuple[int, int], Fraction] = {
-                (x, values[x]): p for x, p in enumerate(start) if p and (node > 1 or x == given)
-            }
-            for step in range(2, length + 1):
-                moved: dict[tuple[int, int], Fraction] = {}
-                for (x, total), mass in distribution.items():
-                    for y in range(size) if step != node else (given,):
-                        if rows[x][y]:
-                            key = y, total + values[y]
-                            moved[key] = moved.get(key, Fraction(0)) + mass * rows[x][y]
-                distribution = moved
-            whole = sum(distribution.values(), Fraction(0))
-            if whole:
-                table: dict[int, Fraction] = {}
-                for (_, total), mass in distribution.items():
-                    table[total] = table.get(total, Fraction(0)) + mass / whole
-                distributions.append(table)
-        for n, one in enumerate(distributions):
-            for other in distributions[n + 1 :]:
-                distance = Fraction(w_infinity(one, other))
-                if distance > worst.distance:
-                    worst = Farthest(distance, node)
-    return worst
-
-
 def values_of(query: Query, states: Sequence[Hashable]) -> tuple[list[int], Fraction]:
     """What each state adds to the answer, in whole multiples of a unit, and the unit."""
     nothing = (Fraction(0),)
@@ -169,3 +133,15 @@ def largest_between(distributions: Sequence[Mapping[Any, Fraction]]) -> Fraction
     """The largest W-infinity between two of these distributions."""
     pairs = (Fraction(w_infinity(*pair)) for pair in combinations(distributions, 2))
     return max(pairs, default=Fraction(0))
+
+
+def summed_network(network: BayesianNetwork, added: Mapping[Hashable, int]) -> SummedNetwork:
+    """The sum over the nodes of a network, to which values add so many units."""
+    place = network.graph.place
+    factors = [
+        ((*(place[p] for p in network.parents[node]), place[node]), network.arrays[node])
+        for node in network.nodes
+    ]
+    return SummedNetwork(
+        factors, [[added.get(v, 0) for v in network.values[n]] for n in network.nodes]
+    )

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from itertools import product
 from typing import Any
 
 import numpy as np
 
+from pufferkit.beliefs.bayesian_network import BayesianNetwork
 from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.beliefs.event_class import EventClass
 from pufferkit.beliefs.markov_chain import MarkovChain
@@ -19,15 +21,14 @@ from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.progress import Progress
 from pufferkit.influence.sums.chains import Labels, waited
-from pufferkit.influence.sums.network_sums import distribution_given
 from pufferkit.mechanisms.chain_distances import (
     Farthest,
     LargestDistance,
     chain_distance,
     checked_distance,
     known_members,
-    largest_between,
     summed_chain,
+    summed_network,
     values_of,
     work_of_chain,
 )
@@ -113,21 +114,33 @@ def of_network_events(
 ) -> LargestDistance:
     """W between events about named nodes; values add multiples of ``unit``."""
     worst, name, record = Farthest(Fraction(0), None), "", []
-    for number, (one, other) in enumerate(pairs, 1):
+    for number, pair in enumerate(pairs, 1):
         events = []
-        for event in (one, other):
+        for event in pair:
             places = condition(event, theta.nodes, theta.states)
             events.append(
                 {theta.nodes[n]: [theta.states[v] for v in own] for n, own in places.items()}
             )
         record.append([[[node, own] for node, own in event.items()] for event in events])
         for which, network in enumerate(theta.networks, 1):
-            given = [distribution_given(network, added, event) for event in events]
-            distance = largest_between([own for own in given if own]) * unit
-            if distance > worst.distance or not name:
-                worst = Farthest(distance, f"secret pair {number}")
+            one, other = (_of_nodes(event, network) for event in events)
+            between = checked_distance(
+                summed_network(network, added).by_condition(one, other), unit
+            )
+            if between.distance > worst.distance or not name:
+                worst = replace(between, node=f"secret pair {number}")
                 name = f"network {which} of {len(theta.networks)}"
     return worst, name, len(theta.nodes), {"secrets": record}
+
+
+def _of_nodes(event: Mapping[Hashable, Sequence[Hashable]], network: BayesianNetwork) -> Condition:
+    """An event by the numbers of its nodes and of those of their values that it allows."""
+    return {
+        network.graph.place[node]: [
+            n for n, value in enumerate(network.values[node]) if value in allowed
+        ]
+        for node, allowed in event.items()
+    }
 
 
 def window_distance(

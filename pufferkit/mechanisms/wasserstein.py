@@ -22,15 +22,15 @@ from pufferkit.beliefs.secrets import Secrets
 from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.progress import Progress
-from pufferkit.influence.sums.network_sums import largest_distance, work_of
 from pufferkit.mechanisms.calibration import GAPS, Calibration, checked
 from pufferkit.mechanisms.chain_distances import (
-    OPEN_TIE,
     Farthest,
     LargestDistance,
     chain_distance,
+    checked_distance,
     known_members,
     largest_between,
+    summed_network,
     whole_values,
     work_of_chain,
 )
@@ -245,9 +245,9 @@ def _(
     if secrets is not None:
         return of_network_events(theta, added, unit, _pairs(secrets))
     for number, network in enumerate(theta.networks, 1):
-        value, node, exact = largest_distance(network, added)
-        if value * unit > worst.distance or not name:
-            worst = Farthest(value * unit, node, () if exact else (OPEN_TIE,))
+        largest = checked_distance(summed_network(network, added).by_value(), unit)
+        if largest.distance > worst.distance or not name:
+            worst = replace(largest, node=theta.nodes[int(str(largest.node))])
             name = f"network {number} of {len(theta.networks)}"
     return worst, name, len(theta.nodes), None
 
@@ -378,7 +378,8 @@ def _(theta: NetworkClass, query: Query) -> float:
     weights, labels = query.weights, list(theta.states)
     values, _ = whole_values(weights.get(label, (Fraction(0),))[0] for label in labels)
     return sum(
-        work_of(network, dict(zip(labels, values, strict=True))) for network in theta.networks
+        summed_network(network, dict(zip(labels, values, strict=True))).work
+        for network in theta.networks
     )
 
 

@@ -8,8 +8,8 @@ import pytest
 import pufferkit as pk
 from pufferkit.influence.curve import graph_work, member_curves
 from pufferkit.influence.curve.member_curves import curve_bytes
-from pufferkit.influence.sums import network_messages
 from pufferkit.influence.sums.chains import value_bytes
+from pufferkit.mechanisms.chain_distances import summed_network
 
 
 def dense(size):
@@ -55,7 +55,7 @@ def test_memory_of_distributions_of_a_sum():
 def test_memory_of_messages():
     network = lattice(8)
     used = peak(lambda: pk.wasserstein(network, pk.count(1, 64), 1))
-    assert 0.5 < 8 * network_messages._cheaper(network, {1: 1}).entries / used < 2
+    assert 0.5 < 8 * summed_network(network, {1: 1}).plan.entries / used < 2
 
 
 @pytest.mark.slow

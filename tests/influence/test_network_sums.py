@@ -7,21 +7,26 @@ from itertools import combinations, product
 import numpy as np
 import pytest
 
-from pufferkit import BayesianNetwork, NotApplicable, count, wasserstein
-from pufferkit.influence.sums import network_messages
+from pufferkit import BayesianNetwork, NotApplicable, count, total, wasserstein
+from pufferkit.influence.sums import networks
+from pufferkit.mechanisms.chain_distances import summed_network
 from tests.oracles import brute_network as brute
 
 
-def listed_distance(parents, tables, weights):
-    """W by its definition: at equal heights of the distribution functions, in fractions."""
-    held = {
+def exactly(tables):
+    """The tables in fractions, a float as the decimal it prints as."""
+    return {
         n: {
             k: [Fraction(str(p)) / sum(Fraction(str(q)) for q in row) for p in row]
             for k, row in rows.items()
         }
         for n, rows in tables.items()
     }
-    joint = brute.joint(parents, held, exact=True)
+
+
+def listed_distance(parents, tables, weights):
+    """W by its definition: at equal heights of the distribution functions, in fractions."""
+    joint = brute.joint(parents, exactly(tables), exact=True)
     worst = 0
     for axis in range(joint.ndim):
         given = {}
@@ -53,17 +58,62 @@ def apart(p, q):
     return max(abs(quantile(p, h) - quantile(q, h)) for h in heights)
 
 
-@pytest.mark.parametrize("seed", range(30))
-def test_messages_are_never_below_listing_and_equal_where_they_are_sure(seed):
+def random_network(seed):
     rng = np.random.default_rng(seed)
     parents, tables = brute.random_network(
         rng, int(rng.integers(1, 7)), 3, rng.random(), tree=bool(seed % 2)
     )
-    weights = {0: 0, 1: int(rng.integers(0, 3)), 2: 1}
-    bound = network_messages.largest_distance(BayesianNetwork(parents, tables), weights)
-    truth = listed_distance(parents, tables, weights)
-    assert bound.value >= truth
-    assert bound.value == truth or not bound.exact
+    if seed % 3 == 0:  # ties
+        tables = {
+            n: {k: [max(1, round(5 * p)) for p in row] for k, row in rows.items()}
+            for n, rows in tables.items()
+        }
+        tables = {
+            n: {k: [p / sum(row) for p in row] for k, row in rows.items()}
+            for n, rows in tables.items()
+        }
+    return parents, tables, {0: 0, 1: int(rng.integers(0, 3)), 2: 1}
+
+
+@pytest.mark.parametrize("exact", [True, False])
+@pytest.mark.parametrize("seed", range(30))
+def test_distances_of_values_by_listing(seed, exact, monkeypatch):
+    """Never below; equal where floats are sure, and where whole numbers may decide ties."""
+    if not exact:
+        monkeypatch.setattr(networks, "MOST_EXACT", 0)
+    parents, tables, weights = random_network(seed)
+    summed = summed_network(BayesianNetwork(parents, tables), weights)
+    truth, distance = listed_distance(parents, tables, weights), summed.by_value()
+    assert distance.value >= truth
+    assert distance.value == truth or (distance.unsure and not exact)
+    assert summed.exactly().value == truth
+
+
+@pytest.mark.parametrize("exact", [True, False])
+@pytest.mark.parametrize("seed", range(30))
+def test_distances_of_events_by_listing(seed, exact, monkeypatch):
+    if not exact:
+        monkeypatch.setattr(networks, "MOST_EXACT", 0)
+    parents, tables, weights = random_network(seed)
+    network, rng = BayesianNetwork(parents, tables), np.random.default_rng(seed)
+    events = [
+        {
+            int(v): [int(x) for x in np.flatnonzero(rng.random(3) < 0.6)]
+            for v in rng.integers(0, len(parents), 2)
+        }
+        for _ in range(2)
+    ]
+    joint, given = brute.joint(parents, exactly(tables), exact=True), [{}, {}]
+    for x in np.ndindex(joint.shape):
+        for own, event in zip(given, events, strict=True):
+            named = {network.graph.place[n]: x[j] for j, n in enumerate(parents)}
+            if joint[x] and all(named[v] in allowed for v, allowed in event.items()):
+                total = sum(weights[value] for value in x)
+                own[total] = own.get(total, 0) + joint[x]
+    truth = apart(*given) if all(given) else 0
+    distance = summed_network(network, weights).by_condition(*events)
+    assert distance.value >= truth
+    assert distance.value == truth or (distance.unsure and not exact)
 
 
 def grid(side, seed=None):
@@ -87,18 +137,42 @@ def test_a_grid_of_sixty_four_nodes():
     assert 1 <= wasserstein(network, count(1, 64), 1).scale < 64
 
 
-def test_messages_equal_whole_numbers_on_a_small_grid():
-    network = grid(3, 2)
-    bound = network_messages.largest_distance(network, {0: 0, 1: 1})
-    assert bound.exact
-    assert wasserstein(network, count(1, 9), 1).scale == pytest.approx(bound.value)
+def test_a_small_grid_in_floats_and_in_whole_numbers():
+    summed = summed_network(grid(3, 2), {0: 0, 1: 1})
+    assert summed.by_value().value == summed.exactly().value
+    assert not summed.by_value().unsure
+
+
+def test_ties_that_take_too_long_count_as_the_larger_distance(monkeypatch):
+    """Fair coins: given either value of one, the others are exactly alike."""
+    coins = BayesianNetwork(dict.fromkeys(range(9), ()), {n: {(): [0.5, 0.5]} for n in range(9)})
+    made = wasserstein(coins, count(1, 9), 1)
+    assert made.evidence.influence == 1
+    assert not made.evidence.notes
+    monkeypatch.setattr(networks, "MOST_EXACT", 0)
+    made = wasserstein(coins, count(1, 9), 1)
+    assert made.evidence.influence == 2
+    assert "tie" in made.evidence.notes[0]
+
+
+def test_events_name_values_of_their_own_node():
+    """Nodes with other values, in another order, than the states of the class."""
+    network = BayesianNetwork(
+        {"a": (), "b": ("a",)},
+        {"a": {(): [0.5, 0.5]}, "b": {(2,): [0.75, 0.25], (0,): [0.125, 0.875]}},
+        values={"a": (2, 0), "b": (1, 0)},
+    )
+    made = wasserstein(network, total([0, 1, 2], 2), 1, secrets=[({"a": 2}, {"a": 0})])
+    assert made.evidence.influence == 3  # 2 + 1 or 2 + 0 against 0 + 0, mostly
+    with pytest.raises(NotApplicable, match="nothing to hide"):
+        wasserstein(network, total([0, 1, 2], 2), 1, secrets=[({"a": 1}, {"a": 0})])
 
 
 def test_memory_is_known_before():
-    network = grid(7, 3)
-    wanted = 8 * network_messages._checked_plan(network, {0: 0, 1: 1}).entries
+    summed = summed_network(grid(7, 3), {0: 0, 1: 1})
+    wanted = 8 * summed.plan.entries
     tracemalloc.start()
-    network_messages.largest_distance(network, {0: 0, 1: 1})
+    summed.by_value()
     used = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert wanted / 2 < used < 2 * wanted
@@ -111,7 +185,7 @@ def test_what_takes_too_much_is_refused_with_the_number():
 
 def test_probabilities_beyond_floats_are_refused():
     rare = {(0,): [1 - 1e-9, 1e-9], (1,): [0.5, 0.5]}
-    length = 90
+    length = 300
     network = BayesianNetwork(
         {n: (n - 1,) if n else () for n in range(length)},
         {n: rare if n else {(): [0.5, 0.5]} for n in range(length)},

@@ -27,7 +27,7 @@ from pufferkit import (
     w_infinity,
     wasserstein,
 )
-from pufferkit.mechanisms.chain_distances import exact_distance
+from pufferkit.influence.sums.networks import SummedNetwork
 
 
 def flu_clique(size, distribution):
@@ -151,7 +151,9 @@ def test_never_below_the_truth_and_exact_where_fractions_decide(table, values, l
     array /= array.sum(axis=1, keepdims=True)
     chain = MarkovChain(array[0], array[1:])
     truth = brute(chain, values, length)
-    assert exact_distance(chain, [v - min(values) for v in values], length).distance == truth
+    from_0 = [v - min(values) for v in values]
+    network = SummedNetwork.of_chain(chain.initial, chain.transition, from_0, length)
+    assert network.exactly().value == truth
     try:
         scale = wasserstein(chain, total(values, length), 1).scale
     except NotApplicable:

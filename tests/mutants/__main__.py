@@ -49,7 +49,7 @@ AREAS = {
             for name in (
                 "lattice",
                 "chains",
-                "network_sums",
+                "networks",
                 "outer_losses",
                 "least_scale",
                 "entry_windows",
@@ -57,6 +57,7 @@ AREAS = {
         ],
         [
             "influence/test_sums.py",
+            "influence/test_network_sums.py",
             "mechanisms/test_exact_sum.py",
             "mechanisms/test_wasserstein.py",
         ],

@@ -9,12 +9,15 @@ values. So the sums here are exact.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from math import lcm
 from numbers import Rational
-from typing import Any
+from typing import Any, TypeVar
 
 from pufferkit.rounding import as_fraction, at_least
+
+Place = TypeVar("Place", int, Fraction)
 
 
 def w_infinity(mu: Mapping[Any, Any], nu: Mapping[Any, Any]) -> float | Fraction:
@@ -40,10 +43,23 @@ def w_infinity(mu: Mapping[Any, Any], nu: Mapping[Any, Any]) -> float | Fraction
     >>> print(w_infinity(flu_0, flu_1))
     2
     """
-    first, second = _distribution("mu", mu), _distribution("nu", nu)
-    furthest = Fraction(0)
-    ours, theirs = iter(first), iter(second)
+    furthest = exact_distance(_distribution("mu", mu), _distribution("nu", nu))
+    exact = all(isinstance(value, Rational) for value in [*mu, *nu])
+    return furthest if exact else at_least(furthest)
+
+
+def exact_distance(
+    first: Sequence[tuple[Place, int]], second: Sequence[tuple[Place, int]]
+) -> Place:
+    """The distance between distributions: values in order, with masses in whole numbers.
+
+    Each is rescaled to sum to one exactly.
+    """
+    ones, others = (sum(mass for _, mass in rows) for rows in (first, second))
+    ours = ((value, mass * others) for value, mass in first)
+    theirs = ((value, mass * ones) for value, mass in second)
     (x, left), (y, right) = next(ours), next(theirs)
+    furthest = abs(x - y)
     while True:
         furthest = max(furthest, abs(x - y))
         moved = min(left, right)
@@ -53,13 +69,11 @@ def w_infinity(mu: Mapping[Any, Any], nu: Mapping[Any, Any]) -> float | Fraction
         if right == 0 and (following := next(theirs, None)) is not None:
             y, right = following
         if left == 0 and right == 0:
-            break
-    exact = all(isinstance(value, Rational) for value in [*mu, *nu])
-    return furthest if exact else at_least(furthest)
+            return furthest
 
 
-def _distribution(name: str, table: Mapping[Any, Any]) -> list[tuple[Fraction, Fraction]]:
-    """Values in order with their probabilities, exactly, summing to one."""
+def _distribution(name: str, table: Mapping[Any, Any]) -> list[tuple[Fraction, int]]:
+    """Values in order with their masses in whole numbers, up to one factor."""
     masses: dict[Fraction, Fraction] = {}
     for value, probability in table.items():
         mass = as_fraction(f"{name}: probability of {value}", probability)
@@ -71,4 +85,5 @@ def _distribution(name: str, table: Mapping[Any, Any]) -> list[tuple[Fraction, F
     total = sum(masses.values(), Fraction(0))
     if abs(total - 1) > Fraction(1, 10**8):
         raise ValueError(f"{name}: probabilities sum to {float(total):.9g}, not 1; normalise them")
-    return [(value, mass / total) for value, mass in sorted(masses.items())]
+    unit = lcm(*(mass.denominator for mass in masses.values()))
+    return [(value, int(mass * unit)) for value, mass in sorted(masses.items())]

@@ -125,8 +125,8 @@ class Place:
     def _drop(self, driver: Any, connection: Connection | None) -> None:
         """Roll back and close a connection in whatever state it is."""
         with suppress(*self._errors):
-            if not self.server:
-                driver.rollback()
+            if connection is not None:
+                connection.drop()
         with suppress(*self._errors):
             driver.close()
         with suppress(*self._errors):

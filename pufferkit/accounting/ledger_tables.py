@@ -50,6 +50,7 @@ class Connection:
         self.driver, self.server, self.trial = driver, server, trial
         self._head: Any = None
         self._single = single and server
+        self._cursors: list[Any] = []
         self._batch: ExitStack | None = None
         if server and not single:
             from psycopg import Pipeline  # noqa: PLC0415
@@ -61,7 +62,8 @@ class Connection:
     def execute(self, statement: str, values: Sequence[Any] = ()) -> Any:
         """Send one statement; its rows are read from the object returned."""
         if not self.server:
-            return self.driver.execute(statement, values)
+            self._cursors.append(self.driver.execute(statement, values))
+            return self._cursors[-1]
         return self.driver.execute(_for_server(statement), values or None)
 
     def put(self, table: str, rows: Sequence[Sequence[Any]], *, new: bool = False) -> None:
@@ -149,6 +151,17 @@ class Connection:
         self.wait()
         if not self._single:
             self.execute("ROLLBACK")
+
+    def drop(self) -> None:
+        """End the transaction and close the connection in whatever state it is.
+
+        A cursor of SQLite that was not read to its end would keep the lock, also after a rollback.
+        """
+        for cursor in self._cursors:
+            cursor.close()
+        if not self.server:
+            self.driver.rollback()
+        self.driver.close()
 
     def wait(self) -> None:
         """Wait for what was sent; from now on every statement is waited for."""

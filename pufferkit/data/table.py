@@ -158,6 +158,15 @@ class Table(Shown, checks.Frozen):
             rows.append(row | {str(s): n for s, n in zip(self.states, counts, strict=True)})
         return rows
 
+    def shown_rows(self) -> list[dict[str, Any]]:
+        """What a notebook shows: subject, window and entries, which are public; never counts."""
+        names = {str(state) for state in self.states}
+        return [
+            {name: value for name, value in row.items() if name not in names}
+            | {"entries": sum(counts)}
+            for row, counts in zip(self.table_rows(), self.pieces.tolist(), strict=True)
+        ]
+
     @property
     def step(self) -> float | None:
         """Seconds from one entry to the next; ``None`` without even times that are timestamps."""

@@ -40,18 +40,27 @@ class Report:
     """How calls ended, and those that ended wrongly."""
 
     codes: Counter[Any] = field(default_factory=Counter)
+    unspoiled: Counter[Any] = field(default_factory=Counter)
     failures: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
         ends = ", ".join(
             f"exit code {code}: {n:,}" for code, n in sorted(self.codes.items(), key=str)
         )
-        return f"{self.codes.total():,} calls; {ends}; {len(self.failures)} failures"
+        return (
+            f"{self.codes.total():,} spoiled calls; {ends}; {self.success:.0%} succeeded before "
+            f"one thing was spoiled; {len(self.failures)} failures"
+        )
+
+    @property
+    def success(self) -> float:
+        """The share of calls that succeeded before they were spoiled."""
+        return self.unspoiled[0] / max(1, self.unspoiled.total())
 
 
 def fuzz(calls: int, seed: int, first: int = 0, every: int = 0) -> Report:
-    """Spoil and call, ``calls`` times; the same seed and number give the same call."""
-    report, commands = Report(), seeds.commands()
+    """Call, spoil one thing and call again, ``calls`` times; a seed and a number give the call."""
+    report = Report()
     with folder() as home, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         good = Path(home, "good")
@@ -60,44 +69,42 @@ def fuzz(calls: int, seed: int, first: int = 0, every: int = 0) -> Report:
         originals = {path.name: path.read_bytes() for path in good.iterdir()}
         for number in range(first, first + calls):
             rng = Random(f"{seed}:{number}")
-            args = list(rng.choice(commands))
-            scratch = Path(home, "scratch")
-            spoiled = _spoil(rng, args, originals)
-            if rng.random() < 0.5 or not spoiled:
-                for _ in range(rng.choice([0, 1, 1, 2])):
-                    args = mutations.option(rng, args) or args
+            args, scratch = seeds.valid(rng), Path(home, "scratch")
             named = {name: originals[name] for name in originals if name in " ".join(args)}
-            _refill(scratch, {**named, **spoiled})
-            problem, code = called(scratch, args)
-            report.codes[code] += 1
-            if problem is not None:
-                report.failures.append(f"call {number}: {problem}\n  {args}")
-                print(report.failures[-1], flush=True)
+            files = [arg for arg in args if arg in originals]
+            changed: dict[str, bytes] = {}
+            other = args
+            if files and rng.random() < 0.5:
+                file = rng.choice(files)
+                changed = {file: _spoiled(rng, file, originals[file])}
+            else:
+                other = mutations.option(rng, args) or args
+            for counted, words, contents in (
+                (report.unspoiled, args, named),
+                (report.codes, other, {**named, **changed}),
+            ):
+                _refill(scratch, contents)
+                problem, code = called(scratch, words)
+                counted[code] += 1
+                if problem is not None:
+                    which = f"spoiled {', '.join(changed)}" if changed else "as it stands"
+                    report.failures.append(f"call {number}: {problem}\n  {which}: {words}")
+                    print(report.failures[-1], flush=True)
             if every and (number - first + 1) % every == 0:
                 print(report, flush=True)
     return report
 
 
-def _spoil(rng: Random, args: list[str], originals: dict[str, bytes]) -> dict[str, bytes]:
-    """Other content for some of the files that a command names."""
-    spoiled = {}
-    for name in [arg for arg in args if arg in originals]:
-        if rng.random() < 0.4:
-            continue
-        content = originals[name]
-        try:
-            if name.endswith(".json"):
-                text = mutations.json_text(rng, content.decode())
-                content = text.encode("utf-8", "surrogatepass")
-            elif name.endswith(".csv"):
-                text = mutations.csv_text(rng, content.decode())
-                content = text.encode("utf-8", "surrogatepass")
-            else:
-                content = mutations.raw(rng, content)
-        except RecursionError:
-            continue
-        spoiled[name] = content
-    return spoiled
+def _spoiled(rng: Random, name: str, content: bytes) -> bytes:
+    """Other content for a file that a command names."""
+    try:
+        if name.endswith(".json"):
+            return mutations.json_text(rng, content.decode()).encode("utf-8", "surrogatepass")
+        if name.endswith(".csv"):
+            return mutations.csv_text(rng, content.decode()).encode("utf-8", "surrogatepass")
+    except RecursionError:
+        return b"[" * 2000
+    return mutations.raw(rng, content)
 
 
 def called(scratch: Path, args: list[str]) -> tuple[str | None, Any]:

@@ -26,8 +26,9 @@ def test_good_commands_succeed():
 
 @pytest.mark.slow
 def test_spoiled_commands_end_as_documented():
-    report = fuzz(calls=200, seed=7)
+    report = fuzz(calls=150, seed=7)
     assert not report.failures, "\n".join(report.failures)
+    assert report.success > 0.8  # so that one thing alone is wrong
     assert report.codes[0] > 20
     assert report.codes[2] > 20
 

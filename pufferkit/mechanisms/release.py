@@ -238,6 +238,7 @@ class Release(Report):
             if not is_list(fields[name]):
                 raise ValueError(f"release: {name} must be a list, got {fields[name]!r}")
             fields[name] = tuple(fields[name])
+        _check_types(fields)
         if fields["total"] is not None and not is_number(fields["total"]):
             raise ValueError(f"release: total must be a number or null, got {fields['total']!r}")
         fields["guarantee"] = Guarantee.of_code(fields["guarantee"])
@@ -293,6 +294,19 @@ _RECORD_WORDS = {
     "sampler": get_args(Sampler),
 }
 """Fields with a fixed set of values."""
+
+
+def _check_types(fields: Mapping[str, Any]) -> None:
+    """Raise unless numbers stand where numbers belong, and text where text does."""
+    for name in ("scale", "epsilon", "lipschitz"):
+        if not is_number(fields[name]):
+            raise ValueError(f"release: {name} must be a number, got {fields[name]!r:.60}")
+    for name in ("value", "raw"):
+        if not all(map(is_number, fields[name])):
+            raise ValueError(f"release: {name} must be a list of numbers")
+    for name in ("mechanism", "query"):
+        if not isinstance(fields[name], str):
+            raise ValueError(f"release: {name} must be text, got {fields[name]!r:.60}")
 
 
 def unit_of(written: Any) -> Fraction:

@@ -279,3 +279,12 @@ def test_records_print_and_round_trip_as_plain_json():
     assert "markov_quilt" in str(release)
     assert "95%" in str(release)
     assert json.loads(release.to_json())["format"] == 2
+
+
+@pytest.mark.parametrize("name", ["scale", "epsilon", "lipschitz", "value", "raw", "query"])
+def test_a_record_with_another_type_is_refused_when_it_is_read(name):
+    chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
+    record = pk.influence_curve(chain, pk.count(1, 9), 1).release([0, 1, 1] * 3).to_dict()
+    for wrong in ("1", None, True, ["1"]):
+        with pytest.raises(ValueError, match=name):
+            pk.Release.from_dict({**record, name: 1 if name == "query" else wrong})

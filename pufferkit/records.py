@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import stat
 from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
@@ -136,6 +137,28 @@ class Report(Shown, JsonRecord):
     def to_json(self, indent: int | None = 2) -> str:
         """JSON text; floats keep every digit."""
         return super().to_json(indent)
+
+
+LARGEST = 256 << 20
+"""Bytes of the largest file that is read at once: a model of some thousand states."""
+
+
+def read_whole(path: str | os.PathLike[str], largest: int = LARGEST) -> bytes:
+    """The content of a regular file; devices, pipes and larger files are refused unread."""
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))  # a pipe would wait
+    try:
+        facts = os.fstat(handle)
+        if not stat.S_ISREG(facts.st_mode):
+            raise ValueError(f"{os.fspath(path)} is not a regular file; name a file on disk")
+        if facts.st_size > largest:
+            raise ValueError(
+                f"{os.fspath(path)} has {facts.st_size:,} bytes, and at most {largest:,} are read; "
+                "name another file"
+            )
+        with os.fdopen(handle, "rb", closefd=False) as stream:
+            return stream.read(largest)
+    finally:
+        os.close(handle)
 
 
 def private_file(path: Path, content: bytes) -> None:

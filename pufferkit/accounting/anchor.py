@@ -28,7 +28,7 @@ from pufferkit.accounting.entries import digest_at
 from pufferkit.accounting.keys import key_name, make_key, named_keys, read_key
 from pufferkit.accounting.ledger_tables import GENESIS, Connection
 from pufferkit.errors import LedgerError
-from pufferkit.records import canonical, private_file
+from pufferkit.records import canonical, private_file, read_whole
 
 FORMAT = "pufferkit-anchor/1"
 
@@ -65,7 +65,7 @@ class Anchor:
     def read(self) -> Head | None:
         """The head in the file; ``None`` if there is no file."""
         try:
-            text = self.path.read_text("utf-8")
+            text = read_whole(self.path, 1 << 16).decode("utf-8")
         except FileNotFoundError:
             return None
         except (OSError, ValueError) as error:

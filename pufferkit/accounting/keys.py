@@ -17,7 +17,7 @@ from typing import Any
 from pufferkit.accounting.entries import LEDGER, Account, Draft, append, entries_named
 from pufferkit.accounting.ledger_tables import Connection
 from pufferkit.errors import LedgerError
-from pufferkit.records import name_once, private_file
+from pufferkit.records import name_once, private_file, read_whole
 
 KEY_SIZE = 32
 _KIND = "key"
@@ -69,7 +69,7 @@ def name_keys(
 def read_key(path: Path) -> bytes | None:
     """The key in a file; ``None`` if there is no file."""
     try:
-        text = path.read_text("ascii").strip()
+        text = read_whole(path, 1 << 12).decode("ascii").strip()
         key = bytes.fromhex(text)
     except FileNotFoundError:
         return None

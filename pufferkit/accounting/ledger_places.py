@@ -97,14 +97,7 @@ class Place:
         try:
             connection = Connection(driver, server=self.server, single=single)
             connection.begin(writes=writes)
-            try:
-                yield connection
-            except self._errors:
-                raise
-            except Exception:
-                connection.roll_back()
-                kept = True
-                raise
+            yield connection
             connection.commit()
             kept = True
         except self._errors as error:
@@ -114,6 +107,12 @@ class Place:
             if lost:
                 _let_go(self._idle)  # those of the same server are likely lost as well
             raise DriverError(error, lost=lost) from None
+        except Exception:
+            with suppress(*self._errors):
+                if connection is not None:
+                    connection.roll_back()
+                    kept = True
+            raise
         finally:
             self._last_use = time.monotonic()
             if kept and (self.held or soon):

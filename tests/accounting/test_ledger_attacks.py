@@ -3,13 +3,16 @@
 import hashlib
 import hmac
 import json
+import os
 import shutil
 import sqlite3
+from pathlib import Path
 
 import pytest
 
 from pufferkit import Ledger, LedgerError, MarkovChain, OverBudget, Session, count
 from pufferkit.accounting.charges import Charge
+from pufferkit.cli.inputs import text_of
 from tests.accounting.test_ledger import _tamper, url  # noqa: F401
 
 CHAIN = MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
@@ -137,3 +140,32 @@ def test_a_balance_that_was_changed_buys_nothing(url, change, last):  # noqa: F8
                 again.charge_many([Charge(name, "x", 900_000, 1_400_000, {}, 3)])
         assert len(again.entries("alice")) == 3
         assert again.verify()
+
+
+# -- endless files -------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["device", "pipe", "large"])
+def endless(request, tmp_path):
+    place = tmp_path / "endless"
+    if request.param == "device":
+        return "/dev/zero"
+    if request.param == "pipe":
+        os.mkfifo(place)
+    else:
+        with place.open("wb") as stream:
+            stream.truncate(1 << 40)
+    return place
+
+
+def test_endless_files_are_refused_as_keys_and_anchors(tmp_path, endless):
+    path = tmp_path / "ledger.db"
+    for options in ({"key": endless}, {"anchor": endless},
+                    {"anchor": tmp_path / "head", "anchor_key": endless}):  # fmt: skip
+        with pytest.raises(LedgerError), Ledger(path, **options) as ledger:
+            ledger.open_account("alice", 1)
+
+
+def test_endless_files_are_refused_as_models(endless):
+    with pytest.raises(ValueError, match=r"regular file|bytes"):
+        text_of(Path(endless))

@@ -12,7 +12,7 @@ help:
 	@echo "make test-bounds  the tests that reach compiled loops, with every index checked; TESTS='tests/local'"
 	@echo "make test-spark35  the tests of Spark with pyspark 3.5, in an environment of its own"
 	@echo "make coverage  which lines and branches the quick tests reach; pages in out/coverage/"
-	@echo "make attack    search for ten minutes for losses above what accounts charge"
+	@echo "make attack    search for ten minutes for losses above what is promised or charged"
 	@echo "make fuzz      20,000 spoiled calls of the command line; half an hour"
 	@echo "make lint      ruff, mypy and the order of rooms"
 	@echo "make notebooks runs the notebooks of the documentation and keeps their outputs"
@@ -81,6 +81,7 @@ fuzz: $(VENV)/.dev
 	$(BIN)/python -m tests.fuzz --calls 20000 --seed 1
 
 mutants: $(VENV)/.mutants
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 nice -n 10 $(BIN)/python -m tests.mutants.defects
 	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 nice -n 10 $(BIN)/python -m tests.mutants $(MODULES) $(if $(ALL),--all)
 
 clean:

@@ -16,7 +16,13 @@ NAMES = {"approx tight": "markov_quilt_approx_tight", "markov_quilt formula": "m
 
 BUDGET = 1e6
 
-SESSION = Target("Session", tuple(dict.fromkeys(PRIVATE + ENTRYWISE + ("best",))), (1, 2, 3))
+SESSION = Target(
+    "Session",
+    tuple(dict.fromkeys(PRIVATE + ENTRYWISE + ("best",))),
+    (1, 2, 3),
+    own=True,
+    starts=3,
+)
 FLEET = Target(
     "each and all",
     ("influence_curve", "markov_quilt", "markov_quilt_approx", "approx tight", "group_dp"),
@@ -24,6 +30,7 @@ FLEET = Target(
     tuple(kind for kind in KINDS if kind != "region"),
     segments=False,
     gaps=False,
+    starts=3,
 )
 
 
@@ -33,6 +40,10 @@ def by_session(case: Case) -> tuple[np.ndarray, float]:
     data = data_of(case)
     with tempfile.TemporaryDirectory() as folder, pk.Ledger(str(Path(folder) / "l.db")) as ledger:
         session = pk.Session(data, theta, BUDGET, ledger)
+        for asked in case.asked[::-1]:  # asked about in another order than released
+            name = NAMES.get(asked.mechanism, asked.mechanism)
+            window = (asked.first, asked.last)
+            session.cost(query_of(case, asked), asked.epsilon, mechanism=name, window=window)
         for asked in case.asked:
             paid = len(session.history)
             session.release(

@@ -31,6 +31,7 @@ class Asked:
     last: int
     epsilon: float
     label: str = ""
+    own: bool = False  # asked as a function of the user's, all of one name
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,8 @@ class Target:
     windows: str = "any"  # "any", "same", "disjoint", "far"
     segments: bool = True
     gaps: bool = True  # whether entries may not have been observed
+    own: bool = False  # whether sums may be asked as functions of the user's
+    starts: int = 10  # random cases, the best of which a climb starts from
 
 
 TARGETS = {
@@ -113,7 +116,9 @@ def random_case(target: Target, rng: np.random.Generator) -> Case:
         values = None if rng.random() < 0.25 else _values(states, rng)
         mechanism = str(rng.choice(target.mechanisms))
         epsilon = round(float(np.exp(rng.uniform(-1, 1.5))), 3)
-        asked.append(Asked(mechanism, values, first, last, epsilon, str(rng.choice(["", "b"]))))
+        own = target.own and bool(rng.random() < 0.5)
+        label = str(rng.choice(["", "b"]))
+        asked.append(Asked(mechanism, values, first, last, epsilon, label, own))
     return Case(
         kind,
         tuple(tuple(tuple(row) for row in table) for table in weights.tolist()),
@@ -163,7 +168,7 @@ Move = Callable[[Case], Case]
 
 
 def moves(case: Case, target: Target, rng: np.random.Generator) -> list[Move]:
-    """One coordinate changed, in random order: chains, start, windows, gaps, values, epsilons."""
+    """One thing changed, in random order: chains, start, windows, gaps, values, epsilons, order."""
     steps: list[Move] = []
     chains, states = len(case.weights), case.states
     options = [*(("times", f) for f in _FACTORS), ("set", 0.0), ("set", 1.0)]
@@ -182,6 +187,10 @@ def moves(case: Case, target: Target, rng: np.random.Generator) -> list[Move]:
         steps += [_release(n, epsilon=e) for e in epsilons if 0.05 <= e <= 5]
         steps += [_release(n, mechanism=mechanism) for mechanism in target.mechanisms]
         steps += [_release(n, values=None), _release(n, values=_values(states, rng))]
+        if target.own:
+            steps.append(_release(n, own=not release.own))
+        if n:
+            steps.append(_earlier(n))
         if release.values is not None:
             for x, value in product(range(states), (0.0, 1.0, -1.0, 2.0)):
                 steps.append(_value(n, x, value))
@@ -219,6 +228,17 @@ def _release(n: int, **changes: object) -> Move:
     def move(case: Case) -> Case:
         asked = list(case.asked)
         asked[n] = replace(asked[n], **changes)  # type: ignore[arg-type]
+        return replace(case, asked=tuple(asked))
+
+    return move
+
+
+def _earlier(n: int) -> Move:
+    """One release before the one that preceded it."""
+
+    def move(case: Case) -> Case:
+        asked = list(case.asked)
+        asked[n - 1], asked[n] = asked[n], asked[n - 1]
         return replace(case, asked=tuple(asked))
 
     return move

@@ -120,6 +120,14 @@ def query_of(case: Case, asked: Asked) -> pk.Query:
         over = data_of(case).window(asked.first, asked.last)
     if asked.values is None:
         return pk.histogram(range(case.states), over)
+    if asked.own:
+        values = asked.values
+
+        def summed(entries: np.ndarray) -> float:
+            return sum(values[entry] for entry in entries if entry is not None)
+
+        moved = {state: value - min(values) for state, value in enumerate(values)}
+        return pk.per_entry(summed, moved, range(case.states), over, name="own", unit=1, trials=5)
     return pk.total(asked.values, over)
 
 
@@ -133,6 +141,18 @@ def told(case: Case, asked: Asked, scale: float) -> list[NoisySum]:
     """The numbers that a release tells."""
     rows = np.eye(case.states).tolist() if asked.values is None else [asked.values]
     return [NoisySum(asked.first, asked.last, tuple(row), scale, case.missing) for row in rows]
+
+
+def by_compose_of_others(case: Case) -> tuple[np.ndarray, float]:
+    """Noise that was made for one chain, charged by `compose` under another one."""
+    believed, true = (pk.MarkovChain.steady(matrix) for matrix in case.matrices())
+    spent, history = [], []
+    for asked in case.asked:
+        made = MECHANISMS[asked.mechanism](believed, query_of(case, asked), asked.epsilon)
+        spent.append(pk.Spending.of(made, (asked.first, asked.last)))
+        history += told(case, asked, made.scale)
+    charge = pk.compose(spent, true, case.lengths).epsilon
+    return losses_of(case, pk.ChainClass.of(true), history), charge
 
 
 def by_rule(case: Case, rule: str) -> tuple[np.ndarray, float]:

@@ -14,8 +14,6 @@ Charge = Callable[[Case], tuple[np.ndarray, float]]
 """The loss of every entry of a case, and what was charged for it."""
 
 TOLERANCE = 1e-9
-STARTS = 10
-"""Random cases, the best of which a climb starts from."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +63,7 @@ def climb(
         return late or top.evaluations >= evaluations or top.ratio > enough
 
     best, highest, tried = top.case, -inf, 0
-    while (highest == -inf or tried < STARTS) and not done():
+    while (highest == -inf or tried < target.starts) and not done():
         case, tried = random_case(target, rng), tried + 1
         now = height(case)
         if now > highest:

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -10,8 +11,17 @@ import pytest
 import pufferkit as pk
 from tests.attacks.accounts import FLEET, SESSION, by_fleet, by_session
 from tests.attacks.cases import TARGETS, Case, Target
-from tests.attacks.charges import MECHANISMS, beliefs_of, by_rule, losses_of, query_of, told
+from tests.attacks.charges import (
+    MECHANISMS,
+    beliefs_of,
+    by_compose_of_others,
+    by_rule,
+    losses_of,
+    query_of,
+    told,
+)
 from tests.attacks.climb import TOLERANCE, climb
+from tests.attacks.refusals import REFUSED, not_refused
 from tests.oracles.joint_loss import NoisySum, any_start_losses, losses
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -98,6 +108,31 @@ def test_no_account_charges_less_than_any_entry_loses(target, charge):
     summits = (climb(target, charge, np.random.default_rng(seed), 8) for seed in range(3, 20))
     summit = next(summit for summit in summits if summit.charge > 0)
     assert summit.ratio <= 1 + TOLERANCE, summit
+
+
+def test_noise_for_other_beliefs_is_charged_for_what_it_loses():
+    target = Target("other beliefs", ("influence_curve", "group_dp"), (1, 2), ("several",))
+
+    def by_promise(case: Case) -> tuple[np.ndarray, float]:
+        """As if the noise had been made for the chain that is true."""
+        with mock.patch.object(pk.Spending, "of", lambda *of: replace(made(*of), beliefs=None)):
+            return by_compose_of_others(case)
+
+    made = pk.Spending.of
+    summit = climb(target, by_promise, np.random.default_rng(1), 200, enough=1.05)
+    assert summit.ratio > 1.05  # the climber sees it
+    largest, charge = by_compose_of_others(summit.case)
+    assert largest.max() <= charge * (1 + TOLERANCE)
+    summit = climb(target, by_compose_of_others, np.random.default_rng(2), 40)
+    assert summit.charge > 0
+    assert summit.ratio <= 1 + TOLERANCE, summit
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_no_theorem_covers_is_refused(name):
+    seen = [not_refused(name, np.random.default_rng(seed)) for seed in range(3)]
+    assert sum(tried for tried, _ in seen) >= 12
+    assert not any(wrong for _, wrong in seen)
 
 
 # -- the oracle --------------------------------------------------------------------------------

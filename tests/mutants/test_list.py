@@ -1,4 +1,4 @@
-"""The list of equivalent mutants is about the code as it is, and the areas are there."""
+"""The lists of mutants are about the code as it is, and the areas are there."""
 
 import tomllib
 from pathlib import Path
@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.mutants.__main__ import AREAS, ROOT, Verdict, difference, equivalent
+from tests.mutants.defects import DEFECTS, changed
 
 ENTRIES = tomllib.loads(Path(__file__).with_name("equivalent.toml").read_text())["mutant"]
 
@@ -35,3 +36,17 @@ def test_the_interval_is_wilsons():
     low, high = Verdict("x", 500, 100, 90).interval
     assert (low, high) == pytest.approx((0.8256, 0.9448), abs=1e-3)
     assert Verdict("x", 100, 100, 90).interval == (0.9, 0.9)
+
+
+@pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defect["name"])
+def test_defects_can_be_put_back(defect):
+    for path, text in changed(defect, ROOT / "pufferkit").items():
+        compile(text, str(path), "exec")
+    file, _, name = defect["test"].partition("::")
+    lines = (ROOT / "tests" / file).read_text().splitlines()
+    place = next(n for n, line in enumerate(lines) if line.startswith(f"def {name}("))
+    marks = []
+    while place and lines[place - 1].startswith("@"):
+        place -= 1
+        marks.append(lines[place])
+    assert not any(mark.startswith("@pytest.mark.slow") for mark in marks)  # a quick test

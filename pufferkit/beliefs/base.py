@@ -9,7 +9,7 @@ records are called (``kind``), so a new class of beliefs is one module here and 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pufferkit.beliefs.finite_joint import FiniteJoint
     from pufferkit.beliefs.hidden_chain import HiddenChain
     from pufferkit.beliefs.secrets import Secrets
+    from pufferkit.data.calendar import Calendar
 
 KINDS: dict[str, Any] = {}
 """The class that reads each kind of record, filled as the classes are defined."""
@@ -147,6 +148,9 @@ class Beliefs(Shown, JsonRecord, Asked, ABC):
         ``None`` for series, whose segments are these sets.
         """
         return None if self.entries is None else len(self.entries)
+
+    def check_clock(self, calendar: Calendar | None, lengths: Sequence[int]) -> None:
+        """Refuse data that are at another phase of the clock than the beliefs say."""
 
     @property
     def edges(self) -> tuple[tuple[Hashable, Hashable], ...] | None:

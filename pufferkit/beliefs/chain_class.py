@@ -199,6 +199,7 @@ class ChainClass(checks.Frozen, Beliefs):
         start: int | None = None,
         initial: ArrayLike | None = None,
         step: Any = None,
+        origin: Any = None,
     ) -> ChainClass:
         """One known chain whose kernel depends on the clock, in its periodic steady state.
 
@@ -223,6 +224,10 @@ class ChainClass(checks.Frozen, Beliefs):
         initial
             Initial distribution, for kernels given step by step: n kernels serve series of up to
             n + 1 entries. Longer series would start again, independently.
+        origin
+            With ``step``: a local time at which slot 0 begins, such as ``"2024-01-01 00:00"``. Data
+            whose clock says another ``start`` are then refused. Tables with times have Mondays at
+            midnight.
 
         Examples
         --------
@@ -230,7 +235,11 @@ class ChainClass(checks.Frozen, Beliefs):
         >>> ChainClass.seasonal([day, day, night], period=24).description
         '1 chain, 2 states, 24 slots of the clock, any first slot'
         """
-        return _built("seasonal", kernels, states, period, slots, start, initial).with_step(step)
+        theta = _built("seasonal", kernels, states, period, slots, start, initial, origin)
+        theta = theta.with_step(step)
+        if origin is not None and theta.step is None:
+            raise ValueError("origin: needs the time between entries; give step=, such as '1h'")
+        return theta
 
     @staticmethod
     def hull(

@@ -19,6 +19,7 @@ from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.beliefs.provenance import Provenance
 from pufferkit.beliefs.secrets import Automaton, Events, Pairs, Runs, Secrets, Sets
 from pufferkit.checks import Floats
+from pufferkit.data.calendar import Calendar
 from pufferkit.errors import NotApplicable
 from pufferkit.rounding import EPS
 from pufferkit.shown import Matrix
@@ -63,6 +64,9 @@ class EventClass(KernelClass):
 
     def with_step(self, step: Any) -> EventClass:
         return self if step is None else replace(self, beliefs=self.beliefs.with_step(step))
+
+    def check_clock(self, calendar: Calendar | None, lengths: Sequence[int]) -> None:
+        self.beliefs.check_clock(calendar, lengths)
 
     @property
     def description(self) -> str:

@@ -2,7 +2,8 @@
 
 Beliefs are about entries some time apart. A chain of five minutes says nothing about entries of one
 minute, which predict one another far better: under it the noise would be too small. So data with
-another step are refused, and where either has no clock the author of a release answers for it.
+another step are refused, and where either has no clock the author of a release answers for it. The
+same holds for the phase of a clock.
 """
 
 from __future__ import annotations
@@ -17,14 +18,17 @@ from pufferkit.data.table import Table
 
 
 def check_series(beliefs: Beliefs, series: Series) -> None:
-    """Refuse a series with another step than the beliefs, and one they were fitted on."""
+    """Refuse a series with another step or phase than the beliefs, and one they were fitted on."""
     check_step(beliefs.step, series.step, uneven=series.between is not None)
+    beliefs.check_clock(series.calendar, series.lengths)
     check_not_fitted_on(beliefs.sources, series)
 
 
 def check_table(beliefs: Beliefs, table: Table) -> None:
-    """Refuse a table with another step than the beliefs, and one they were fitted on."""
+    """Refuse a table with another step or phase than the beliefs, and one they were fitted on."""
     check_step(beliefs.step, table.step, uneven=table.of_time and not table.is_regular)
+    if beliefs.fixed_start is not None:
+        beliefs.check_clock(table.calendar, table.segment_lengths.tolist())
     check_not_counted_from(beliefs.sources, table.transitions, table.states)
 
 

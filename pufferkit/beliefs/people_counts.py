@@ -17,6 +17,7 @@ from pufferkit import checks
 from pufferkit.beliefs.provenance import Provenance
 from pufferkit.beliefs.row_coverage import conformal_contamination, row_coverage
 from pufferkit.checks import Floats
+from pufferkit.data.calendar import Calendar
 from pufferkit.data.durations import DAY, MONDAY, ticks
 from pufferkit.data.series import Series, joined
 from pufferkit.data.table import Table
@@ -56,6 +57,8 @@ class People:
     series: tuple[Series, ...]
     day: int | None
     firsts: tuple[int, ...]
+    origin: int | None = None
+    """Local time at slot 0, in microseconds since 1970; ``None`` if the time is unknown."""
 
     @classmethod
     def of(cls, people: Any, period: Any = None, firsts: Sequence[int] | None = None) -> People:
@@ -74,7 +77,9 @@ class People:
                     "firsts: are known from the table; leave them out, or give a list of Series"
                 )
             series = tuple(people.series(name) for name in people.subjects)
-            return cls(series, *_clock(people, period))
+            day, begins = _clock(people, period)
+            timed = day is not None and people.of_time and people.every is not None
+            return cls(series, day, begins, MONDAY if timed else None)
         everybody = (people,) if isinstance(people, Series) else tuple(people)
         if not everybody or not all(isinstance(one, Series) for one in everybody):
             raise ValueError("people: must be a Table, or a list of Series, one for each person")
@@ -140,6 +145,7 @@ class People:
             tuple(self.series[n] for n in numbers),
             self.day,
             tuple(self.firsts[n] for n in numbers),
+            self.origin,
         )
 
     def slot_kernels(self, parts: int | None = None) -> list[Floats]:
@@ -188,7 +194,10 @@ def _clock(table: Table, period: Any) -> tuple[int | None, tuple[int, ...]]:
                 "breaks, after which the time of day is unknown"
             )
         return None, unknown
-    begins = table.begins or unknown
+    begins: Any = table.begins or unknown
+    if table.timezone is not None:
+        each = Calendar(list(begins), int(table.every), table.timezone)
+        begins = each.times([1] * len(begins)).tolist()
     firsts = tuple(int((begin - MONDAY) % length // table.every) for begin in begins)
     return int(length // table.every), firsts
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -19,6 +19,7 @@ from pufferkit.beliefs.people_counts import People, are_people
 from pufferkit.beliefs.provenance import Provenance
 from pufferkit.beliefs.type_uncertainty import transfer_cap
 from pufferkit.checks import Floats
+from pufferkit.data.calendar import Calendar
 from pufferkit.errors import NotApplicable
 from pufferkit.shown import Matrix
 
@@ -38,6 +39,8 @@ class SeasonalClass(KernelClass):
     """Slot of the first entry of a series, counted from 0; ``None`` if it can be any slot."""
     fitted_on: Provenance | None
     """The data the matrices were counted from."""
+    origin: int | None
+    """Local time at slot 0, in microseconds since 1970; ``None`` if slots have no time."""
 
     def __init__(
         self,
@@ -45,6 +48,7 @@ class SeasonalClass(KernelClass):
         states: Iterable[Hashable] | None = None,
         start: int | None = None,
         fitted_on: Provenance | None = None,
+        origin: Any = None,
     ) -> None:
         named = ((f"kernel {n}", kernel) for n, kernel in enumerate(kernels))
         matrices = checks.stochastic_matrices("kernels", named)
@@ -52,7 +56,9 @@ class SeasonalClass(KernelClass):
         if slot is not None and slot >= len(matrices):
             raise ValueError(f"start: must be a slot from 0 to {len(matrices) - 1}, got {slot}")
         labels = state_labels(states, len(matrices[0]))
+        zero = None if origin is None else Calendar(origin, 1).starts[0]
         checks.assign(self, matrices=matrices, states=labels, start=slot, fitted_on=fitted_on)
+        checks.assign(self, origin=zero)
         if any(((marginal > 0) & (marginal < RAREST)).any() for marginal in self.marginals):
             raise ValueError(
                 "kernels: the probability of some states underflows; drop or merge them"
@@ -67,6 +73,7 @@ class SeasonalClass(KernelClass):
         slots: int | None,
         start: int | None,
         initial: ArrayLike | None,
+        origin: Any = None,
     ) -> SeasonalClass:
         """See `ChainClass.seasonal`."""
         if are_people(kernels):
@@ -75,28 +82,32 @@ class SeasonalClass(KernelClass):
                     "states: come with the data of people; leave them out, or read the data with "
                     "states="
                 )
+            if origin is not None:
+                raise ValueError("origin: comes with the times of people; leave it out")
             return cls.of_people(People.of(kernels, period), slots, start)
         if slots is not None:
             raise ValueError("slots: applies to data of people only; with matrices, leave it out")
         matrices = [np.asarray(kernel) for kernel in kernels]
         if initial is not None:
-            if period is not None or start not in (None, 0):
+            if period is not None or start not in (None, 0) or origin is not None:
                 raise ValueError(
-                    "initial: is for kernels given step by step, from slot 0 on; leave start out"
+                    "initial: is for kernels given step by step, from slot 0 on; leave start and "
+                    "origin out"
                 )
             first = checks.probability_vector("initial", initial)
             matrices, start = [*matrices, np.tile(first, (len(first), 1))], 0
         if period is not None:
             length = checks.whole("period", period, max(len(matrices), 1))
             matrices = [matrices[slot * len(matrices) // length] for slot in range(length)]
-        return cls(matrices, states, start)
+        return cls(matrices, states, start, None, origin)
 
     @classmethod
     def of_people(
         cls, people: People, slots: int | None = None, start: int | None = None
     ) -> SeasonalClass:
         """Everybody's kernel in each hour of the period, or in each of ``slots`` parts of it."""
-        theta = cls(people.slot_kernels(slots), people.states, start, people.source)
+        known: Any = (people.states, start, people.source, people.origin)
+        theta = cls(people.slot_kernels(slots), *known)
         checks.assign(theta, step=people.step)
         return theta
 
@@ -137,6 +148,30 @@ class SeasonalClass(KernelClass):
     @property
     def fixed_start(self) -> str | None:  # type: ignore[override]
         return None if self.start is None else "the chain of the clock, with its first slot,"
+
+    def check_clock(self, calendar: Calendar | None, lengths: Sequence[int]) -> None:
+        """Refuse data whose first entries are not at ``start`` by their clock, or leave its phase.
+
+        The phase of an entry is (local time - origin) / step modulo the period. Where clocks
+        change, it jumps: no fixed phase holds then, and only the worst one covers the data.
+        """
+        start, origin = self.start, self.origin
+        if start is None or origin is None or self.step is None or calendar is None:
+            return
+        period, step = len(self.matrices), calendar.every
+        slots = (calendar.times(lengths) - origin) // step % period
+        believed = (start + np.concatenate([np.arange(n) for n in lengths])) % period
+        if (slots == believed).all():
+            return
+        firsts = np.cumsum([0, *lengths[:-1]])
+        off = np.flatnonzero(slots[firsts] != self.start)
+        what = (
+            f"segment {off[0] + 1} begins at slot {slots[firsts[off[0]]]} by its clock, but the "
+            f"beliefs say start={self.start}"
+            if off.size
+            else "clocks change within the data, so their phase does not stay that of the beliefs"
+        )
+        raise ValueError(f"data: {what}; leave start out, and the noise suffices for every phase")
 
     @property
     def sources(self) -> tuple[Provenance, ...]:
@@ -195,6 +230,9 @@ class SeasonalClass(KernelClass):
             data.get("states"),
             data.get("start"),
             Provenance.from_dict(data.get("fitted_on")),
+            None
+            if data.get("origin") is None
+            else checks.whole("origin", data["origin"], -(10**18)),
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -205,6 +243,8 @@ class SeasonalClass(KernelClass):
             "start": self.start,
             **self.timed,
         }
+        if self.origin is not None:
+            plain["origin"] = self.origin
         if self.fitted_on is not None:
             plain["fitted_on"] = self.fitted_on.to_dict()
         return plain

@@ -310,6 +310,11 @@ class Table(Shown, checks.Frozen):
         return Calendar(self.starts[begin:end], self.every, self.timezone)
 
     @property
+    def calendar(self) -> Calendar | None:
+        """The times of all segments, in their order; ``None`` without an even step."""
+        return self._calendar(0, len(self.segment_lengths))
+
+    @property
     def all_series(self) -> Series:
         """The entries of all subjects, each of them independent of the others."""
         if self.codes is None:

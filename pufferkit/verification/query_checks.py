@@ -349,6 +349,8 @@ def _taken_as_apart(record: Release, theta: Beliefs | None) -> Iterator[str]:
     unknown = step_assumed(theta.step, record.step)
     if unknown is not None:
         yield f"that entries are as far apart as the beliefs take them to be: {unknown}"
+    if theta.fixed_start is not None:
+        yield "that every segment begins as the beliefs say: with the given start"
 
 
 def assumptions(record: Release, theta: Beliefs | None) -> Iterator[str]:

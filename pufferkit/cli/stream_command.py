@@ -29,7 +29,7 @@ app = typer.Typer(
 Late = Literal["refuse", "leave out"]
 """How to treat rows before the window."""
 
-_WITH_LATE = ("--time", "--every", "--separator", "--header", "--decimal", "--dates", "--missing")
+_WITH_LATE = ("--time", "--every", "--separator", "--header")
 """Options that rows are read with one by one, whether late or not."""
 
 Account = Annotated[str, option("Account of these data in the ledger.", "NAME", "--account")]

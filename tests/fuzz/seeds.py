@@ -232,7 +232,7 @@ SERIES = (
     "data.csv --state state",
     "data.parquet --state state",
     "data.csv --state state --segment part",
-    "data.csv --state state --every 10m",
+    "data.csv --state state --every 10m --begins 2026-11-16",
     "data.csv --state state --time when",
     "days.csv --state state --time time",
 )
@@ -257,6 +257,8 @@ def valid(rng: Random) -> list[str]:
     timed = series.startswith("days")
     asked = rng.choice(OF_TIMES if timed and rng.random() < 0.5 else QUESTIONS)
     by = f"--mechanism {rng.choice(MECHANISMS)}" if rng.random() < 0.3 else ""
+    if "exact_sum" in by and not any(name in asked for name in ("count", "total", "mean")):
+        by = ""
     match rng.randrange(6):
         case 0:
             where = rng.choice([f"--data {series}", f"--data {series}", "--length 12"])
@@ -264,7 +266,7 @@ def valid(rng: Random) -> list[str]:
             words = f"plan {base} {where} {asked} {rng.choice(['', '--json', '--target 5'])}"
         case 1 | 2:
             account = rng.choice(["", "", "--ledger new.db --budget 25 --account a"])
-            words = f"release {series} {base} {asked} {by} {account} {_output(rng, account)}"
+            words = f"release {series} {base} {asked} {by} {account} {_output(rng, asked, account)}"
         case 3:
             account = rng.choice(["", "--ledger new.db --budget 25"])
             asked = rng.choice(["--query histogram", "--query frequencies", QUESTIONS[3]])
@@ -283,6 +285,8 @@ def valid(rng: Random) -> list[str]:
     return words.split()
 
 
-def _output(rng: Random, account: str) -> str:
+def _output(rng: Random, asked: str, account: str) -> str:
     wanted = rng.choice(OUTPUTS)
+    if "--as-drawn" in wanted and not ("histogram" in asked or "frequencies" in asked):
+        return ""
     return "" if "--label" in wanted and not account else wanted

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 import pufferkit as pk
+from pufferkit.beliefs.provenance import owed
 from pufferkit.cli import inputs, outputs, terminal, usefulness_output
 from pufferkit.cli.asked_questions import asked
 from pufferkit.cli.flags import Text, option
@@ -94,7 +95,8 @@ def release(
     # With a ledger the session calibrates, if this was not released before.
     made = calibrated if book.ledger is None else usefulness_output.soon
     calibration = made(mechanism, beliefs, query, noise.epsilon)
-    calibration.checked(series)
+    if book.ledger is None or owed(beliefs.sources) is None:  # else the session charges it
+        calibration.checked(series)
     usefulness_output.refuse_drowned(calibration, beliefs, output.anyway)
     with book.opened() as ledger:
         if ledger is not None and book.budget is not None and account is not None:

@@ -11,6 +11,7 @@ import pufferkit as pk
 from pufferkit.beliefs.base import beliefs_from_json
 from pufferkit.local import cheapest_noise, sanitize
 from tests.oracles.kernel_losses import messages
+from tests.strategies.command_line import good, refusal
 
 TRUTH = pk.MarkovChain.steady([[0.8, 0.2], [0.3, 0.7]], ["a", "b"])
 ENTRIES = 20_000
@@ -125,3 +126,13 @@ def test_other_peoples_data(bought, tmp_path):
     session = pk.Session(other, region, 1.0, str(tmp_path / "book.db"))
     session.release(QUERY, 1.0)
     assert session.remaining == 0
+
+
+def test_the_command_line_charges_the_purchase_or_refuses(bought, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "r.json").write_text(bought.region.to_json())
+    (tmp_path / "d.csv").write_text("s\n" + "\n".join(DATA.labels) + "\n")
+    asked = ("release", "d.csv", "--state", "s", "--model", "r.json", "--epsilon", "1")
+    assert "for_others" in refusal(*asked)
+    good(*asked, "--ledger", "l.db", "--account", "me", "--budget", "9")
+    assert "private_transitions" in good("ledger", "show", "l.db", "--account", "me")

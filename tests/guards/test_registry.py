@@ -84,7 +84,7 @@ def test_no_cell_loses_more_than_epsilon_quickly(part):
 @pytest.mark.slow
 @pytest.mark.parametrize("belief", [own for each in CLASSES.values() for own in each])
 def test_no_cell_loses_more_than_epsilon(belief):
-    walked = walk(cells(belief), 40)
+    walked = walk(cells(belief), 24)
     wrong = broken(walked)
     assert not wrong, "\n".join(wrong)
     highest = sorted((own for own in walked if own.ratio), key=lambda own: own.ratio)[-3:]
@@ -117,6 +117,25 @@ def test_members_are_laws():
                 and (table >= 0).all()
                 and table.shape[1:] == (len(own.states),) * length
             ), own.name
+
+
+def test_members_that_must_mix_do():
+    """At the limit: the gap is the least that is promised, or what the matrix has."""
+    from tests.oracles.laws import gap_of, members, stationary
+
+    rng, met = np.random.default_rng(2), 0
+    for name in ("mixing", "mixing reversible"):
+        own = BELIEFS[name]
+        size, law = members(own.kind, own.given, 2, len(own.states))
+        for _ in range(200):
+            table = law(rng.random(size), 0)
+            if table is not None and table[0].sum(axis=1).min() > 1e-9:
+                matrix = table[0] / table[0].sum(axis=1, keepdims=True)
+                assert stationary(matrix).min() >= own.given["pi_min"] - 1e-9
+                gap = gap_of(matrix, own.given["reversible"])
+                assert gap >= own.given["gap"] - 1e-9
+                met += gap < own.given["gap"] + 1e-6
+    assert met > 10
 
 
 def test_refused_cells_have_a_reason():

@@ -159,26 +159,25 @@ def gap_of(matrix, reversible):
 def _mixing(length, states, pi_min, gap, reversible):
     """Chains with every stationary probability and the gap large enough, any start.
 
-    As far from independent entries as the gap allows: (1 - t) 1 pi + t P has the gap of P or more.
+    As far from independent entries as the gap allows: (1 - t) 1 pi + t P has the same stationary
+    distribution, and its second eigenvalue is t times that of P, that of P P* t^2 times.
     """
 
     def law(genes, _):
         matrix = np.array([distribution(row) for row in genes[:-states].reshape(states, states)])
-        if reversible:
-            matrix = (matrix + matrix.T) * (1 - np.eye(states))
-            if not matrix.any():
+        if reversible:  # a walk along edges with weights
+            matrix = matrix + matrix.T
+            if (matrix.sum(axis=1) == 0).any():
                 return None
-            matrix /= matrix.sum(axis=1).max()
-            matrix += np.diag(1 - matrix.sum(axis=1))
+            matrix = matrix / matrix.sum(axis=1, keepdims=True)
         where = stationary(matrix)
         if where.min() < pi_min:
             return None
-        least, most = 0.0, 1.0
-        for _ in range(25):
-            middle = (least + most) / 2
-            mixed = (1 - middle) * where + middle * matrix
-            least, most = (middle, most) if gap_of(mixed, reversible) >= gap else (least, middle)
-        mixed = (1 - least) * where + least * matrix
+        least = 1 - gap / 2 if reversible else np.sqrt(1 - gap)
+        own = gap_of(matrix, reversible)
+        own = 1 - own / 2 if reversible else np.sqrt(max(1 - own, 0))
+        t = min(1.0, least / own) if own > 0 else 1.0
+        mixed = (1 - t) * where + t * matrix
         return chain(distribution(genes[-states:]), [mixed] * (length - 1))[None]
 
     return states * states + states, law

@@ -20,7 +20,8 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Mapping, Sequence
-from math import inf, log
+from itertools import permutations
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,7 @@ from pufferkit.verification.pair_steps import Programmes, steps
 from pufferkit.verification.pair_tables import Allowance, NotChecked
 from pufferkit.verification.recorded_plans import steps_of_bases
 from pufferkit.verification.row_steps import RowSteps
-from pufferkit.verification.sum_distances import distribution_of
+from pufferkit.verification.sums import joint_with_sum
 
 
 def score_of_quilts(
@@ -44,10 +45,6 @@ def score_of_quilts(
     nodes = theta.nodes
     if recorded is None or len(recorded) != len(nodes):
         raise NotChecked("the file does not hold a quilt for every node")
-    plain = [
-        {n: {key: row.tolist() for key, row in network.tables[n].items()} for n in nodes}
-        for network in theta.networks
-    ]
     worst = 0.0
     for node, places in zip(nodes, recorded, strict=True):
         quilt = [nodes[place] for place in places]
@@ -55,10 +52,7 @@ def score_of_quilts(
             raise NotChecked(f"the quilt recorded for {node!r} holds the node itself")
         work.spend(5e3 * len(nodes))
         nearby = len(connected(theta.networks[0], node, set(quilt)))
-        influence = max(
-            _influence(network, tables, node, quilt, work)
-            for network, tables in zip(theta.networks, plain, strict=True)
-        )
+        influence = max(_influence(network, node, quilt, work) for network in theta.networks)
         room = epsilon - influence
         worst = max(worst, nearby / room if room > 0 else inf)
     return worst
@@ -90,26 +84,17 @@ def connected(network: BayesianNetwork, node: Node, given: set[Node]) -> set[Nod
 
 
 def _influence(
-    network: BayesianNetwork,
-    tables: Mapping[Node, Any],
-    node: Node,
-    quilt: Sequence[Node],
-    work: Allowance,
+    network: BayesianNetwork, node: Node, quilt: Sequence[Node], work: Allowance
 ) -> float:
     """[Q] Definition 4.1, from the joint distribution of the node and its quilt."""
-    distributions: dict[Node, dict[tuple[Node, ...], float]] = {}
-    for ((value, *others), _), mass in distribution_of(
-        network, (node, *quilt), tables, work
-    ).items():
-        distributions.setdefault(value, {})[tuple(others)] = mass
-    whole = {value: sum(distribution.values()) for value, distribution in distributions.items()}
+    joint = joint_with_sum(network, (node, *quilt), work)
+    rows = [row / row.sum() for row in joint.reshape(len(joint), -1) if row.any()]
     worst = 0.0
-    for x, distribution in distributions.items():
-        for y, other in distributions.items():
-            for key, mass in distribution.items():
-                if key not in other:
-                    return inf
-                worst = max(worst, log(mass / whole[x]) - log(other[key] / whole[y]))
+    for one, other in permutations(rows, 2):
+        known = one > 0
+        if (other[known] == 0).any():
+            return inf
+        worst = max(worst, float(np.log(one[known] / other[known]).max()))
     return worst
 
 

@@ -7,10 +7,10 @@ import pytest
 
 import pufferkit as pk
 from pufferkit.beliefs import junction_tree
+from pufferkit.beliefs.joint_class import JointClass
 from pufferkit.beliefs.network_class import NetworkClass
 from pufferkit.verification.pair_tables import Allowance
-from pufferkit.verification.rounded_sums import rounded_distance
-from pufferkit.verification.sum_distances import distance_of_networks
+from pufferkit.verification.sums import Asked, distance_of
 from tests.strategies.graphs import random_field
 
 FLU = pk.MarkovRandomField.ising(
@@ -144,17 +144,17 @@ def test_a_sum_over_a_larger_grid():
 
 
 def test_large_sums_are_checked_as_small_ones_are():
-    """In floats as in fractions, with ties: fair coins, weights below zero."""
+    """As by the joint distribution, with ties: fair coins, weights below zero."""
     wheel = pk.MarkovRandomField.ising([(0, 1), (1, 2), (2, 0), (2, 3)], 0.4, -0.3).network()
     coins = pk.BayesianNetwork(
         {"a": (), "b": ("a",)}, {"a": {(): [0.5, 0.5]}, "b": dict.fromkeys([(0,), (1,)], [0.5] * 2)}
     )
     for network in (wheel, coins):
-        weights = {0: Fraction(-1, 2), 1: Fraction(1)}
-        exact = distance_of_networks(NetworkClass((network,)), weights, Allowance(1e12))
-        low, high = rounded_distance(network, {0: 0, 1: 1}, Allowance(1e12))
-        assert low * Fraction(3, 2) <= exact <= high * Fraction(3, 2)
-        assert high - low == (network is coins)
+        asked = Asked([Fraction(-1, 2), Fraction(1)], (len(network),), Allowance(1e12))
+        ours = distance_of(NetworkClass((network,)), asked)
+        assert ours == distance_of(JointClass((network.joint(),)), asked)
+        query = pk.total([-0.5, 1], len(network))
+        assert ours == pytest.approx(pk.wasserstein(network.joint(), query, 1).scale)
 
 
 def test_events_about_a_field():

@@ -16,7 +16,7 @@ from pufferkit.verification.network_bounds import connected
 from pufferkit.verification.pair_tables import Allowance, NotChecked
 from pufferkit.verification.recorded_release import beliefs_of
 from pufferkit.verification.required_scale import needed_scale
-from pufferkit.verification.sum_distances import distance_of_chains, distribution_of
+from pufferkit.verification.sums import Asked, distance_of, joint_with_sum
 from pufferkit.verification.verify import verify
 
 STEP = {(0,): [0.9, 0.1], (1,): [0.4, 0.6]}
@@ -137,7 +137,8 @@ def test_distances_on_chains_agree_with_the_mechanism(chain, length, values):
     if len(set(values)) < 2:
         values[0] = values[-1] + 1
     weights = [Fraction(value) for value in values]
-    distance = distance_of_chains(pk.ChainClass.of(chain), weights, [length], Allowance(1e11))
+    asked = Asked(weights, [length], Allowance(1e11))
+    distance = distance_of(pk.ChainClass.of(chain), asked)
     try:
         scale = pk.wasserstein(chain, pk.total(values, length), 1).scale
     except pk.NotApplicable:
@@ -149,21 +150,22 @@ def test_distances_on_chains_agree_with_the_mechanism(chain, length, values):
 def test_distributions_walk_through_a_network():
     """Against the joint distribution, row by row, for sets of nodes and for sums."""
     for network in (TREE, COLLIDER):
-        tables = {
-            n: {key: row.tolist() for key, row in rows.items()}
-            for n, rows in network.tables.items()
-        }
         joint = network.joint().table
         last, first = network.nodes[-1], network.nodes[0]
         places = network.nodes.index(last), 0
-        both = distribution_of(network, (last, first), tables, Allowance(1e10))
-        for (values, _), mass in both.items():
-            rows = [p for row, p in joint.items() if tuple(row[j] for j in places) == values]
-            assert mass == pytest.approx(sum(rows), rel=1e-12)
-        sums = distribution_of(network, (last,), tables, Allowance(1e10), {1: 1})
-        for ((value,), total), mass in sums.items():
-            rows = [p for row, p in joint.items() if row[places[0]] == value and sum(row) == total]
-            assert mass == pytest.approx(sum(rows), rel=1e-12)
+        both = joint_with_sum(network, (last, first), Allowance(1e10))
+        assert both.shape == (2, 2, 1)
+        for x, y in np.ndindex(2, 2):
+            rows = [p for row, p in joint.items() if tuple(row[j] for j in places) == (x, y)]
+            assert float(both[x, y, 0]) == pytest.approx(sum(rows), rel=1e-12)
+        sums = joint_with_sum(network, (last,), Allowance(1e10), {1: 1})
+        for x, total in np.ndindex(2, len(network) + 1):
+            rows = [p for row, p in joint.items() if row[places[0]] == x and sum(row) == total]
+            assert float(sums[x, total]) == pytest.approx(sum(rows), rel=1e-12)
+        given = joint_with_sum(network, (), Allowance(1e10), {1: 1}, {first: {1}})
+        for total in range(len(network) + 1):
+            rows = [p for row, p in joint.items() if row[0] == 1 and sum(row) == total]
+            assert float(given[total]) == pytest.approx(sum(rows), rel=1e-12)
 
 
 def test_work_has_a_limit():
@@ -190,8 +192,9 @@ def test_a_long_chain_of_nodes():
 def test_thin_tails_are_not_guessed():
     chain = pk.MarkovChain.steady([[1 - 1e-9, 1e-9], [0.5, 0.5]])
     with pytest.raises(NotChecked, match="tails"):
-        distance_of_chains(
-            pk.ChainClass.of(chain), [Fraction(0), Fraction(1)], [2000], Allowance(1e15)
+        distance_of(
+            pk.ChainClass.of(chain),
+            Asked([Fraction(0), Fraction(1)], [2000], Allowance(1e15)),
         )
 
 

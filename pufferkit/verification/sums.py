@@ -1,0 +1,551 @@
+"""W-infinity and exact sums, recomputed for `pufferkit.verification.verify`.
+
+Nothing shorter than the distribution of a sum proves how far a secret moves it, so it is computed
+again, in the plainest way and in extended precision: forwards entry by entry or node by node, then
+backwards, then convolved. Only numbers above zero are added and multiplied, so each is right up to
+a known factor.
+
+**W** ([Q] Definition 3.1) is the least w such that for any two secrets, with F and G the
+distribution functions of the answer given either, F(t) <= G(t + w) and G(t) <= F(t + w) for all t.
+A tail counts as larger only if it is so by more than rounding, one part in 10^11.
+
+**The loss of a noisy sum** at entry i is the largest log-ratio, over outputs w and values x, x', of
+
+    D_x(w) = sum over c of P(sum = c | X_i = x) e^(-|w - c| / scale),
+
+and w need only run over the values of the sum: between two of them D_x is A e^(-w/scale) + C
+e^(w/scale), so a ratio of two is monotone. It is at most that of publishing, besides the noisy sum
+over a window, the entries at both ends of it, whatever lies beyond; a side that reaches to the end
+of the segment has no end to publish. Any reach of the window proves its bound; the recorded one is
+tried first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property, singledispatch
+from itertools import combinations
+from math import inf, lcm, prod
+from typing import Any
+
+import numpy as np
+
+from pufferkit.beliefs.base import Beliefs
+from pufferkit.beliefs.bayesian_network import BayesianNetwork
+from pufferkit.beliefs.chain_class import ChainClass
+from pufferkit.beliefs.event_class import EventClass
+from pufferkit.beliefs.field_class import FieldClass
+from pufferkit.beliefs.joint_class import JointClass
+from pufferkit.beliefs.markov_chain import MarkovChain
+from pufferkit.beliefs.network_class import NetworkClass
+from pufferkit.beliefs.secrets import Events, Secrets, Sets
+from pufferkit.errors import NotApplicable
+from pufferkit.mechanisms.release import Release
+from pufferkit.verification.pair_tables import TOLERANCE, Allowance, BadBeliefs, NotChecked
+from pufferkit.verification.query_checks import weights_of
+
+Numbers = Any  # arrays of np.longdouble
+
+_NO_WEIGHTS = "the file does not hold what each state adds to the answer"
+_ROUNDING = 1e-11
+_LEAST = float(np.finfo(np.longdouble).minexp) + 200  # powers of 2 that extended precision holds
+_MOST_BYTES = 2e9
+_MOST_CELLS = 4e7
+_SETTLED = 1e-13
+_TRIES = 3
+
+
+def wasserstein_scale(record: Release, theta: Beliefs, checks: list[str], work: Allowance) -> float:
+    """The scale W over epsilon."""
+    weights = weights_of(record)
+    if weights is not None and len(weights) != len(theta.states):
+        weights = None
+    asked = Asked(weights, record.lengths, work, record.verification_data or {})
+    distance = distance_of(theta, asked)
+    named = theta.names_secrets or asked.secrets is not None
+    checks.append(
+        f"wasserstein: distributions of the answer given two "
+        f"{'of the secrets' if named else 'values of an entry'} are at most "
+        f"{float(distance):.9g} apart, over {theta.description}"
+    )
+    return float(distance) / record.epsilon
+
+
+def exact_sum_scale(record: Release, theta: Beliefs, checks: list[str], work: Allowance) -> float:
+    """The recorded scale if the loss at it is small enough, of every chain and length."""
+    weights = weights_of(record)
+    if record.observed is not None:
+        raise BadBeliefs("exact_sum has no theorem for entries that were not observed")
+    try:
+        members = theta.members()
+    except NotApplicable as reason:
+        raise BadBeliefs(f"exact_sum needs known chains: {reason}") from None
+    if any(member.any_start for member in members):
+        raise BadBeliefs("exact_sum needs known chains with known initial distributions")
+    if weights is None or len(weights) != len(theta.states):
+        raise NotChecked(_NO_WEIGHTS)
+    reach = max((n for n in record.evidence.blocks or () if n is not None), default=None)
+    values, unit = _whole(weights)
+    enough, rate = record.epsilon * (1 + TOLERANCE), record.scale * (1 + TOLERANCE) / float(unit)
+    worst = max(
+        _loss_of_sum(member.chain, values, length, rate, enough, reach, work)
+        for member in members
+        for length in set(record.lengths)
+    )
+    checks.append(
+        f"exact_sum: the largest loss of an entry is {worst:.9g}, by the distribution of the sum "
+        f"given its value, over {theta.description}"
+    )
+    return record.scale if worst <= enough else record.scale * (1 + 2 * TOLERANCE)
+
+
+# --- W-infinity -----------------------------------------------------------------------------------
+
+
+def _apart(distributions: Iterable[Numbers], places: Sequence[Any] | None = None) -> Any:
+    """The largest W between two distributions, those without mass left out.
+
+    Masses stand at 0, 1, 2, ... or at ``places``. Lower tails are compared below the middle and
+    upper tails above it, each summed from its own end: by subtraction they would lose the rarest
+    outcomes, and these decide.
+    """
+    given = [masses / masses.sum() for masses in distributions if masses.any()]
+    room = max((len(masses) for masses in given), default=1)
+    axis = np.arange(room) if places is None else np.array([*places, 0], dtype=object)[:-1]
+    worst = 0 * axis[0]
+    for one, other in combinations(given, 2):
+        f, g = (np.pad(masses, (0, room - len(masses))) for masses in (one, other))
+        for a, b in ((f, g), (g, f)):
+            for first, second, along in ((a, b, axis), (a[::-1], b[::-1], -axis[::-1])):
+                lower = np.cumsum(first)
+                low = np.flatnonzero((first > 0) & (lower - first < 0.5))
+                heights = np.minimum(lower[low], 0.5)
+                reached = np.searchsorted(np.cumsum(second) * (1 + _ROUNDING), heights)
+                worst = max(worst, (along[reached] - along[low]).max())
+    return worst
+
+
+def _whole(weights: Sequence[Fraction]) -> tuple[list[int], Fraction]:
+    """The weights as whole multiples of a unit above the least of them, and the unit."""
+    denominator, least = lcm(*(weight.denominator for weight in weights)), min(weights)
+    steps = [int((weight - least) * denominator) for weight in weights]
+    unit = int(np.gcd.reduce(np.array(steps, dtype=object))) or 1
+    return [step // unit for step in steps], Fraction(unit, denominator)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What each state adds to the answer, if the file holds it, over which lengths."""
+
+    weights: Sequence[Fraction] | None
+    lengths: Sequence[int]
+    work: Allowance
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def secrets(self) -> Any:
+        """Pairs of events that were to be hidden, if any were named."""
+        return self.data.get("secrets")
+
+    @property
+    def values(self) -> tuple[list[int], Fraction]:
+        """The weights in whole numbers, and their unit."""
+        if self.weights is None:
+            raise NotChecked(_NO_WEIGHTS)
+        return _whole(self.weights)
+
+
+@singledispatch
+def distance_of(theta: Beliefs, asked: Asked) -> Fraction:
+    """W between any two secrets."""
+    raise NotChecked(f"there is no recomputation of W for a {theta.description}")
+
+
+@distance_of.register
+def _(theta: ChainClass, asked: Asked) -> Fraction:
+    values, unit = asked.values
+    worst = 0
+    for chain in (member.chain for member in theta.members()):
+        for pair in asked.secrets or ():
+            worst = max(worst, _of_events(chain, values, asked, pair))
+        for length in set(asked.lengths) if asked.secrets is None else ():
+            worst = max(worst, _SegmentSums(chain, values, length, asked.work).by_window(1))
+    return worst * unit
+
+
+@distance_of.register
+def _(theta: EventClass, asked: Asked) -> Fraction:
+    theta.check_length(max(asked.lengths))
+    values, unit = asked.values
+    worst = 0
+    for chain in (member.chain for member in theta.known_chains()):
+        for hidden in theta.hidden:
+            for length in set(asked.lengths):
+                sums = _SegmentSums(chain, values, length, asked.work)
+                worst = max(worst, _of_windows(sums, hidden, chain.states))
+    return worst * unit
+
+
+@distance_of.register
+def _(theta: NetworkClass, asked: Asked) -> Fraction:
+    values, unit = asked.values
+    added = dict(zip(theta.states, values, strict=True))
+    worst = 0
+    for network in theta.networks:
+        for node in network.nodes if asked.secrets is None else ():
+            worst = max(worst, _apart(joint_with_sum(network, (node,), asked.work, added)))
+        for pair in asked.secrets or ():
+            events = [{_hashable(n): set(allowed) for n, allowed in event} for event in pair]
+            given = [joint_with_sum(network, (), asked.work, added, event) for event in events]
+            worst = max(worst, _apart(given))
+    return worst * unit
+
+
+@distance_of.register
+def _(theta: FieldClass, asked: Asked) -> Fraction:
+    return max(distance_of(network, asked) for network in theta.networks()[0])
+
+
+@distance_of.register
+def _(theta: JointClass, asked: Asked) -> Fraction:
+    answers, worst = asked.data.get("answers"), Fraction(0)
+    if asked.weights is not None:  # the answers of a sum are computed, not read from the file
+        added = dict(zip(theta.states, asked.weights, strict=True))
+        answers = [[sum(added[v] for v in row) for row in j.table] for j in theta.joints]
+    if answers is None or len(answers) != len(theta.joints):
+        raise NotChecked("the record does not hold the answer to the query on each row")
+    secrets = asked.secrets or [None] * len(theta.joints)
+    for joint, own, events in zip(theta.joints, answers, secrets, strict=True):
+        rows, masses = list(joint.table), np.array([*joint.table.values()], dtype=np.longdouble)
+        if len(own) != len(rows):
+            raise NotChecked(
+                "the file does not hold one answer for each row of the joint distribution"
+            )
+        values = [None if answer is None else Fraction(answer) for answer in own]
+        places = sorted({value for value in values if value is not None})
+        rank = {value: n for n, value in enumerate(places)}
+        for named in _events(rows) if events is None else events:
+            given = np.zeros((len(named), len(places)), dtype=np.longdouble)
+            for masses_of, event in zip(given, named, strict=True):
+                asked.work.spend(2000.0 * len(event))
+                for place in event:
+                    if values[place] is not None:
+                        masses_of[rank[values[place]]] += masses[place]
+            worst = max(worst, _apart(given, places))
+    return worst
+
+
+def _hashable(node: Any) -> Hashable:
+    """A name as read from JSON."""
+    return tuple(node) if isinstance(node, list) else node
+
+
+def _events(rows: Sequence[tuple[Hashable, ...]]) -> Iterator[list[list[int]]]:
+    """The values of each variable, as indices of rows."""
+    for variable in range(len(rows[0])):
+        events: dict[Hashable, list[int]] = {}
+        for place, row in enumerate(rows):
+            events.setdefault(row[variable], []).append(place)
+        yield list(events.values())
+
+
+# --- chains ---------------------------------------------------------------------------------------
+
+
+class _SegmentSums:
+    """Sums over a segment of a known chain, forwards and backwards."""
+
+    def __init__(self, chain: MarkovChain, values: list[int], length: int, work: Allowance) -> None:
+        self.matrix = chain.transition.astype(np.longdouble)
+        self.start = chain.initial.astype(np.longdouble)
+        self.values, self.length, self.work = values, length, work
+        self.size, self.top = len(values), max(values)
+
+    def check_tails(self, entries: int) -> None:
+        """Whether extended precision holds the probability of every path of so many entries."""
+        positive = np.concatenate([self.matrix.ravel(), self.start])
+        if entries * float(np.log2(positive[positive > 0].min())) < _LEAST:
+            raise NotChecked("the probabilities of its tails underflow")
+        gigabytes = 16e-9 * entries * self.size * (float(entries) * self.top + 1) / 2
+        if gigabytes > _MOST_BYTES / 1e9:
+            raise NotChecked(f"distributions of the sum need about {gigabytes:,.0f} GB of memory")
+
+    def shifted(self, table: Numbers) -> Numbers:
+        """Row x with the value of x added to its sums; any axes between."""
+        longer = np.zeros((*table.shape[:-1], table.shape[-1] + self.top), dtype=np.longdouble)
+        for x, value in enumerate(self.values):
+            longer[x, ..., value : value + table.shape[-1]] = table[x]
+        return longer
+
+    def ahead(self, count: int) -> list[Numbers]:
+        """For r = 0, 1, ...: the next r entries, the last of the segment, sum to a, given x."""
+        tables = [np.ones((self.size, 1), dtype=np.longdouble)]
+        while len(tables) <= count:
+            self.work.spend(50.0 * self.size**2 * tables[-1].shape[1])
+            tables.append(self.matrix @ self.shifted(tables[-1]))
+        return tables
+
+    def behind(self, count: int) -> Iterator[Numbers]:
+        """For X_1, X_2, ...: it is x, and the entries before it sum to a."""
+        table = self.start[:, None]
+        for _ in range(count):
+            self.work.spend(50.0 * self.size**2 * table.shape[1])
+            yield table
+            table = self.matrix.T @ self.shifted(table)
+
+    def by_window(
+        self, width: int, moves: Sequence[Any] | None = None, ends: Sequence[int] = ()
+    ) -> int:
+        """The largest W between two labels of a window, read along it, or all its values."""
+        self.check_tails(self.length)
+        last, worst = self.length - width, 0
+        after = self.ahead(last)
+        for before in self.behind(last + 1):
+            rest = after.pop()
+            cases: dict[tuple[Any, int], Numbers] = {}
+            for x, sums in enumerate(self.shifted(before)):
+                if sums.any():
+                    cases[(x,) if moves is None else int(moves[0][0, x]), x] = sums
+            for n in range(1, width):
+                further: dict[tuple[Any, int], Numbers] = {}
+                for (memory, x), sums in cases.items():
+                    self.work.spend(20.0 * self.size * len(sums))
+                    for y in np.flatnonzero(self.matrix[x] > 0).tolist():
+                        read = (*memory, y) if moves is None else int(moves[n][memory, y])
+                        room = self.values[y], self.top - self.values[y]
+                        moved = np.pad(self.matrix[x, y] * sums, room)
+                        further[read, y] = further.get((read, y), 0) + moved
+                cases = further
+            labels: dict[Any, Numbers] = {}
+            for (memory, x), sums in cases.items():
+                self.work.spend(1.5 * float(len(sums)) * rest.shape[1])
+                label = memory if moves is None else ends[memory]
+                labels[label] = labels.get(label, 0) + np.convolve(sums, rest[x])
+            self.work.spend(30.0 * len(labels) ** 2 * self.length * self.top)
+            worst = max(worst, _apart(labels.values()))
+        return int(worst)
+
+    def given(self, allowed: Mapping[int, set[int]]) -> Numbers:
+        """The sum over the segment together with an event: which states entries may have."""
+        self.check_tails(self.length)
+        sums = self.start[:, None]
+        for n in range(1, self.length + 1):
+            self.work.spend(50.0 * self.size**2 * sums.shape[1])
+            possible = [x in allowed.get(n, range(self.size)) for x in range(self.size)]
+            sums = np.where(np.array(possible)[:, None], self.shifted(sums), 0)
+            sums = self.matrix.T @ sums if n < self.length else sums
+        return sums.sum(axis=0)
+
+
+def _of_windows(sums: _SegmentSums, hidden: Secrets, states: Sequence[Hashable]) -> int:
+    if isinstance(hidden, Sets) and hidden.window > 1:
+        raise NotChecked("there is no recomputation of W for sets of entries")
+    if not isinstance(hidden, Events):
+        return sums.by_window(min(hidden.window, sums.length))
+    if hidden.window > sums.length:
+        return 0
+    automaton = hidden.automaton(states)
+    return sums.by_window(hidden.window, automaton.moves, automaton.ends)
+
+
+def _of_events(chain: MarkovChain, values: list[int], asked: Asked, pair: Any) -> int:
+    """W between events about named entries; the distances of several segments add up."""
+    events = [{int(entry): set(allowed) for entry, allowed in event} for event in pair]
+    total, begin = 0, 0
+    for length in asked.lengths:
+        own = [
+            {n - begin: states for n, states in event.items() if begin < n <= begin + length}
+            for event in events
+        ]
+        if any(own):
+            sums = _SegmentSums(chain, values, length, asked.work)
+            total += int(_apart([sums.given(event) for event in own]))
+        begin += length
+    return total
+
+
+# --- networks -------------------------------------------------------------------------------------
+
+
+def joint_with_sum(
+    network: BayesianNetwork,
+    keep: Sequence[Hashable],
+    work: Allowance,
+    added: Mapping[Hashable, int] | None = None,
+    allowed: Mapping[Hashable, set[Any]] | None = None,
+) -> Numbers:
+    """The joint distribution of some nodes and of a sum over all: axes of ``keep``, then the sum.
+
+    Nodes join one at a time, parents first, those that leave the fewest open, and are summed out
+    once their children are there. Without ``added`` there is no sum, and nodes that ``keep`` does
+    not descend from are left out; with ``allowed`` other values of a node are impossible.
+    """
+    rest = list(network.nodes if added is not None else network.ancestors(keep))
+    needed, done = set(rest), set[Hashable]()
+    open_: list[Hashable] = []
+    table: Numbers = np.ones(1, dtype=np.longdouble)
+    least = sum(float(np.log2(own[own > 0].min())) for own in network.arrays.values())
+    if least < _LEAST:
+        raise NotChecked("the probability of some sums underflows")
+
+    def over(node: Hashable, after: Hashable) -> bool:
+        later = (c for c in network.children[node] if c in needed)
+        return node not in keep and all(c in done or c == after for c in later)
+
+    while rest:
+        ready = [n for n in rest if all(p in done for p in network.parents[n])]
+        node = min(ready, key=lambda n: -sum(over(p, n) for p in network.parents[n]))
+        rest.remove(node)
+        done.add(node)
+        own = _given_parents(network, node, open_, (allowed or {}).get(node))
+        steps = [(added or {}).get(value, 0) for value in network.values[node]]
+        entries = prod(table.shape[:-1]) * len(steps) * (table.shape[-1] + max(steps))
+        if 16.0 * entries > _MOST_BYTES / 4:
+            raise NotChecked("the network is too wide for the distribution of a sum")
+        work.spend(1e5 + 20.0 * entries)
+        shape = (*table.shape[:-1], len(steps), table.shape[-1] + max(steps))
+        joined = np.zeros(shape, dtype=np.longdouble)
+        for value, more in enumerate(steps):
+            joined[..., value, more : more + table.shape[-1]] = table * own[..., value, None]
+        open_.append(node)
+        out = tuple(axis for axis, n in enumerate(open_) if over(n, node))
+        table = joined.sum(axis=out)
+        open_ = [n for axis, n in enumerate(open_) if axis not in out]
+    return np.transpose(table, [*(open_.index(node) for node in keep), len(keep)])
+
+
+def _given_parents(
+    network: BayesianNetwork, node: Hashable, open_: Sequence[Hashable], allowed: set[Any] | None
+) -> Numbers:
+    """The table of a node, with an axis for each open node and one for itself."""
+    parents, values = network.parents[node], [network.values[p] for p in network.parents[node]]
+    table = np.zeros([*map(len, values), len(network.values[node])], dtype=np.longdouble)
+    for key, row in network.tables[node].items():
+        place = tuple(own.index(value) for own, value in zip(values, key, strict=True))
+        table[place] = np.asarray(row, dtype=np.longdouble) / np.sum(row, dtype=np.longdouble)
+    if allowed is not None:
+        table *= np.array([value in allowed for value in network.values[node]])
+    order = sorted(range(len(parents)), key=lambda axis: list(open_).index(parents[axis]))
+    index = tuple(slice(None) if other in parents else None for other in open_)
+    return np.transpose(table, [*order, len(parents)])[(*index, slice(None))]
+
+
+# --- the loss of a noisy sum ----------------------------------------------------------------------
+
+
+def _loss_of_sum(
+    chain: MarkovChain,
+    values: list[int],
+    length: int,
+    scale: float,
+    epsilon: float,
+    reach: int | None,
+    work: Allowance,
+) -> float:
+    """An upper bound on the loss of every entry: the first below epsilon, or the least tried."""
+    tried, best = reach or 8, inf
+    for _ in range(_TRIES if reach else 4 * _TRIES):
+        whole = 2 * tried >= length
+        windows = _WindowSums(chain, values, length, length if whole else tried, work)
+        best = min(best, windows.largest_loss(scale))
+        if best <= epsilon or whole:
+            break
+        tried += tried // 2
+    return best
+
+
+class _WindowSums(_SegmentSums):
+    """All windows of one reach."""
+
+    def __init__(
+        self, chain: MarkovChain, values: list[int], length: int, reach: int, work: Allowance
+    ) -> None:
+        super().__init__(chain, values, length, work)
+        self.reach = reach
+        self.check_tails(min(length, 2 * reach + 2))
+        width = float(reach * self.top + 1)
+        if length > 2 * reach and 2 * self.size**3 * width > _MOST_CELLS:
+            raise NotChecked("the sums over a window take too many values")
+        work.spend(3.0 * self.size**3 * width * (reach + (width if length > 2 * reach else 0.0)))
+        self.ends = self.ahead(min(reach, length) - 1)
+        self.starts = list(self.behind(min(reach, length)))
+
+    @cached_property
+    def distributions(self) -> list[Numbers]:
+        """The distributions of X_1, X_2, ... until they are constant, or to the end."""
+        distributions = [self.start]
+        while len(distributions) < self.length:
+            self.work.spend(4000.0)
+            following = distributions[-1] @ self.matrix
+            if np.array_equal(following > 0, distributions[-1] > 0):
+                moved = np.abs(following - distributions[-1])[following > 0]
+                if (moved <= _SETTLED * following[following > 0]).all():
+                    break
+            distributions.append(following)
+        return distributions
+
+    def distribution(self, entry: int) -> Numbers:
+        return self.distributions[min(entry, len(self.distributions)) - 1]
+
+    @cached_property
+    def across(self) -> Numbers:
+        """[x, y, a]: ``reach`` steps after x comes y, and the entries between sum to a."""
+        table = self.matrix.T[:, :, None]  # [y, x, a] until the end
+        for _ in range(self.reach - 1):
+            table = np.einsum("zxa,zy->yxa", self.shifted(table), self.matrix)
+        return table.swapaxes(0, 1)
+
+    def largest_loss(self, scale: float) -> float:
+        """The largest loss of an entry."""
+        worst = 0.0
+        for entries in self._alike():
+            logs = self._log_likelihoods(entries[0], scale)
+            with np.errstate(invalid="ignore"):
+                apart = logs[:, None] - logs
+            # If both probabilities are zero, there is no such output.
+            apart = np.where(np.isnan(apart), -inf, apart).max(axis=(3, 4))  # [x, x', left end]
+            for entry in entries:
+                distribution = self.distribution(entry)
+                ends: Numbers = slice(None)
+                possible = distribution > 0
+                if entry > self.reach:
+                    ends = np.flatnonzero(self.distribution(entry - self.reach) > 0)
+                own = apart[:, :, ends].max(axis=2)[np.ix_(possible, possible)]
+                logs_of = np.log(distribution[possible])
+                worst = max(worst, float((own + logs_of[None, :] - logs_of[:, None]).max()))
+        return worst
+
+    def _alike(self) -> Iterator[Sequence[int]]:
+        """Entries in groups with the same window."""
+        reach, length = self.reach, self.length
+        inner = range(reach + 1, min(length - reach, len(self.distributions) + reach) + 1)
+        if inner:
+            yield inner
+        near_start = range(1, min(reach, length) + 1)
+        for entry in sorted({*near_start, *range(max(1, length - reach + 1), length + 1)}):
+            yield [entry]
+
+    def _log_likelihoods(self, entry: int, scale: float) -> Numbers:
+        """[x, left end, right end, w]: log D_x(w), without the factors of x and the left end."""
+        after = self.length - entry
+        left = self.across.transpose(1, 0, 2) if entry > self.reach else None
+        left = self.starts[entry - 1][:, None] if left is None else left
+        right = self.across if after >= self.reach else self.ends[after][:, None]
+        lefts, rights = left.shape[1], right.shape[1]
+        span = left.shape[2] + right.shape[2] - 1 + self.top
+        self.work.spend(3.0 * self.size * lefts * rights * left.shape[2] * right.shape[2])
+        self.work.spend(60.0 * self.size * lefts * rights * span)
+        sums = np.zeros((self.size, lefts, rights, span), dtype=np.longdouble)
+        for x, u, y in np.ndindex(self.size, lefts, rights):
+            both = np.convolve(left[x, u], right[x, y])
+            sums[x, u, y, self.values[x] : self.values[x] + len(both)] = both
+        fall = np.exp(-1 / np.longdouble(scale))
+        below, above = np.zeros_like(sums), np.zeros_like(sums)
+        below[..., 0] = sums[..., 0]
+        for w in range(1, span):
+            below[..., w] = below[..., w - 1] * fall + sums[..., w]
+            above[..., -1 - w] = (above[..., -w] + sums[..., -w]) * fall
+        with np.errstate(divide="ignore"):
+            return np.log(below + above)

@@ -310,6 +310,11 @@ class MarkovChain(Shown, checks.Frozen, JsonRecord):
         """The same chain, of entries this far apart: seconds, or text such as ``"5m"``.
 
         A chain whose step is known keeps it: at another step it would be another chain.
+
+        Examples
+        --------
+        >>> MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]]).with_step("5m").step
+        300.0
         """
         if step is None:
             return self

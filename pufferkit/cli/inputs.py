@@ -125,11 +125,8 @@ def read_data(
     timed = rows.time is not None
     if timed and form.begins is not None:
         raise ValueError("--begins: applies to rows without times; leave out --time or --begins")
-    if not timed and (form.every is None) != (form.begins is None):
-        raise ValueError(
-            "--every: needs the times of the rows; give their column with --time, or without "
-            "times both --every, the time between rows, and --begins, that of the first row"
-        )
+    if form.begins is not None and form.every is None:
+        raise ValueError("--begins: needs the time between rows; give --every too")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         series = read_series(
@@ -148,6 +145,8 @@ def read_data(
         if len(series.lengths) > 1:
             raise ValueError("--begins: applies to rows without breaks; leave --segment out")
         series = replace(series, calendar=pk.Calendar(form.begins, duration(form.every)))
+    elif form.every is not None and not timed:
+        series = pk.Series.of(series, series.states, step=duration(form.every))
     for warning in caught:
         terminal.warn(str(warning.message))
     read_as(series.read_as)

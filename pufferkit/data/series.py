@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate, chain, pairwise
 from typing import Any
 
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from pufferkit import checks
 from pufferkit.data.calendar import Calendar
-from pufferkit.data.durations import SECOND, of_seconds
+from pufferkit.data.durations import SECOND, of_seconds, seconds
 from pufferkit.shown import Shown
 
 UNOBSERVED = -1
@@ -65,6 +65,8 @@ class Series(Shown, checks.Frozen):
     between
         For rows without an even time step: the first and the last time, in microseconds
         since 1970, and whether they are ``"instants"`` or ``"time"`` without a zone.
+    spacing
+        Seconds from one entry to the next, where their times are not known.
 
     Examples
     --------
@@ -82,6 +84,7 @@ class Series(Shown, checks.Frozen):
     read_as: tuple[str, ...] = ()
     calendar: Calendar | None = None
     between: tuple[str, int, int] | None = None
+    spacing: float | None = None
 
     def __post_init__(self) -> None:
         codes = np.array(self.codes)
@@ -112,7 +115,7 @@ class Series(Shown, checks.Frozen):
             )
 
     @classmethod
-    def of(cls, data: Any, states: Iterable[Hashable] | None = None) -> Series:
+    def of(cls, data: Any, states: Iterable[Hashable] | None = None, *, step: Any = None) -> Series:
         """A series from state labels.
 
         Parameters
@@ -124,6 +127,9 @@ class Series(Shown, checks.Frozen):
         states
             All states that can occur. If left out, those that do occur, sorted; but which
             states occur is itself information about the data.
+        step
+            Time from one entry to the next: seconds, or text such as ``"5m"``. Beliefs with another
+            step are refused. A series that knows its times needs none.
 
         Examples
         --------
@@ -132,6 +138,13 @@ class Series(Shown, checks.Frozen):
         ((6,), (4,), [[0, 1], [0, 1]])
         """
         data = in_memory(data)
+        if step is not None:
+            timed = cls.of(data, states)
+            if timed.step not in (None, seconds("step", step)):
+                raise ValueError(
+                    f"step: the entries are {of_seconds(timed.step)} apart, not {step}"
+                )
+            return replace(timed, spacing=seconds("step", step))
         if isinstance(data, Series) and states is not None and tuple(states) == data.states:
             return data
         declared = data.independent_after if isinstance(data, Series) else None
@@ -160,8 +173,10 @@ class Series(Shown, checks.Frozen):
             raise ValueError("series: no entry was observed; there is nothing to release")
         read_as = data.read_as if isinstance(data, Series) else ()
         calendar = data.calendar if isinstance(data, Series) else None
-        between = data.between if isinstance(data, Series) else None
-        return cls(codes, labels, sizes, declared, read_as, calendar, between)
+        between, spacing = (
+            (data.between, data.spacing) if isinstance(data, Series) else (None, None)
+        )
+        return cls(codes, labels, sizes, declared, read_as, calendar, between, spacing)
 
     def __len__(self) -> int:
         return len(self.codes)
@@ -182,7 +197,7 @@ class Series(Shown, checks.Frozen):
     @property
     def step(self) -> float | None:
         """Seconds from one entry to the next; ``None`` if their times are unknown or uneven."""
-        return None if self.calendar is None else self.calendar.every / SECOND
+        return self.spacing if self.calendar is None else self.calendar.every / SECOND
 
     @property
     def segments(self) -> tuple[NDArray[np.intp], ...]:
@@ -254,6 +269,7 @@ class Series(Shown, checks.Frozen):
             self.independent_after,
             calendar=when,
             between=self.between,
+            spacing=self.spacing,
         )
 
     def as_segments(self) -> list[list[Hashable]]:
@@ -284,7 +300,8 @@ def joined(several: Sequence[Series]) -> Series:
         np.concatenate([one.codes for one in several]),
         several[0].states,
         tuple(length for one in several for length in one.lengths),
-        calendar=Calendar(starts, clocks[0].every, zone) if clocks else None,
+        calendar=Calendar(starts, clocks[0].every, zone) if len(clocks) == len(several) else None,
+        spacing=steps[0],
     )
 
 

@@ -406,3 +406,18 @@ def test_one_subject_with_nearly_all_rows(spark, tmp_path):
     assert here.subjects == there.subjects
     assert here.pieces.tolist() == there.pieces.tolist()
     assert here.transitions.tolist() == there.transitions.tolist()
+
+
+def test_a_cluster_refuses_another_step(cluster, tmp_path):
+    place, hourly = str(tmp_path / "values"), BELIEF.with_step("1h")
+    table = pk.read_table(cluster, **COLUMNS, states=STATES)
+    for act in (
+        lambda own, theta: pk.release_all(own, theta, 10),
+        lambda own, theta: pk.release_each(own, theta, 10, storage=place),
+    ):
+        with pytest.raises(ValueError, match="6h apart"):
+            act(table, hourly)
+        with pytest.raises(ValueError, match="12h apart"):
+            act(pk.read_table(cluster, **COLUMNS, states=STATES, every="12h"), hourly)
+        act(table, BELIEF.with_step("6h"))
+    assert pk.release_all(table, BELIEF.with_step("6h"), 10).step == 6 * 3600

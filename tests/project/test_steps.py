@@ -234,3 +234,24 @@ def test_the_command_line_refuses_another_step(name, files):
     assert ANOTHER in refusal(*call)
     assert sorted(p for p in folder.iterdir() if "l.db" not in p.name) == before
     good(*call, "--every", "5m")
+
+
+def test_a_list_can_say_its_step(tmp_path):
+    rows = CODES.tolist()
+    release(pk.Series.of(rows, [0, 1], step="5m"), CHAIN, pk.count(1, LENGTH), 1.0)
+    minute = pk.Series.of(rows, [0, 1], step=60)
+    assert minute.step == minute.window(2, 9).step == pk.Series.of(minute, (1, 0)).step == 60.0
+    assert pk.MarkovChain.fit(minute).step == 60.0
+    with pytest.raises(ValueError, match=ANOTHER):
+        release(minute, CHAIN, pk.count(1, LENGTH), 1.0)
+    with pytest.raises(ValueError, match="step"):
+        pk.Series.of(series("5m"), (0, 1), step="1m")
+
+
+def test_rows_without_times_say_their_step_by_every(files):
+    _, data = files
+    call = ["release", *data[:3], "--state", "x", *ASKED]
+    assert ANOTHER in refusal(*call, "--every", "1m")
+    assert ANOTHER in refusal(*call, "--every", "1m", "--begins", "2026-11-16")
+    assert json.loads(good(*call, "--every", "5m"))["step"] == 300.0
+    assert json.loads(good(*call))["step"] is None

@@ -296,6 +296,10 @@ _RECORD_WORDS = {
 """Fields with a fixed set of values."""
 
 
+_BITS = 1000
+"""Of the largest whole number that is read; floats end a little above."""
+
+
 def _check_types(fields: Mapping[str, Any]) -> None:
     """Raise unless numbers stand where numbers belong, and text where text does."""
     for name in ("scale", "epsilon", "lipschitz"):
@@ -304,7 +308,18 @@ def _check_types(fields: Mapping[str, Any]) -> None:
     for name in ("value", "raw"):
         if not all(map(is_number, fields[name])):
             raise ValueError(f"release: {name} must be a list of numbers")
-    for name in ("mechanism", "query"):
+    numbers = [fields[name] for name in ("scale", "epsilon", "lipschitz", "total")]
+    for number in (*numbers, *fields["value"], *fields["raw"]):
+        if isinstance(number, int) and number.bit_length() > _BITS:
+            raise ValueError("release: holds a number that is too large for a computation")
+    if not all(isinstance(label, str) for label in fields["labels"]):
+        raise ValueError("release: labels must be a list of texts")
+    if not all(map(is_whole, fields["lengths"])):
+        raise ValueError("release: lengths must be a list of whole numbers")
+    seen = fields.get("observed")
+    if seen is not None and not (is_list(seen) and all(map(is_whole, seen))):
+        raise ValueError("release: observed must be a list of whole numbers, or null")
+    for name in ("mechanism", "query", "guarantee"):
         if not isinstance(fields[name], str):
             raise ValueError(f"release: {name} must be text, got {fields[name]!r:.60}")
 

@@ -118,6 +118,11 @@ def synthetic(
             f"counted over {of_seconds(moves.step)}; give every={of_seconds(moves.step)!r}"
         )
     size = round(len(moves.labels) ** 0.5)
+    for name, own in {"moves": moves, "hours": hours}.items():
+        if own is not None and not len(own.labels) == len(own.raw) == len(own.value):
+            raise ValueError(f"{name}: its labels and its numbers are not equally many")
+    if size**2 != len(moves.labels):
+        raise ValueError(f"moves: {len(moves.labels)} numbers are no square of states")
     names = [moves.labels[n * size + n] for n in range(size)]
     states = tuple(name[: (len(name) - len(" to ")) // 2] for name in names)
     rates = _rows(np.array(moves.raw).reshape(size, size))

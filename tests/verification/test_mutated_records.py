@@ -1,10 +1,12 @@
 """Any mutated record ends in a verdict, or is refused as no record; nothing else escapes."""
 
+from contextlib import suppress
 from functools import cache
 from random import Random
 
 import pytest
 
+import pufferkit as pk
 from tests.fuzz import records
 
 HONEST = cache(records.honest)
@@ -36,3 +38,22 @@ def test_every_field_of_every_record_may_be_spoiled(seed):
     for name, path, value in records.every_change(Random(seed), 1):
         end = records.judged(records.spoiled(HONEST()[name], path, value))
         assert end in ENDS, (name, path, value, end)
+
+
+def test_a_spoiled_record_is_read_or_refused():
+    """By those who do not verify it, too: synthetic series, derived answers."""
+    for name in ("curve", "transitions", "quantile", "dashboard", "gaps"):
+        record = HONEST()[name]
+        for path in records.places(record):
+            for value in (10**400, float("nan"), "1", True, [None], {"a": 1}, KeyError):
+                with suppress(ValueError):
+                    pk.Release.from_dict(records.spoiled(record, path, value))
+
+
+def test_a_series_is_drawn_from_a_spoiled_record_or_it_is_refused():
+    record = HONEST()["transitions"]
+    for path in records.places(record):
+        for value in (10**400, float("nan"), 0, -1, "1", [], [None], {"a": 1}, KeyError):
+            with suppress(ValueError):
+                moves = pk.Release.from_dict(records.spoiled(record, path, value))
+                str(pk.synthetic(moves, 20, seed=1))

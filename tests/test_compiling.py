@@ -14,7 +14,7 @@ from numba.core import caching
 import pufferkit
 from pufferkit import compiling
 from pufferkit.compiling import compiled_loop
-from pufferkit.influence.sums import chains, lattice
+from pufferkit.influence.sums import chain_sums, lattice
 
 MODEL = Path(pufferkit.__file__).parents[1] / "examples" / "activity_model.json"
 HEAVY = {"numba", "scipy", "polars", "narwhals", "networkx", "opt_einsum", "opendp", "sqlite3"}
@@ -93,17 +93,17 @@ def test_plain_python_ends_where_the_patience_does(monkeypatch):
 @pytest.mark.parametrize("length", [5, 40, 70])
 def test_distances_of_sums_plain_and_compiled(length, halving, monkeypatch):
     transition = np.random.default_rng(length).dirichlet(np.ones(3), size=3)
-    monkeypatch.setattr(chains, "fits_floats", lambda *_: False)
-    monkeypatch.setattr(chains, "_by_halving", lambda *_: halving)
+    monkeypatch.setattr(chain_sums, "fits_floats", lambda *_: False)
+    monkeypatch.setattr(chain_sums, "_by_halving", lambda *_: halving)
     results = []
     for patience in (np.inf, -np.inf):  # always plain, always compiled
         monkeypatch.setattr(compiling, "PATIENCE", patience)
         for loop in vars(lattice).values():
             vars(loop).pop("compiled", None) if isinstance(loop, compiling.Loop) else None
-        summed = chains.SummedChain(np.full(3, 1 / 3), transition, np.array([0, 1, 2]), length)
+        summed = chain_sums.SummedChain(np.full(3, 1 / 3), transition, np.array([0, 1, 2]), length)
         joint = [
             (rows.numbers.tobytes(), rows.exponents.tobytes())
-            for rows in summed.joint(chains.Labels.values(3))
+            for rows in summed.joint(chain_sums.WindowLabels.values(3))
         ]
         results.append((joint, summed.by_value()))
     assert results[0] == results[1]
@@ -166,10 +166,10 @@ def test_a_user_who_can_write_nowhere(tmp_path):
     home = tmp_path / "home"
     home.mkdir(mode=0o555)
     code = (
-        "from pufferkit.influence.sums.lattice import Rows\n"
+        "from pufferkit.influence.sums.lattice import Masses\n"
         "import numpy as np, pufferkit.compiling as compiling\n"
         "compiling.PATIENCE = -1\n"
-        "print(np.exp(Rows(np.ones((1, 32)), np.zeros((1, 1), int)).log_tails()[0][0, -1]))"
+        "print(np.exp(Masses(np.ones((1, 32)), np.zeros((1, 1), int)).log_tails()[0][0, -1]))"
     )
     nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
     here = str(Path(pufferkit.__file__).parents[1])

@@ -17,7 +17,7 @@ from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.progress import Progress
-from pufferkit.influence.sums.chains import (
+from pufferkit.influence.sums.chain_sums import (
     Distance,
     SummedChain,
     check_memory,
@@ -25,7 +25,7 @@ from pufferkit.influence.sums.chains import (
     waited,
 )
 from pufferkit.influence.sums.lattice import fits_floats
-from pufferkit.influence.sums.networks import MOST_EXACT, SummedNetwork
+from pufferkit.influence.sums.network_sums import MOST_EXACT, SummedNetwork
 from pufferkit.influence.sums.transport import w_infinity
 
 OPEN_TIE = "a tie could not be decided in floats and counted as the larger distance"

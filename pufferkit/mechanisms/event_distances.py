@@ -20,7 +20,7 @@ from pufferkit.checks import Bools
 from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.progress import Progress
-from pufferkit.influence.sums.chains import Labels, waited
+from pufferkit.influence.sums.chain_sums import WindowLabels, waited
 from pufferkit.mechanisms.chain_distances import (
     Farthest,
     LargestDistance,
@@ -156,7 +156,7 @@ def window_distance(
     return checked_distance(summed_chain(chain, values, length).by_label(labels, progress), unit)
 
 
-def _labels(hidden: Secrets, states: Sequence[Hashable], length: int) -> Labels:
+def _labels(hidden: Secrets, states: Sequence[Hashable], length: int) -> WindowLabels:
     """What reads the secret of a window: its label, or all values of its entries."""
     if isinstance(hidden, Events):
         return _read_by(hidden.automaton(states))
@@ -176,8 +176,8 @@ def _labels(hidden: Secrets, states: Sequence[Hashable], length: int) -> Labels:
     return _read_by(Listed(window, tuple(map(str, range(count)))).automaton(states))
 
 
-def _read_by(automaton: Automaton) -> Labels:
-    return Labels(automaton.moves, automaton.ends)
+def _read_by(automaton: Automaton) -> WindowLabels:
+    return WindowLabels(automaton.moves, automaton.ends)
 
 
 def work_of_windows(theta: EventClass, query: Query) -> float:

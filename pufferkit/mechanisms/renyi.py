@@ -30,7 +30,7 @@ from pufferkit import checks
 from pufferkit.checks import Floats
 from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable
-from pufferkit.influence.sums.chains import Labels, SummedChain
+from pufferkit.influence.sums.chain_sums import SummedChain, WindowLabels
 from pufferkit.mechanisms.baselines import Baseline
 from pufferkit.mechanisms.calibration import chains_only, checked
 from pufferkit.mechanisms.chain_distances import summed_chain, values_of
@@ -225,7 +225,7 @@ def near_distance(summed: SummedChain, far: float) -> int:
             f"near distances over {length:,} entries take too long; shorten the series"
         )
     reach = 0
-    for joint in summed.joint(Labels.values(size)):
+    for joint in summed.joint(WindowLabels.values(size)):
         lower, _ = joint.chosen(joint.possible).log_tails()
         given = np.diff(np.exp(lower), prepend=0.0, axis=1)
         for mu, nu in combinations(given, 2):

@@ -34,7 +34,7 @@ from pufferkit.verification.pair_steps import Programmes, steps
 from pufferkit.verification.pair_tables import Allowance, NotChecked
 from pufferkit.verification.recorded_plans import steps_of_bases
 from pufferkit.verification.row_steps import RowSteps
-from pufferkit.verification.sums import joint_with_sum
+from pufferkit.verification.sum_checks import joint_with_sum
 
 
 def score_of_quilts(

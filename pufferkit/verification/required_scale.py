@@ -56,7 +56,7 @@ from pufferkit.verification.recorded_release import (
     longest_promised,
 )
 from pufferkit.verification.region_tables import RegionBound
-from pufferkit.verification.sums import exact_sum_scale, wasserstein_scale
+from pufferkit.verification.sum_checks import exact_sum_scale, wasserstein_scale
 
 
 @dataclass(frozen=True)

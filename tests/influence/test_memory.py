@@ -8,7 +8,7 @@ import pytest
 import pufferkit as pk
 from pufferkit.influence.curve import graph_work, member_curves
 from pufferkit.influence.curve.member_curves import curve_bytes
-from pufferkit.influence.sums.chains import value_bytes
+from pufferkit.influence.sums.chain_sums import value_bytes
 from pufferkit.mechanisms.chain_distances import summed_network
 
 

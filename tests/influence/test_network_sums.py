@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pufferkit import BayesianNetwork, NotApplicable, count, total, wasserstein
-from pufferkit.influence.sums import networks
+from pufferkit.influence.sums import network_sums
 from pufferkit.mechanisms.chain_distances import summed_network
 from tests.oracles import brute_network as brute
 
@@ -80,7 +80,7 @@ def random_network(seed):
 def test_distances_of_values_by_listing(seed, exact, monkeypatch):
     """Never below; equal where floats are sure, and where whole numbers may decide ties."""
     if not exact:
-        monkeypatch.setattr(networks, "MOST_EXACT", 0)
+        monkeypatch.setattr(network_sums, "MOST_EXACT", 0)
     parents, tables, weights = random_network(seed)
     summed = summed_network(BayesianNetwork(parents, tables), weights)
     truth, distance = listed_distance(parents, tables, weights), summed.by_value()
@@ -93,7 +93,7 @@ def test_distances_of_values_by_listing(seed, exact, monkeypatch):
 @pytest.mark.parametrize("seed", range(30))
 def test_distances_of_events_by_listing(seed, exact, monkeypatch):
     if not exact:
-        monkeypatch.setattr(networks, "MOST_EXACT", 0)
+        monkeypatch.setattr(network_sums, "MOST_EXACT", 0)
     parents, tables, weights = random_network(seed)
     network, rng = BayesianNetwork(parents, tables), np.random.default_rng(seed)
     events = [
@@ -149,7 +149,7 @@ def test_ties_that_take_too_long_count_as_the_larger_distance(monkeypatch):
     made = wasserstein(coins, count(1, 9), 1)
     assert made.evidence.influence == 1
     assert not made.evidence.notes
-    monkeypatch.setattr(networks, "MOST_EXACT", 0)
+    monkeypatch.setattr(network_sums, "MOST_EXACT", 0)
     made = wasserstein(coins, count(1, 9), 1)
     assert made.evidence.influence == 2
     assert "tie" in made.evidence.notes[0]

@@ -13,22 +13,22 @@ import pufferkit as pk
 from pufferkit import compiling
 from pufferkit.beliefs.secrets import Listed
 from pufferkit.errors import NotApplicable
-from pufferkit.influence.sums import chains, entry_windows, lattice
-from pufferkit.influence.sums.chains import (
+from pufferkit.influence.sums import chain_sums, entry_windows, lattice
+from pufferkit.influence.sums.chain_sums import (
     Distance,
-    Labels,
     SummedChain,
+    WindowLabels,
     check_memory,
     value_bytes,
 )
-from pufferkit.influence.sums.lattice import BLOCK, NOTHING, Rows, convolved, farthest
+from pufferkit.influence.sums.lattice import BLOCK, NOTHING, Masses, convolved, farthest
 from pufferkit.influence.sums.outer_losses import outer_loss
 
 RELATIVE = Fraction(1, 10**12)
 FORMS = [True, False]  # plain floats, or blocks with exponents
 
 
-def exactly(rows: Rows, n: int = 0) -> list[Fraction]:
+def exactly(rows: Masses, n: int = 0) -> list[Fraction]:
     """The numbers that a row stands for."""
     if rows.exponents is None:
         return [Fraction(float(number)) for number in rows.numbers[n]]
@@ -44,12 +44,12 @@ def near(computed, wanted):
     return all(abs(x - y) <= RELATIVE * y for x, y in zip(computed, wanted, strict=True))
 
 
-def rows_of(*vectors, plain=False) -> Rows:
+def rows_of(*vectors, plain=False) -> Masses:
     """Rows from fractions of any size, exponents chosen block by block."""
     size = max(map(len, vectors))
     if plain:
-        return Rows(np.array([[float(x) for x in v] + [0.0] * (size - len(v)) for v in vectors]))
-    made = Rows._zeros(len(vectors), size)
+        return Masses(np.array([[float(x) for x in v] + [0.0] * (size - len(v)) for v in vectors]))
+    made = Masses._zeros(len(vectors), size)
     for n, vector in enumerate(vectors):
         for start in range(0, len(vector), BLOCK):
             part = vector[start : start + BLOCK]
@@ -87,15 +87,15 @@ def convolution(a, b):
 
 @pytest.mark.parametrize("plain", FORMS)
 def test_points_stand_at_their_places(plain):
-    made = Rows.points(np.array([0.75, 1e-300, 0.0, 3.0]), np.array([0, 40, 5, 63]), plain=plain)
+    made = Masses.points(np.array([0.75, 1e-300, 0.0, 3.0]), np.array([0, 40, 5, 63]), plain=plain)
     assert made.room == 64
     assert made.possible.tolist() == [True, True, False, True]
     for n, (weight, place) in enumerate([(0.75, 0), (1e-300, 40), (0.0, 5), (3.0, 63)]):
         assert exactly(made, n) == [Fraction(weight) if j == place else 0 for j in range(64)]
         if weight and not plain:
             assert 1 <= made.numbers[n, place] < 2
-    assert Rows.points(np.ones(1), np.array([31]), plain=plain).room == 32
-    assert Rows.points(np.ones(1), np.array([32]), plain=plain).room == (33 if plain else 64)
+    assert Masses.points(np.ones(1), np.array([31]), plain=plain).room == 32
+    assert Masses.points(np.ones(1), np.array([32]), plain=plain).room == (33 if plain else 64)
 
 
 @pytest.mark.parametrize(("wide", "plain"), [(0, True), (40, True), (0, False), (450, False)])
@@ -168,7 +168,7 @@ def test_numbers_too_small_beside_their_neighbours_are_told():
 
 
 def test_tails_of_lost_numbers_do_not_overflow():
-    row = Rows(np.zeros((1, BLOCK)), np.zeros((1, 1), dtype=np.int64), True)
+    row = Masses(np.zeros((1, BLOCK)), np.zeros((1, 1), dtype=np.int64), True)
     row.numbers[0, [0, 3, 5]] = 5e-324, 1e-310, 1.0
     lower, _ = row.log_tails()
     assert lower[0, -1] == 0
@@ -307,12 +307,14 @@ def agrees(distance, wanted):
 @pytest.fixture(params=["plain", "blocks"])
 def form(request, monkeypatch):
     if request.param == "blocks":
-        monkeypatch.setattr(chains, "fits_floats", lambda *_: False)
+        monkeypatch.setattr(chain_sums, "fits_floats", lambda *_: False)
 
 
 @pytest.fixture(params=["sides", "halving"])
 def way(request, monkeypatch):
-    monkeypatch.setattr(chains, "_by_halving", lambda n, _: n > 1 and request.param == "halving")
+    monkeypatch.setattr(
+        chain_sums, "_by_halving", lambda n, _: n > 1 and request.param == "halving"
+    )
 
 
 @pytest.mark.parametrize("seed", range(25))
@@ -339,7 +341,7 @@ def test_labels_of_windows_by_listing(seed, form):
         apart(sums_by(summed, lambda p, i=i: int(table[p[i : i + width]])))
         for i in range(summed.length - width + 1)
     )
-    agrees(summed.by_label(Labels(automaton.moves, automaton.ends)), wanted)
+    agrees(summed.by_label(WindowLabels(automaton.moves, automaton.ends)), wanted)
 
 
 @pytest.mark.parametrize("seed", range(25))
@@ -374,8 +376,8 @@ def test_both_ways_and_both_forms_give_the_same_distance(length, monkeypatch):
     given = rng.dirichlet(np.ones(3)), rng.dirichlet(np.ones(3), 3), np.array([0, 1, 3]), length
     distances = []
     for plain, halving in product(FORMS, (True, False)):
-        monkeypatch.setattr(chains, "fits_floats", lambda *_, plain=plain: plain)
-        monkeypatch.setattr(chains, "_by_halving", lambda *_, halving=halving: halving)
+        monkeypatch.setattr(chain_sums, "fits_floats", lambda *_, plain=plain: plain)
+        monkeypatch.setattr(chain_sums, "_by_halving", lambda *_, halving=halving: halving)
         distances.append(SummedChain(*given).by_value())
     assert distances == distances[:1] * 4
     assert not distances[0].unsure
@@ -430,18 +432,18 @@ def test_rare_states_are_refused_not_guessed(monkeypatch):
 
 
 def test_the_cheaper_way_is_taken():
-    assert not chains._by_halving(1, 50)
-    assert not chains._by_halving(300, 2)
-    assert chains._by_halving(1000, 2)
-    assert not chains._by_halving(1000, 5)
+    assert not chain_sums._by_halving(1, 50)
+    assert not chain_sums._by_halving(300, 2)
+    assert chain_sums._by_halving(1000, 2)
+    assert not chain_sums._by_halving(1000, 5)
 
 
 def test_memory_is_refused_before_it_is_asked_for(monkeypatch):
     for length, size, largest in [(100, 2, 7), (1000, 2, 7)]:
         needed = value_bytes(length, size, largest)
-        monkeypatch.setattr(chains, "MOST_BYTES", needed)
+        monkeypatch.setattr(chain_sums, "MOST_BYTES", needed)
         check_memory(length, size, largest)
-        monkeypatch.setattr(chains, "MOST_BYTES", needed - 1)
+        monkeypatch.setattr(chain_sums, "MOST_BYTES", needed - 1)
         with pytest.raises(NotApplicable, match=f"GB for {length:,} entries"):
             check_memory(length, size, largest)
 
@@ -454,7 +456,7 @@ def test_memory_is_what_was_estimated(length, size, largest, monkeypatch):
     chain = pk.MarkovChain.steady(transition)
     values = np.minimum(np.arange(size), largest)
     with monkeypatch.context() as patch:  # compiled, loaded
-        patch.setattr(chains, "fits_floats", lambda *_: False)
+        patch.setattr(chain_sums, "fits_floats", lambda *_: False)
         SummedChain(chain.initial, transition, values, 40).by_value()
     tracemalloc.start()
     SummedChain(chain.initial, transition, values, length).by_value()

@@ -27,7 +27,7 @@ from pufferkit import (
     w_infinity,
     wasserstein,
 )
-from pufferkit.influence.sums.networks import SummedNetwork
+from pufferkit.influence.sums.network_sums import SummedNetwork
 
 
 def flu_clique(size, distribution):

@@ -48,8 +48,8 @@ AREAS = {
             f"influence/sums/{name}.py"
             for name in (
                 "lattice",
-                "chains",
-                "networks",
+                "chain_sums",
+                "network_sums",
                 "outer_losses",
                 "least_scale",
                 "entry_windows",

@@ -10,7 +10,7 @@ from pufferkit.beliefs import junction_tree
 from pufferkit.beliefs.joint_class import JointClass
 from pufferkit.beliefs.network_class import NetworkClass
 from pufferkit.verification.pair_tables import Allowance
-from pufferkit.verification.sums import Asked, distance_of
+from pufferkit.verification.sum_checks import RecordedSum, distance_of
 from tests.strategies.graphs import random_field
 
 FLU = pk.MarkovRandomField.ising(
@@ -150,7 +150,7 @@ def test_large_sums_are_checked_as_small_ones_are():
         {"a": (), "b": ("a",)}, {"a": {(): [0.5, 0.5]}, "b": dict.fromkeys([(0,), (1,)], [0.5] * 2)}
     )
     for network in (wheel, coins):
-        asked = Asked([Fraction(-1, 2), Fraction(1)], (len(network),), Allowance(1e12))
+        asked = RecordedSum([Fraction(-1, 2), Fraction(1)], (len(network),), Allowance(1e12))
         ours = distance_of(NetworkClass((network,)), asked)
         assert ours == distance_of(JointClass((network.joint(),)), asked)
         query = pk.total([-0.5, 1], len(network))

@@ -16,7 +16,7 @@ from pufferkit.verification.network_bounds import connected
 from pufferkit.verification.pair_tables import Allowance, NotChecked
 from pufferkit.verification.recorded_release import beliefs_of
 from pufferkit.verification.required_scale import needed_scale
-from pufferkit.verification.sums import Asked, distance_of, joint_with_sum
+from pufferkit.verification.sum_checks import RecordedSum, distance_of, joint_with_sum
 from pufferkit.verification.verify import verify
 
 STEP = {(0,): [0.9, 0.1], (1,): [0.4, 0.6]}
@@ -137,7 +137,7 @@ def test_distances_on_chains_agree_with_the_mechanism(chain, length, values):
     if len(set(values)) < 2:
         values[0] = values[-1] + 1
     weights = [Fraction(value) for value in values]
-    asked = Asked(weights, [length], Allowance(1e11))
+    asked = RecordedSum(weights, [length], Allowance(1e11))
     distance = distance_of(pk.ChainClass.of(chain), asked)
     try:
         scale = pk.wasserstein(chain, pk.total(values, length), 1).scale
@@ -194,7 +194,7 @@ def test_thin_tails_are_not_guessed():
     with pytest.raises(NotChecked, match="tails"):
         distance_of(
             pk.ChainClass.of(chain),
-            Asked([Fraction(0), Fraction(1)], [2000], Allowance(1e15)),
+            RecordedSum([Fraction(0), Fraction(1)], [2000], Allowance(1e15)),
         )
 
 

@@ -260,7 +260,7 @@ class SumWindows:
 
     @property
     def _ends(self) -> int:
-        """Pairs of ends of a window: none are published if all entries are inside."""
+        """RowPairs of ends of a window: none are published if all entries are inside."""
         return len(self.values) ** 2 if self.length > 2 * self.reach else 1
 
     @property

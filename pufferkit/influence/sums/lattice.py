@@ -41,7 +41,7 @@ _FAR = 60  # twos by which two numbers that are compared may differ at most
 _POWERS = 2.0 ** np.arange(-_FAR, _FAR + 1)
 _PLAIN_NUMBERS, _PLAIN_PRODUCTS = 4e6, 1.2e9  # more are left to compiled loops, which skip most
 
-Pairs = Sequence[Sequence[tuple[int, int]]]
+RowPairs = Sequence[Sequence[tuple[int, int]]]
 """For each row of a result the rows, of a first and a second, that are convolved and added."""
 
 
@@ -55,7 +55,7 @@ def fits_floats(initial: Floats, transition: Floats, length: int, largest: int) 
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class Masses:
     """Several distributions of a sum, each up to a factor.
 
     Row n has ``numbers[n, s]`` at the sum s; with ``exponents``, times 2^exponents[n, s // BLOCK].
@@ -67,7 +67,7 @@ class Rows:
     lost: bool = False
 
     @classmethod
-    def points(cls, weights: Floats, places: Ints, *, plain: bool) -> Rows:
+    def points(cls, weights: Floats, places: Ints, *, plain: bool) -> Masses:
         """Row n is ``weights[n]`` at ``places[n]`` and zero elsewhere."""
         which = np.flatnonzero(weights > 0)
         at, room = places[which], int(places.max()) + 1
@@ -80,7 +80,7 @@ class Rows:
         return rows
 
     @classmethod
-    def _zeros(cls, count: int, room: int) -> Rows:
+    def _zeros(cls, count: int, room: int) -> Masses:
         blocks = max(1, -(-room // BLOCK))
         exponents = np.full((count, blocks), NOTHING, dtype=np.int64)
         return cls(np.zeros((count, blocks * BLOCK)), exponents)
@@ -95,37 +95,37 @@ class Rows:
         """Which rows have any mass."""
         return np.asarray(self.numbers.any(axis=1))
 
-    def chosen(self, which: Bools | Sequence[int]) -> Rows:
+    def chosen(self, which: Bools | Sequence[int]) -> Masses:
         """Some of the rows."""
         exponents = None if self.exponents is None else self.exponents[which]
-        return Rows(self.numbers[which], exponents, self.lost)
+        return Masses(self.numbers[which], exponents, self.lost)
 
-    def mixed(self, weights: Floats) -> Rows:
+    def mixed(self, weights: Floats) -> Masses:
         """Row m of the result is the sum over n of ``weights[m, n]`` times row n."""
         if self.exponents is None:
-            return Rows(weights @ self.numbers)
-        out = Rows._zeros(len(weights), self.room)
+            return Masses(weights @ self.numbers)
+        out = Masses._zeros(len(weights), self.room)
         lost = _mix.metered(self.numbers, self.exponents, weights, out.numbers, out.exponents)
         return replace(out, lost=self.lost or bool(lost))
 
-    def shifted(self, places: Ints, room: int) -> Rows:
+    def shifted(self, places: Ints, room: int) -> Masses:
         """Row n with ``places[n]`` added to its sums, in rows of ``room``."""
         if self.exponents is not None:
-            points = Rows.points(np.ones(len(places)), places, plain=False)
+            points = Masses.points(np.ones(len(places)), places, plain=False)
             each = [[(n, n)] for n in range(len(places))]
             return convolved(points, self, each, room)
         numbers = np.zeros((len(places), room))
         for n, place in enumerate(places):
             numbers[n, place : place + self.room] = self.numbers[n, : room - place]
-        return Rows(numbers)
+        return Masses(numbers)
 
-    def joined(self, other: Rows) -> Rows:
+    def joined(self, other: Masses) -> Masses:
         """These rows and those of another, of the same room."""
         numbers = np.concatenate([self.numbers, other.numbers])
         if self.exponents is None or other.exponents is None:
-            return Rows(numbers)
+            return Masses(numbers)
         exponents = np.concatenate([self.exponents, other.exponents])
-        return Rows(numbers, exponents, self.lost or other.lost)
+        return Masses(numbers, exponents, self.lost or other.lost)
 
     def log_tails(self) -> tuple[Floats, Floats]:
         """Logarithms of P(S <= s) and of P(S > s), for each row and s, as shares of its mass.
@@ -151,7 +151,7 @@ class Rows:
             return np.log(sums) + exponents * log(2)
 
 
-def convolved(first: Rows, second: Rows, pairs: Pairs, room: int) -> Rows:
+def convolved(first: Masses, second: Masses, pairs: RowPairs, room: int) -> Masses:
     """Row m is the sum, over its pairs (a, b), of row a of one convolved with row b of another."""
     if first.exponents is None or second.exponents is None:
         numbers = np.zeros((len(pairs), room))
@@ -159,7 +159,7 @@ def convolved(first: Rows, second: Rows, pairs: Pairs, room: int) -> Rows:
             for a, b in terms:
                 product = np.convolve(first.numbers[a], second.numbers[b])[:room]
                 row[: len(product)] += product
-        return Rows(numbers)
+        return Masses(numbers)
     blocks = max(1, -(-room // BLOCK))
     numbers = np.empty((len(pairs), blocks * BLOCK))
     exponents = np.empty((len(pairs), blocks), dtype=np.int64)
@@ -168,10 +168,10 @@ def convolved(first: Rows, second: Rows, pairs: Pairs, room: int) -> Rows:
     for m, terms in enumerate(pairs):
         chosen = np.array(terms, dtype=np.int64)
         lost |= bool(_convolve.metered(*one, chosen, numbers[m], exponents[m]))
-    return Rows(numbers, exponents, lost)
+    return Masses(numbers, exponents, lost)
 
 
-def farthest(rows: Rows, places: Ints, least: int, error: float) -> tuple[int, bool]:
+def farthest(rows: Masses, places: Ints, least: int, error: float) -> tuple[int, bool]:
     """The largest W-infinity between two rows, or ``least`` if that is more; never too small.
 
     Theorem: [Q] Definition 3.1, on the line. With F_a the distribution function of row a, W of two
@@ -246,7 +246,7 @@ def _passes(
     return bool((by_lower | by_upper).all())
 
 
-def _all_within(rows: Rows, places: Ints, most: int, error: float) -> bool:
+def _all_within(rows: Masses, places: Ints, most: int, error: float) -> bool:
     """Whether a quick test of single probabilities shows that no two rows are further apart."""
     if rows.exponents is None or most == 0:
         return False

@@ -62,7 +62,7 @@ def wasserstein_scale(record: Release, theta: Beliefs, checks: list[str], work: 
     weights = weights_of(record)
     if weights is not None and len(weights) != len(theta.states):
         weights = None
-    asked = Asked(weights, record.lengths, work, record.verification_data or {})
+    asked = RecordedSum(weights, record.lengths, work, record.verification_data or {})
     distance = distance_of(theta, asked)
     named = theta.names_secrets or asked.secrets is not None
     checks.append(
@@ -136,7 +136,7 @@ def _whole(weights: Sequence[Fraction]) -> tuple[list[int], Fraction]:
 
 
 @dataclass(frozen=True)
-class Asked:
+class RecordedSum:
     """What each state adds to the answer, if the file holds it, over which lengths."""
 
     weights: Sequence[Fraction] | None
@@ -158,13 +158,13 @@ class Asked:
 
 
 @singledispatch
-def distance_of(theta: Beliefs, asked: Asked) -> Fraction:
+def distance_of(theta: Beliefs, asked: RecordedSum) -> Fraction:
     """W between any two secrets."""
     raise NotChecked(f"there is no recomputation of W for a {theta.description}")
 
 
 @distance_of.register
-def _(theta: ChainClass, asked: Asked) -> Fraction:
+def _(theta: ChainClass, asked: RecordedSum) -> Fraction:
     values, unit = asked.values
     worst = 0
     for chain in (member.chain for member in theta.members()):
@@ -176,7 +176,7 @@ def _(theta: ChainClass, asked: Asked) -> Fraction:
 
 
 @distance_of.register
-def _(theta: EventClass, asked: Asked) -> Fraction:
+def _(theta: EventClass, asked: RecordedSum) -> Fraction:
     theta.check_length(max(asked.lengths))
     values, unit = asked.values
     worst = 0
@@ -189,7 +189,7 @@ def _(theta: EventClass, asked: Asked) -> Fraction:
 
 
 @distance_of.register
-def _(theta: NetworkClass, asked: Asked) -> Fraction:
+def _(theta: NetworkClass, asked: RecordedSum) -> Fraction:
     values, unit = asked.values
     added = dict(zip(theta.states, values, strict=True))
     worst = 0
@@ -204,12 +204,12 @@ def _(theta: NetworkClass, asked: Asked) -> Fraction:
 
 
 @distance_of.register
-def _(theta: FieldClass, asked: Asked) -> Fraction:
+def _(theta: FieldClass, asked: RecordedSum) -> Fraction:
     return max(distance_of(network, asked) for network in theta.networks()[0])
 
 
 @distance_of.register
-def _(theta: JointClass, asked: Asked) -> Fraction:
+def _(theta: JointClass, asked: RecordedSum) -> Fraction:
     answers, worst = asked.data.get("answers"), Fraction(0)
     if asked.weights is not None:  # the answers of a sum are computed, not read from the file
         added = dict(zip(theta.states, asked.weights, strict=True))
@@ -350,7 +350,7 @@ def _of_windows(sums: _SegmentSums, hidden: Secrets, states: Sequence[Hashable])
     return sums.by_window(hidden.window, automaton.moves, automaton.ends)
 
 
-def _of_events(chain: MarkovChain, values: list[int], asked: Asked, pair: Any) -> int:
+def _of_events(chain: MarkovChain, values: list[int], asked: RecordedSum, pair: Any) -> int:
     """W between events about named entries; the distances of several segments add up."""
     events = [{int(entry): set(allowed) for entry, allowed in event} for event in pair]
     total, begin = 0, 0

@@ -36,7 +36,7 @@ from pufferkit.checks import Bools, Floats, Ints
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.progress import Progress
 from pufferkit.influence.sums import lattice
-from pufferkit.influence.sums.lattice import Rows, convolved, farthest, fits_floats
+from pufferkit.influence.sums.lattice import Masses, convolved, farthest, fits_floats
 from pufferkit.rounding import EPS
 
 MOST_BYTES = 8 * 10**9
@@ -65,7 +65,7 @@ class Distance:
 
 
 @dataclass(frozen=True, eq=False)
-class Labels:
+class WindowLabels:
     """What reads the label of a window: an automaton.
 
     ``moves[n][m, x]`` is the memory after entry n of the window is x with memory m before it;
@@ -76,7 +76,7 @@ class Labels:
     ends: Sequence[int]
 
     @classmethod
-    def values(cls, size: int) -> Labels:
+    def values(cls, size: int) -> WindowLabels:
         """The label of one entry is its value."""
         return cls([np.arange(size)[None, :]], range(size))
 
@@ -122,11 +122,12 @@ class SummedChain:
         if _by_halving(self.length, size):
             return self._largest(self._halving(last), size, last, progress)
         rows = (
-            (joint, np.zeros(size, dtype=np.int64)) for joint in self.joint(Labels.values(size))
+            (joint, np.zeros(size, dtype=np.int64))
+            for joint in self.joint(WindowLabels.values(size))
         )
         return self._largest(rows, size, last, progress)
 
-    def by_label(self, labels: Labels, progress: Progress | None = None) -> Distance:
+    def by_label(self, labels: WindowLabels, progress: Progress | None = None) -> Distance:
         """The largest distance between two labels of a window, over all windows."""
         _check_work(self.work(labels))
         cases = max(map(len, labels.cases(self.transition)))
@@ -147,7 +148,7 @@ class SummedChain:
         return self._largest(iter([(both, np.zeros(2, dtype=np.int64))]), size, 1, None)
 
     def _largest(
-        self, rows: Iterator[tuple[Rows, Ints]], cases: int, last: int, progress: Progress | None
+        self, rows: Iterator[tuple[Masses, Ints]], cases: int, last: int, progress: Progress | None
     ) -> Distance:
         """Over the places, rows and where these are counted from, that are given one by one."""
         # Each number undergoes at most about half as many roundings.
@@ -168,7 +169,7 @@ class SummedChain:
                 progress(place, last)
         return best
 
-    def work(self, labels: Labels | None = None) -> float:
+    def work(self, labels: WindowLabels | None = None) -> float:
         """Approximate nanoseconds for the distances of all windows, or of all entries.
 
         Two products take one, because those that cannot matter are skipped.
@@ -184,7 +185,7 @@ class SummedChain:
 
     # --- sides ------------------------------------------------------------------------------------
 
-    def joint(self, labels: Labels) -> Iterator[Rows]:
+    def joint(self, labels: WindowLabels) -> Iterator[Masses]:
         """For every window, the joint distribution of its label and the sum, a row for a label."""
         size, width = len(self.values), len(labels.moves)
         last, states = self.length - width + 1, np.arange(size)
@@ -220,7 +221,7 @@ class SummedChain:
                 kernel[place[int(moves[memory, y]), int(y)], n] += self.transition[x, y]
         return kernel
 
-    def _given(self, condition: Mapping[int, Bools]) -> Rows:
+    def _given(self, condition: Mapping[int, Bools]) -> Masses:
         """The distribution of the sum where named entries have allowed states; one row."""
         everything = np.ones(len(self.values), dtype=bool)
         rows = self._points(np.where(condition.get(1, everything), self.initial, 0.0))
@@ -231,17 +232,19 @@ class SummedChain:
         whole = np.ones((1, len(self.values)))
         return self._moved(rows, np.arange(len(self.values)), whole, self.length)
 
-    def _moved(self, rows: Rows, states: Ints | list[int], kernel: Floats, entries: int) -> Rows:
+    def _moved(
+        self, rows: Masses, states: Ints | list[int], kernel: Floats, entries: int
+    ) -> Masses:
         """The values of an entry added, which makes so many ``entries``, then mixed by a kernel."""
         return rows.shifted(self.values[states], entries * self.largest + 1).mixed(kernel)
 
-    def _points(self, weights: Floats) -> Rows:
+    def _points(self, weights: Floats) -> Masses:
         """Row x is ``weights[x]`` at the sum 0."""
-        return Rows.points(weights, np.zeros(len(weights), dtype=np.int64), plain=self.plain)
+        return Masses.points(weights, np.zeros(len(weights), dtype=np.int64), plain=self.plain)
 
     # --- halving ----------------------------------------------------------------------------------
 
-    def _halving(self, last: int) -> Iterator[tuple[Rows, Ints]]:
+    def _halving(self, last: int) -> Iterator[tuple[Masses, Ints]]:
         """For entries 1 ... last the joint distribution of X_i and the sum of all other entries.
 
         A row for each value x of the entry, counted from v(x). Rows of pairs of states are numbered
@@ -255,24 +258,24 @@ class SummedChain:
         rightwards = [[(z * size + x, z * size + y) for z in states] for x, y in both]
 
         @cache
-        def paths(count: int) -> Rows:
+        def paths(count: int) -> Masses:
             """Paths through ``count`` entries from x to y, by the sum of their values."""
             if count == 1:
-                return Rows.points(one.ravel(), np.repeat(values, size), plain=self.plain)
+                return Masses.points(one.ravel(), np.repeat(values, size), plain=self.plain)
             half = count // 2
             return convolved(then(half), paths(count - half), through, count * self.largest + 1)
 
         @cache
-        def then(count: int) -> Rows:
+        def then(count: int) -> Masses:
             """The same with one transition after the last entry."""
             return paths(count).mixed(np.kron(one, transition.T).astype(np.float64))
 
         @cache
-        def ahead(count: int) -> Rows:
+        def ahead(count: int) -> Masses:
             """The same with one transition before the first entry."""
             return paths(count).mixed(np.kron(transition, one).astype(np.float64))
 
-        def descend(first: int, count: int, around: Rows) -> Iterator[Rows]:
+        def descend(first: int, count: int, around: Masses) -> Iterator[Masses]:
             if first > last:
                 return
             if count == 1:
@@ -285,7 +288,7 @@ class SummedChain:
             right = extended(then(half), around, rightwards, count - half)
             yield from descend(first + half, count - half, right)
 
-        def extended(half: Rows, around: Rows, pairs: lattice.Pairs, count: int) -> Rows:
+        def extended(half: Masses, around: Masses, pairs: lattice.RowPairs, count: int) -> Masses:
             chosen = pairs if count > 1 else pairs[:: size + 1]  # one entry needs the diagonal only
             return convolved(half, around, chosen, (self.length - count) * self.largest + 1)
 

@@ -32,8 +32,8 @@ import numpy as np
 
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
-from pufferkit.influence.sums.chains import Distance
-from pufferkit.influence.sums.lattice import Rows, farthest
+from pufferkit.influence.sums.chain_sums import Distance
+from pufferkit.influence.sums.lattice import Masses, farthest
 from pufferkit.influence.sums.transport import exact_distance
 from pufferkit.rounding import EPS, as_fraction
 
@@ -48,7 +48,7 @@ _VARIABLE, _PAIR_OF_VARIABLES = 7e5, 7e3  # nanoseconds beside the products
 _PAIR_OF_VALUES, _PER_SUM = 6e4, 400.0
 _WHOLE, _WORD = 40.0, 0.2  # of a product of whole numbers, and for each squared word of 64 bits
 
-Factor = tuple[tuple[int, ...], Floats]
+SumFactor = tuple[tuple[int, ...], Floats]
 """Variables by number, and a table with an axis for each; rows along the last axis sum to one."""
 
 Numbers = Any
@@ -77,7 +77,7 @@ class _Elimination:
 class SummedNetwork:
     """A product of tables, and what each value of each variable adds to the sum."""
 
-    factors: Sequence[Factor]
+    factors: Sequence[SumFactor]
     added: Sequence[Sequence[int]]
     allowed: Mapping[int, Sequence[int]] = field(default_factory=dict)
     """The values that some variables may have; all, where none are named."""
@@ -87,7 +87,7 @@ class SummedNetwork:
         cls, initial: Floats, transition: Floats, values: Sequence[int], length: int
     ) -> SummedNetwork:
         """A chain as a network."""
-        steps: list[Factor] = [((n, n + 1), transition) for n in range(length - 1)]
+        steps: list[SumFactor] = [((n, n + 1), transition) for n in range(length - 1)]
         return cls([((0,), initial), *steps], [values] * length)
 
     def by_value(self) -> Distance:
@@ -110,7 +110,7 @@ class SummedNetwork:
         both = [replace(self, allowed=event) for event in (one, other)]
 
         def given(whole: bool) -> Iterator[_Message]:
-            sums = [_Messages(network, whole).whole_sum() for network in both]
+            sums = [_SumMessages(network, whole).whole_sum() for network in both]
             rows = np.zeros((2, max(len(own.values) for own in sums)), dtype=sums[0].values.dtype)
             for row, own in zip(rows, sums, strict=True):
                 row[: len(own.values)] = own.values
@@ -124,7 +124,7 @@ class SummedNetwork:
 
     def _joints(self, whole: bool) -> Iterator[_Message]:
         """The joint distribution of each variable with the sum."""
-        return _Messages(self, whole).joints()
+        return _SumMessages(self, whole).joints()
 
     def _decided(self, rows: Callable[[bool], Iterator[_Message]]) -> Distance:
         """The largest distance between rows in floats, or in whole numbers where that is needed."""
@@ -142,8 +142,8 @@ class SummedNetwork:
         self._check_plan()
         best = Distance(0, 0)
         for joint in rows(False):
-            possible = Rows(joint.values).possible
-            chosen = Rows(joint.values[possible])
+            possible = Masses(joint.values).possible
+            chosen = Masses(joint.values[possible])
             error = 2 * (joint.error + (chosen.room + 4) * EPS)
             nowhere = np.zeros(len(chosen.numbers), dtype=np.int64)
             value, unsure = farthest(chosen, nowhere, best.value, error)
@@ -252,7 +252,7 @@ def _largest_exactly(joints: Iterator[_Message]) -> Distance:
     return best
 
 
-class _Messages:
+class _SumMessages:
     """Both passes over the buckets of one network, in floats or in whole numbers."""
 
     def __init__(self, network: SummedNetwork, whole: bool) -> None:

@@ -18,6 +18,7 @@ from pufferkit.cli import inputs, outputs, terminal
 from pufferkit.cli.flags import File, Text, option, real, refuse_given, whole
 from pufferkit.cli.format_options import Form, duration, time_of
 from pufferkit.cli.options import MaxGap, with_options
+from pufferkit.data.durations import of_seconds
 from pufferkit.errors import printable
 from pufferkit.shown import Matrix, aligned
 
@@ -132,6 +133,7 @@ def check(
     if series is not None:
         if not as_json:
             count = f"{len(series.lengths)} segment{'s' if len(series.lengths) > 1 else ''}"
+            count += "" if series.step is None else f", {of_seconds(series.step)} apart"
             terminal.say(f"data: {len(series):,} entries in {count}, all in states of the model")
             terminal.say(str(report))
         _warn_if_impossible(beliefs, series)

@@ -18,7 +18,6 @@ from pufferkit.cli import inputs, outputs, terminal
 from pufferkit.cli.flags import File, Text, option, real, refuse_given, whole
 from pufferkit.cli.format_options import Form, duration, time_of
 from pufferkit.cli.options import MaxGap, with_options
-from pufferkit.data.durations import of_seconds
 from pufferkit.errors import printable
 from pufferkit.shown import Matrix, aligned
 
@@ -133,6 +132,8 @@ def check(
     if series is not None:
         if not as_json:
             count = f"{len(series.lengths)} segment{'s' if len(series.lengths) > 1 else ''}"
+            from pufferkit.data.durations import of_seconds  # noqa: PLC0415
+
             count += "" if series.step is None else f", {of_seconds(series.step)} apart"
             terminal.say(f"data: {len(series):,} entries in {count}, all in states of the model")
             terminal.say(str(report))

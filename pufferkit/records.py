@@ -9,6 +9,7 @@ nothing shorter: two things with one digest get the same noise and the same stor
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import stat
@@ -17,7 +18,7 @@ from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import IO, Any, AnyStr, ClassVar, Self
 
 import numpy as np
 
@@ -159,6 +160,22 @@ def read_whole(path: str | os.PathLike[str], largest: int = LARGEST) -> bytes:
             return stream.read(largest)
     finally:
         os.close(handle)
+
+
+def read_text(path: str | os.PathLike[str]) -> io.StringIO:
+    """The text of a regular file, to be read whole or, as `csv` does, line by line."""
+    try:
+        return io.StringIO(read_whole(path).decode("utf-8-sig"), newline="")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{os.fspath(path)} is not text in UTF-8 ({error})") from None
+
+
+def read_stream(stream: IO[AnyStr], name: str, largest: int = LARGEST) -> AnyStr:
+    """All that a stream has, if it ends before it has more than ``largest``."""
+    content = stream.read(largest + 1)
+    if len(content) > largest:
+        raise ValueError(f"{name}: more than {largest:,} bytes came; give a file on disk")
+    return content
 
 
 def private_file(path: Path, content: bytes) -> None:

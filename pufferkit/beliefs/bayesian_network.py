@@ -32,7 +32,7 @@ from pufferkit.beliefs.junction_tree import CliqueTree, JunctionTree, LogFactor
 from pufferkit.beliefs.network_checks import Node, NodeValues, TableRows
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
-from pufferkit.records import JsonRecord
+from pufferkit.records import JsonRecord, read_text
 from pufferkit.shown import Shown
 
 MOST_ROWS = 1 << 18
@@ -156,8 +156,7 @@ class BayesianNetwork(Shown, JsonRecord):
         """A network from a BIF file (Bayesian Interchange Format)."""
         from pufferkit.beliefs.bif import read_bif  # noqa: PLC0415 - rarely used
 
-        with open(path, encoding="utf-8") as file:
-            return cls(*read_bif(file.read()))
+        return cls(*read_bif(read_text(path).read()))
 
     def __len__(self) -> int:
         return len(self.nodes)

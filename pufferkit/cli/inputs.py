@@ -15,7 +15,7 @@ import pufferkit as pk
 from pufferkit.cli import outputs, terminal
 from pufferkit.cli.flags import File, Text, option, real, refuse_given, whole
 from pufferkit.cli.format_options import Form, duration, time_of
-from pufferkit.records import read_whole
+from pufferkit.records import read_stream, read_whole
 
 if TYPE_CHECKING:
     from pufferkit import ChainClass, Series
@@ -53,7 +53,7 @@ Plot = Annotated[File, option("Draw to a .png, .svg or .pdf file.", "FILE", "--p
 def text_of(path: Path) -> str:
     """The text in a file, or on standard input for ``-``."""
     if str(path) == outputs.STREAM:
-        return sys.stdin.read()
+        return read_stream(sys.stdin, "standard input")
     return read_whole(path).decode("utf-8")
 
 

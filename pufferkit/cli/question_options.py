@@ -16,6 +16,7 @@ from pufferkit.cli import terminal
 from pufferkit.cli.flags import File, Text, option, real, whole
 from pufferkit.cli.format_options import duration
 from pufferkit.data.question_names import OF_DAYS, OF_STATES, OF_VALUES
+from pufferkit.records import read_text
 
 if TYPE_CHECKING:
     from pufferkit import Query, Series
@@ -210,8 +211,7 @@ def _weights(
     path: Path, states: Sequence[Hashable]
 ) -> tuple[tuple[str, ...], dict[Hashable, list[float]]]:
     """Names of the numbers, and the contribution of each state to them, from a file."""
-    with path.open(encoding="utf-8-sig", newline="") as stream:
-        header, *rows = [row for row in csv.reader(stream) if row] or [[]]
+    header, *rows = [row for row in csv.reader(read_text(path)) if row] or [[]]
     if len(header) < 2 or not rows:
         raise ValueError(
             f"--weights: {path} needs a header with the names of the numbers, like state,kcal, and "

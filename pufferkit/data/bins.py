@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from pufferkit import checks
+from pufferkit.records import read_text
 
 _NUMBER = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
 _AMOUNT = re.compile(rf"\s*({_NUMBER})\s*([^\s0-9].*?)?\s*")
@@ -104,11 +105,10 @@ class Bins:
     @classmethod
     def from_file(cls, path: str | Path) -> Bins:
         """Bins from a CSV file with columns ``from`` and ``label``; the first has no ``from``."""
-        with Path(path).open(encoding="utf-8-sig", newline="") as stream:
-            table = csv.DictReader(stream)
-            if not {"from", "label"} <= set(table.fieldnames or ()):
-                raise ValueError(f"{path}: needs columns 'from' and 'label', a row for each level")
-            rows = [((row["from"] or "").strip(), (row["label"] or "").strip()) for row in table]
+        table = csv.DictReader(read_text(path))
+        if not {"from", "label"} <= set(table.fieldnames or ()):
+            raise ValueError(f"{path}: needs columns 'from' and 'label', a row for each level")
+        rows = [((row["from"] or "").strip(), (row["label"] or "").strip()) for row in table]
         if len(rows) < 2 or rows[0][0] or not all(label for _, label in rows):
             raise ValueError(
                 f"{path}: needs at least two levels, each with a label; the first is for all that "

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from pufferkit.explore import release_tasks, tasks
 from pufferkit.explore.column_roles import Columns, columns_of
@@ -34,6 +34,20 @@ class File:
     source: DataFile
     columns: Columns
     seen: dict[str, Any] = field(default_factory=dict)
+
+
+class Dropped(Protocol):
+    """A file that was dropped on the page; nothing of it is in memory before ``read``."""
+
+    name: str
+
+    def size(self) -> int:
+        """Number of bytes."""
+        ...
+
+    async def read(self) -> bytes:
+        """Its content."""
+        ...
 
 
 class Workspace(Asking):
@@ -74,15 +88,15 @@ class Workspace(Asking):
             source = replace(source, subject=columns.subject)
         self._set(role, File(source, columns))
 
-    async def drop(self, role: str, name: str, content: bytes) -> None:
+    async def drop(self, role: str, file: Dropped) -> None:
         """Keep a dropped file in the folder, for its owner alone, and take it."""
-        if len(content) > _LARGEST:
+        if file.size() > _LARGEST:
             raise ValueError("file: it is larger than 256 MB; give its path instead of dropping it")
-        plain = "".join(c if c.isalnum() or c in ".-_" else "-" for c in Path(name).name)
+        plain = "".join(c if c.isalnum() or c in ".-_" else "-" for c in Path(file.name).name)
         place = self.folder / f"{role}-{plain}"
         place.touch(mode=0o600)
         place.chmod(0o600)
-        place.write_bytes(content)
+        place.write_bytes(await file.read())
         await self.name(role, str(place))
 
     async def demo(self) -> None:

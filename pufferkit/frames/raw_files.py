@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
 
+from pufferkit.records import read_stream
+
 if TYPE_CHECKING:
     import polars as pl
 
@@ -35,6 +37,8 @@ MARKS = ("?", "NA", "N/A", "NaN", "nan", "null", "NULL", "None")
 
 PARQUET_MAGIC, _GZIP_MAGIC = b"PAR1", b"\x1f\x8b"
 _SAMPLE = 1 << 16
+_MOST_PIPED = 1 << 30
+"""Bytes of the largest table that is read from standard input."""
 _SEPARATORS = (";", "\t", "|", ",")
 _SPACE = " "
 _IN_WORDS = {"\t": "tab", _SPACE: "space"}
@@ -258,7 +262,7 @@ def _standard_input() -> bytes:
     """All of standard input, which can be read only once."""
     stream = sys.stdin.buffer
     if stream not in _READ:
-        _READ[stream] = stream.read()
+        _READ[stream] = read_stream(stream, "standard input", _MOST_PIPED)
     return _READ[stream]
 
 
@@ -269,6 +273,8 @@ def content_of(file: Path) -> bytes | None:
     else:
         if file.is_dir():
             raise ValueError(f"{file}: is a directory; name a file, or files by a pattern in it")
+        if not file.is_file() and file.exists():
+            raise ValueError(f"{file}: is not a regular file; name a file on disk, or pipe it to -")
         with file.open("rb") as stream:
             if stream.read(2) != _GZIP_MAGIC:
                 return None

@@ -20,6 +20,7 @@ from pufferkit.data.question_records import check_question
 from pufferkit.mechanisms.evidence import Evidence, Guarantee
 from pufferkit.mechanisms.release import Release, check_format, unit_of
 from pufferkit.noise import Family, Sampler
+from pufferkit.records import read_text
 from pufferkit.rounding import at_least
 from pufferkit.verification.query_checks import furthest_of, is_multiple, near, nearest_histogram
 
@@ -272,8 +273,7 @@ def _check_sums(kind: str, question: Mapping[str, Any], size: int) -> None:
 
 def compare_table(path: Path, fleet: Fleet) -> Iterator[str]:
     """Differences between a CSV table and its record."""
-    with path.open(encoding="utf-8", newline="") as stream:
-        rows = list(csv.DictReader(stream))
+    rows = list(csv.DictReader(read_text(path)))
     if len(rows) != fleet.size:
         yield f"{path.name}: has {len(rows)} rows, its record {fleet.size}"
         return

@@ -29,6 +29,7 @@ from pufferkit.data.durations import of_seconds
 from pufferkit.errors import NotApplicable
 from pufferkit.mechanisms.evidence import Guarantee
 from pufferkit.mechanisms.release import Release
+from pufferkit.records import read_whole
 from pufferkit.shown import Shown
 from pufferkit.threads import one_thread
 from pufferkit.verification.fleets import compare_table, read_fleet
@@ -169,7 +170,7 @@ def verify_file(path: str | Path, *, most_work: float = MOST_WORK) -> Verdict:
     table = path.suffix.lower() in (".csv", ".parquet")
     record = path.with_suffix(".json") if table else path
     try:
-        data = json.loads(record.read_text(encoding="utf-8"))
+        data = json.loads(read_whole(record))
     except FileNotFoundError:
         path.stat()  # raises if the file is missing, with the name that was given
         raise ValueError(

@@ -2,6 +2,7 @@
 
 import hashlib
 import hmac
+import io
 import json
 import os
 import shutil
@@ -10,9 +11,12 @@ from pathlib import Path
 
 import pytest
 
+import pufferkit as pk
 from pufferkit import Ledger, LedgerError, MarkovChain, OverBudget, Session, count
 from pufferkit.accounting.charges import Charge
 from pufferkit.cli.inputs import text_of
+from pufferkit.cli.question_options import _weights as weights_of
+from pufferkit.records import read_stream
 from tests.accounting.test_ledger import _tamper, url  # noqa: F401
 
 CHAIN = MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
@@ -169,3 +173,39 @@ def test_endless_files_are_refused_as_keys_and_anchors(tmp_path, endless):
 def test_endless_files_are_refused_as_models(endless):
     with pytest.raises(ValueError, match=r"regular file|bytes"):
         text_of(Path(endless))
+
+
+def test_endless_files_are_refused_wherever_a_file_is_read(tmp_path, endless):
+    table = tmp_path / "endless.csv"
+    table.symlink_to(endless)
+    reads = (
+        pk.verify,
+        pk.BayesianNetwork.from_bif,
+        pk.Bins.from_file,
+        lambda file: weights_of(Path(file), (0, 1)),
+    )
+    for read in reads:
+        with pytest.raises(ValueError, match=r"regular file|bytes"):
+            read(str(endless))
+    if Path(endless).is_file():
+        return  # tables are read lazily
+    for file in (str(endless), table):
+        with pytest.raises(ValueError, match="regular file"):
+            pk.read_series(file, "state", states=[0, 1])
+
+
+def test_standard_input_is_read_up_to_a_limit(monkeypatch):
+    class Endless:
+        def __init__(self):
+            self.asked = []
+
+        def read(self, size=-1):
+            self.asked.append(size)
+            return b"0" * size
+
+    stream = Endless()
+    with pytest.raises(ValueError, match="on disk"):
+        read_stream(stream, "standard input", 1000)
+    assert stream.asked == [1001]
+    monkeypatch.setattr("sys.stdin", io.StringIO("[1]"))
+    assert text_of(Path("-")) == "[1]"

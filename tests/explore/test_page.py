@@ -407,8 +407,29 @@ def test_a_check_on_public_people_gives_a_verdict(workspace, files):
     assert report["verdict"]
 
 
+class Dropped:
+    """A file dropped on the page, of this size; ``None`` if it must not be read."""
+
+    def __init__(self, name, content, size):
+        self.name, self.content, self._size = name, content, size
+
+    def size(self):
+        return self._size
+
+    async def read(self):
+        assert self.content is not None
+        return self.content
+
+
+def test_a_dropped_file_that_is_too_large_is_refused_unread(workspace):
+    with pytest.raises(ValueError, match="256 MB"):
+        asyncio.run(workspace.drop(PRIVATE, Dropped("year.csv", None, 1 << 40)))
+    assert not list(workspace.folder.glob("*year*"))
+
+
 def test_a_dropped_file_is_for_its_owner_alone(workspace):
-    asyncio.run(workspace.drop(PRIVATE, "../../week of anna.csv", b"state\nrest\nwalk\n"))
+    week = Dropped("../../week of anna.csv", b"state\nrest\nwalk\n", 16)
+    asyncio.run(workspace.drop(PRIVATE, week))
     path = workspace.files[PRIVATE].source.path
     assert path == str(workspace.folder / "private-week-of-anna.csv")
     assert (workspace.folder / "private-week-of-anna.csv").stat().st_mode & 0o777 == 0o600

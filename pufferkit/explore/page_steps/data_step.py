@@ -56,7 +56,7 @@ def _file(workspace: Workspace, role: str, refresh: Any) -> None:
 
         async def dropped(event: Any) -> None:
             async with page_parts.attempt(wrong):
-                await workspace.drop(role, event.file.name, await event.file.read())
+                await workspace.drop(role, event.file)
                 refresh()
 
         with ui.element("div").classes("pk-row") as row:

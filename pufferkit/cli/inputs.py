@@ -53,7 +53,8 @@ Plot = Annotated[File, option("Draw to a .png, .svg or .pdf file.", "FILE", "--p
 def text_of(path: Path) -> str:
     """The text in a file, or on standard input for ``-``."""
     if str(path) == outputs.STREAM:
-        return read_stream(sys.stdin, "standard input")
+        typed: str = read_stream(sys.stdin, "standard input")
+        return typed
     return read_whole(path).decode("utf-8")
 
 

@@ -148,4 +148,5 @@ def test_an_interrupt_at_a_statement_frees_the_lock(url, act, how, kind):  # noq
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("act", [spend, release])
 def test_an_interrupt_at_any_line_frees_the_lock(url, act):  # noqa: F811
-    check(url, act, "line", KeyboardInterrupt, range(1, 5000))
+    every = 1 if act is spend else 6  # a release has a thousand lines
+    check(url, act, "line", KeyboardInterrupt, range(1, 5000, every))

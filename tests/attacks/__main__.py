@@ -10,7 +10,7 @@ from functools import partial
 
 import numpy as np
 
-from tests.attacks.accounts import FLEET, SESSION, by_fleet, by_session
+from tests.attacks.accounts import FLEET, OWN, SESSION, by_fleet, by_session
 from tests.attacks.cases import PRIVATE, TARGETS, Case, Target
 from tests.attacks.charges import by_compose_of_others, by_rule
 from tests.attacks.climb import TOLERANCE, Charge, Summit, climb
@@ -21,7 +21,12 @@ from tests.guards.registry import CLASSES, cells, ratio, served
 
 HEAD = "| group | instances | largest loss / promise | worst case |\n|---|---|---|---|"
 
-WEIGHTS = {"`Session`": 4.0, "each and all": 2.0, **dict.fromkeys(REFUSED, 0.1)}
+WEIGHTS = {
+    "`Session`": 3.0,
+    "`Session`, own questions": 2.0,
+    "each and all": 2.0,
+    **dict.fromkeys(REFUSED, 0.1),
+}
 """Shares of the time, where they are not alike: a history of an account takes long."""
 
 OTHERS = Target("other beliefs", PRIVATE, (1, 2), ("several",))
@@ -112,6 +117,7 @@ def groups(evaluations: int) -> dict[str, Group]:
     named |= {
         "`compose`, noise for other beliefs": histories(OTHERS, by_compose_of_others, evaluations),
         "`Session`": histories(SESSION, by_session, evaluations),
+        "`Session`, own questions": histories(OWN, by_session, evaluations),
         "each and all": histories(FLEET, by_fleet, evaluations),
     }
     kinds = dict.fromkeys(BELIEFS[belief].kind for own in CLASSES.values() for belief in own)

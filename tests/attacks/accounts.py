@@ -1,13 +1,14 @@
 """What whole accounts charge: sessions, and fleets of one subject, through their front doors."""
 
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 
 import pufferkit as pk
-from tests.attacks.cases import ENTRYWISE, KINDS, PRIVATE, Case, Target
+from tests.attacks.cases import ENTRYWISE, KINDS, PRIVATE, Asked, Case, Target
 from tests.attacks.charges import beliefs_of, data_of, losses_of, query_of, told
 from tests.oracles.joint_loss import NoisySum
 
@@ -23,6 +24,14 @@ SESSION = Target(
     own=True,
     starts=3,
 )
+OWN = replace(
+    SESSION,
+    mechanisms=("influence_curve", "best"),
+    releases=(1, 2),
+    kinds=("steady", "several", "fixed start"),
+)
+"""Questions of the user's own, by mechanisms whose noise knows the distances of states."""
+
 FLEET = Target(
     "each and all",
     ("influence_curve", "markov_quilt", "markov_quilt_approx", "approx tight", "group_dp"),
@@ -43,7 +52,9 @@ def by_session(case: Case) -> tuple[np.ndarray, float]:
         for asked in case.asked[::-1]:  # asked about in another order than released
             name = NAMES.get(asked.mechanism, asked.mechanism)
             window = (asked.first, asked.last)
-            session.cost(query_of(case, asked), asked.epsilon, mechanism=name, window=window)
+            for question in (_like(asked), asked):
+                query = query_of(case, question)
+                session.cost(query, asked.epsilon, mechanism=name, window=window)
         for asked in case.asked:
             paid = len(session.history)
             session.release(
@@ -57,6 +68,12 @@ def by_session(case: Case) -> tuple[np.ndarray, float]:
                 history += told(case, asked, session.history[-1]["scale"])
         charge = session.history[-1]["total"]
     return losses_of(case, theta, history), charge
+
+
+def _like(asked: Asked) -> Asked:
+    """Another question, as like this one as can be: the same numbers for other states."""
+    values = asked.values
+    return asked if values is None else replace(asked, values=(*values[1:], values[0]))
 
 
 def by_fleet(case: Case) -> tuple[np.ndarray, float]:

@@ -11,6 +11,9 @@ from pufferkit.beliefs.base import Member
 from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable
+from pufferkit.influence.quilts.given_start import GivenStartInfluence
+from pufferkit.influence.quilts.hardest import influence_of
+from pufferkit.influence.sums.least_scale import EntryDistributions, LeastScale, least_scale
 from pufferkit.mechanisms.calibration import GAPS, Calibration, chains_only, checked
 from pufferkit.mechanisms.chain_distances import whole_values
 from pufferkit.mechanisms.evidence import Evidence
@@ -82,9 +85,6 @@ def exact_sum(
     values, unit = whole_values(query.weights.get(state, nothing)[0] for state in chains.states)
     if max(values) == 0:
         raise NotApplicable("no entry moves the answer: there is nothing to hide")
-    # Compiled code, loaded when first needed: it takes a second.
-    from pufferkit.influence.sums.least_scale import LeastScale, least_scale  # noqa: PLC0415
-
     # Discrete noise has no grid; no scale is above that of group privacy.
     coarsest = query.lipschitz * query.longest / epsilon
     discrete = is_discrete(query.unit, coarsest, query.largest)
@@ -97,7 +97,12 @@ def exact_sum(
             if enough is not None and length >= enough:
                 continue
             least = least_scale(
-                member, np.array(values, dtype=np.int64), length, kept, most_work / len(members)
+                member.chain.transition,
+                entry_distributions(member, length),
+                np.array(values, dtype=np.int64),
+                length,
+                kept,
+                most_work / len(members),
             )
             enough = least.enough
             if worst is None or least.scale > worst[0].scale:
@@ -115,6 +120,18 @@ def exact_sum(
     if not discrete or calibration.unit is None:
         _check_grid(calibration)
     return calibration
+
+
+def entry_distributions(member: Member, length: int) -> EntryDistributions:
+    """The distributions of the entries of a chain."""
+    if member.chain.has_underflow:
+        raise NotApplicable("the probability of some states underflows; drop or merge them")
+    source, initial = influence_of(member, "definition", length), member.chain.initial
+    possible, table, repeats = source.support(1)[None, :], initial[None, :], (0, 1)
+    if isinstance(source, GivenStartInfluence):
+        possible, repeats = source.patterns[source.which], (source.burn_in, source.cycle)
+        table = np.where(possible, np.exp(source.logs), 0.0)
+    return EntryDistributions(initial, table, possible, *repeats, source.prior(1)[1])
 
 
 def _known(theta: ChainClass) -> tuple[Member, ...]:

@@ -10,8 +10,9 @@ import pufferkit as pk
 from pufferkit.beliefs.chain_class import as_chain_class
 from pufferkit.influence.curve.pair_curve import PairCurve
 from pufferkit.influence.curve.pairs import PairSteps, certificate, closure, off_diagonal
-from pufferkit.influence.sums.least_scale import least_scale
+from pufferkit.influence.sums.least_scale import SumWindows, least_scale
 from pufferkit.influence.sums.outer_losses import outer_loss
+from pufferkit.mechanisms.exact_sum import entry_distributions
 from tests.oracles import pairs as oracle
 from tests.strategies.curves import scalar
 
@@ -254,10 +255,15 @@ EXACT = [
 ]
 
 
+def entries_of(chain, length):
+    """What a chain says: its matrix, and the distributions of its entries."""
+    return chain.transition, entry_distributions(member(chain), length)
+
+
 @pytest.mark.parametrize(("stay", "epsilon", "scale"), EXACT)
 def test_the_least_scale_of_a_count(stay, epsilon, scale):
     chain = pk.MarkovChain.steady([[stay[0], 1 - stay[0]], [1 - stay[1], stay[1]]])
-    least = least_scale(member(chain), np.array([0, 1]), 300, epsilon)
+    least = least_scale(*entries_of(chain, 300), np.array([0, 1]), 300, epsilon)
     assert least.scale == pytest.approx(scale, rel=1e-3)
 
 
@@ -270,7 +276,7 @@ def test_the_least_scale_against_every_path(seed):
     values = rng.integers(0, 3, size)
     values[0], values[-1] = 0, max(1, values[-1])
     epsilon = [0.3, 1, 4][seed % 3]
-    least = least_scale(member(chain), values, length, epsilon)
+    least = least_scale(*entries_of(chain, length), values, length, epsilon)
 
     def loss(scale):
         return max(
@@ -287,11 +293,9 @@ def test_the_least_scale_against_every_path(seed):
 @pytest.mark.parametrize("seed", range(20))
 def test_windows_cover_a_series_that_is_longer(seed):
     """Windows shorter than the series: valid, and not far from the truth."""
-    from pufferkit.influence.sums.entry_windows import SumWindows
-
     chain = pk.MarkovChain.steady(chains(seed, 2) * 0.9 + 0.05)
     length, reach, scale = 7, 2 + seed % 2, float(np.exp(seed % 5 - 2))
-    windows = SumWindows(member(chain), np.array([0, 1]), length, reach)
+    windows = SumWindows(*entries_of(chain, length), np.array([0, 1]), length, reach)
     bounds = {window.entry: window.loss(scale) for window in windows.windows()}
     values = np.array([[0.0], [1.0]])
     for entry in range(length):

@@ -13,7 +13,7 @@ import pufferkit as pk
 from pufferkit import compiling
 from pufferkit.beliefs.secrets import Listed
 from pufferkit.errors import NotApplicable
-from pufferkit.influence.sums import chain_sums, entry_windows, lattice
+from pufferkit.influence.sums import chain_sums, lattice, least_scale
 from pufferkit.influence.sums.chain_sums import (
     Distance,
     SummedChain,
@@ -471,13 +471,13 @@ def test_memory_is_what_was_estimated(length, size, largest, monkeypatch):
 def test_ratios_of_what_cannot_be_or_cannot_be_told_are_infinite():
     """Two values of an entry, one pair of ends, two sums."""
     parts, yes = np.array([[[0.3, 0.2]], [[0.1, 0.4]]]), np.ones((2, 1, 1), dtype=bool)
-    table = entry_windows._ratio_tables(parts, yes, 1, 0.5, 1e-12)[0]
+    table = least_scale._ratio_tables(parts, yes, 1, 0.5, 1e-12)[0]
     # Likelihoods at the sums: 0.3 + 0.1, 0.2 + 0.15 against 0.1 + 0.2, 0.4 + 0.05.
     assert table == pytest.approx(np.array([[0, 0.4 / 0.3], [0.45 / 0.35, 0]]))
     only = yes.copy()
     only[1] = False
-    assert entry_windows._ratio_tables(parts, only, 1, 0.5, 1e-12)[0].tolist() == [[0, inf], [0, 0]]
-    assert np.isinf(entry_windows._ratio_tables(parts, yes, 1, 0.5, 0.35)[0]).any()
+    assert least_scale._ratio_tables(parts, only, 1, 0.5, 1e-12)[0].tolist() == [[0, inf], [0, 0]]
+    assert np.isinf(least_scale._ratio_tables(parts, yes, 1, 0.5, 0.35)[0]).any()
 
 
 @pytest.mark.parametrize("size", [4, 7])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import pufferkit as pk
-from pufferkit.influence.sums import entry_windows
+from pufferkit.influence.sums import least_scale
 from pufferkit.mechanisms.plan import MECHANISMS, calibrate
 from tests.oracles.pairs import sum_losses
 
@@ -90,7 +90,7 @@ def test_the_hardest_ends_decide_as_all_do(seed, monkeypatch):
         transition[:5, 7:] = 0.0
     chain = pk.MarkovChain.steady(transition / transition.sum(axis=1, keepdims=True))
     screened = pk.exact_sum(chain, pk.count(0, 60), 1).scale
-    monkeypatch.setattr(entry_windows, "_FEW_ENDS", 10**9)
+    monkeypatch.setattr(least_scale, "_FEW_ENDS", 10**9)
     assert screened == pytest.approx(pk.exact_sum(chain, pk.count(0, 60), 1).scale, rel=2e-6)
 
 

@@ -52,7 +52,6 @@ AREAS = {
                 "network_sums",
                 "outer_losses",
                 "least_scale",
-                "entry_windows",
             )
         ],
         [

@@ -1,24 +1,80 @@
-"""The least scale of Laplace noise on one sum over a chain, by windows of growing reach."""
+"""The least Laplace noise on one sum over a chain, by the exact loss in windows around an entry.
+
+The sum is N = v(X_1) + ... + v(X_T) with whole non-negative values v, the noise is Laplace of scale
+s.
+
+The largest loss of entry i is at a value of N (`_likelihoods`, with the proof). For every T it is
+at most that of publishing the ends of a window around the entry and the sum inside with the same
+noise (`SumWindow`). A side may also be exhausted: it has no end to publish, and all its entries are
+inside. With both sides exhausted the loss is exact: a whole series is a window too.
+
+Secrets: every pair of possible values of every entry. Beliefs: one known chain; a finite class by
+the largest over its members. Releases: this sum and nothing else. The loss of two such releases is
+not bounded by the sum of the two.
+
+Only non-negative numbers are added and multiplied, so relative errors stay small and are added to
+the loss. Underflow loses less than 1e-299 in all, so a likelihood is trusted from 1e-280
+on; a smaller one counts as infinite loss. Which ends are possible at all is stored exactly.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from math import inf
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from pufferkit.beliefs.chain_class import Member
+from pufferkit.checks import Bools, Floats, Ints
 from pufferkit.errors import NotApplicable, TakesLong
-from pufferkit.influence.sums.entry_windows import SumWindow, SumWindows
-from pufferkit.rounding import last_passing
+from pufferkit.rounding import EPS, last_passing
 from pufferkit.threads import one_thread
 
+MOST_BYTES = 16 * 10**7
+"""Most memory that a window may take."""
+
+_TRUSTED = 1e-280  # a smaller likelihood may have lost its accuracy to underflow
+_MOST_VALUES = 4_000  # of the sum over a window
+_BLOCK, _AT_ONCE = 32, 128  # numbers smoothed by one matrix; up to so many at once
+_CELLS = 10**5  # numbers worked on at once, so that they stay near the processor
+_FEW_ENDS, _NEW_ENDS = (
+    64,
+    8,
+)  # from so many ends on the search is at the hardest, so many more a time
 _FIRST_REACH = 8
-_GOOD = 4e-4
-_PRECISION = 1e-6
-_ROUNDS = 8
+_GOOD = 4e-4  # a larger window that gains less than this share is not made larger again
+_PRECISION = 1e-6  # of a scale
+_ROUNDS = 8  # searches at the hardest ends before all of them are searched
+
+
+@dataclass(frozen=True, eq=False)
+class EntryDistributions:
+    """The distributions of X_1, X_2, ..., and, exactly, which of their values are possible.
+
+    From row ``burn_in`` on they repeat with the period ``cycle``. ``error`` bounds the error of a
+    logarithm of one. ``initial`` is the distribution of X_1 as it was given.
+    """
+
+    initial: Floats
+    table: Floats
+    possible: Bools
+    burn_in: int
+    cycle: int
+    error: float
+
+    @property
+    def distinct(self) -> int:
+        """Number of entries after which every distribution repeats an earlier one; 0 if all do."""
+        return self.burn_in + self.cycle if len(self.table) > 1 else 0
+
+    def rows(self, entries: Iterable[int]) -> NDArray[np.intp]:
+        """The rows of some entries, counted from 1."""
+        n = np.array(entries, dtype=np.int64)
+        folded = self.burn_in + (n - 1 - self.burn_in) % self.cycle
+        return np.where(n <= self.burn_in, n - 1, folded)
 
 
 @dataclass(frozen=True)
@@ -34,8 +90,9 @@ class LeastScale:
 
 @one_thread()
 def least_scale(
-    member: Member,
-    values: NDArray[np.int64],
+    transition: Floats,
+    entries: EntryDistributions,
+    values: Ints,
     length: int,
     epsilon: float,
     most_work: float = inf,
@@ -45,6 +102,17 @@ def least_scale(
     Windows grow, around the inner entries and the first one, until that gains hardly anything, or
     until all entries are inside. The search ends at a scale that was checked for every window. A
     series of at least ``enough`` entries has the same windows, and so the same scale.
+
+    Parameters
+    ----------
+    transition, entries
+        The matrix of the chain, and the distributions of its entries.
+    values
+        Whole non-negative value of every state.
+    length, epsilon
+        Number of entries, and the loss that each may have.
+    most_work
+        About how many nanoseconds before giving up.
 
     Raises
     ------
@@ -58,7 +126,8 @@ def least_scale(
     while True:
         inner = None  # makes room for a larger one
         try:
-            windows = SumWindows(member, values, length, reach if 2 * reach < length else length)
+            whole = 2 * reach >= length
+            windows = SumWindows(transition, entries, values, length, length if whole else reach)
         except NotApplicable:
             if kept is None:
                 raise
@@ -148,3 +217,372 @@ def _searched(
         if bad < 1e-4 / epsilon:
             return good
     return last_passing(lambda scale: epsilon - loss(scale), good, bad, _PRECISION)
+
+
+@dataclass(frozen=True, eq=False)
+class SumWindow:
+    """Entries with the same surroundings: the sums around them, and their distributions.
+
+    Theorem: PAIRS 4. Let S be the sum over the entries strictly between i - l and i + m. For every
+    T the loss of entry i is at most that of publishing X_{i-l}, X_{i+m} and S with the same noise.
+    *Proof.* Given these two the inside and the outside are independent, so the likelihood of an
+    output is a mean over the outside of likelihoods of the inside, with the same weights for x and
+    x'; a ratio of two means is at most the largest ratio of their terms.
+
+    ``parts[x, (u, y)]`` is the distribution of the sum inside together with the ends, given X_i =
+    x, up to the factor P(X_{i-l} = u) / P(X_i = x). The numerator is the same for all x and
+    cancels in every ratio; ``chances`` has a row of denominators for each entry. ``possible``
+    says, exactly, which values each entry can have, ``allowed`` which ends each value allows, and
+    ``starts`` which left ends are possible at all.
+    """
+
+    entries: tuple[int, ...]
+    left: int | None
+    right: int | None
+    parts: Floats
+    allowed: Bools
+    starts: Bools
+    chances: Floats
+    possible: Bools
+    error: float
+
+    @property
+    def entry(self) -> int:
+        """The first of the entries."""
+        return self.entries[0]
+
+    def loss(self, scale: float) -> float:
+        """The largest loss of an entry at a scale, rounded up; in the unit of the values."""
+        return self.hardest(scale)[0]
+
+    def hardest(self, scale: float) -> tuple[float, int]:
+        """The largest loss, and the entry that has it."""
+        rate = float(np.exp(-1.0 / scale))
+        if len(self.entries) == 1:
+            ratio, place = self._of_one(rate), 0
+        else:
+            ratio, place = self._of_many(rate)
+        return self._rounded_up(ratio), self.entries[place]
+
+    def _rounded_up(self, ratio: float) -> float:
+        """The logarithm of a ratio of likelihoods, with the errors of these."""
+        if not ratio < inf:
+            return inf
+        largest = float(np.log(ratio))
+        rounding = 8 * EPS * (int(self.parts.shape[2]) + 4 + largest)
+        return largest + self.error + rounding
+
+    def at_hardest_ends(self, scale: float) -> float:
+        """The loss at a few ends, those that were hardest at the scales so far; at most `loss`."""
+        if len(self.entries) > 1 or self._seen.shape[1] <= _FEW_ENDS:
+            return self.loss(scale)
+        chosen, chances = sorted(self._hardest), self.chances[0][self.possible[0]]
+        ratios = _ratios(self._seen[:, chosen], chances, float(np.exp(-1.0 / scale)), _TRUSTED)
+        return self._rounded_up(float(ratios.max(initial=1.0)))
+
+    def _of_one(self, rate: float) -> float:
+        ratios = _ratios(self._seen, self.chances[0][self.possible[0]], rate, _TRUSTED)
+        self._hardest.update(np.argsort(-ratios)[:_NEW_ENDS].tolist())
+        return float(ratios.max(initial=1.0))
+
+    @cached_property
+    def _hardest(self) -> set[int]:
+        """Ends that were hardest at some scale."""
+        return set()
+
+    @cached_property
+    def _seen(self) -> Floats:
+        """Values and ends that are possible."""
+        values = self.possible[0]
+        ends = (self.starts[0][:, None] & self.allowed[values].any(axis=0)).ravel()
+        if values.all() and ends.all():
+            return self.parts
+        return np.ascontiguousarray(self.parts[values][:, ends])
+
+    def _of_many(self, rate: float) -> tuple[float, int]:
+        tables = _ratio_tables(self.parts, self.allowed, self.starts.shape[1], rate, _TRUSTED)
+        worst, place = 1.0, 0
+        for starts, values, entries in self._alike:
+            own = tables[starts].max(axis=0)[np.ix_(values, values)]
+            chances = self.chances[entries][:, values]
+            if not chances.size:
+                continue
+            given = (own * (chances[:, None, :] / chances[:, :, None])).max(axis=(1, 2))
+            hardest = int(given.argmax())
+            if not given[hardest] <= worst:
+                worst, place = float(given[hardest]), int(entries[hardest])
+        return worst, place
+
+    @cached_property
+    def _alike(self) -> list[tuple[Bools, Bools, NDArray[np.intp]]]:
+        """Possible left ends and values, and the entries that share them."""
+        patterns, which = np.unique(
+            np.hstack([self.starts, self.possible]), axis=0, return_inverse=True
+        )
+        ends = self.starts.shape[1]
+        return [
+            (pattern[:ends], pattern[ends:], np.flatnonzero(which.ravel() == n))
+            for n, pattern in enumerate(patterns)
+        ]
+
+
+def _likelihoods(parts: Floats, rate: float) -> Floats:
+    """The likelihoods at w: the mass at each v times rate^|w - v|, summed; along the last axis.
+
+    Theorem: PAIRS 3. Let D_x(w) = sum_n P(N = n | X_i = x) e^{-|w - n| / s}. The loss of entry i is
+    the largest log D_x(w) / D_x'(w), and w need only run over the values of N; it never grows with
+    s. *Proof.* Between two neighbouring values D_x is A e^{-w/s} + C e^{w/s} with A, C >= 0, so a
+    ratio of two is monotone there, and outside all of them it is constant. Laplace noise of a
+    larger scale is noise of a smaller one plus independent noise.
+
+    Block by block: a small matrix inside, and what comes in from the blocks on either side. Sums of
+    positive terms only.
+    """
+    size = parts.shape[-1]
+    width = size if size <= _AT_ONCE else _BLOCK
+    count = -(-size // width)
+    blocks = parts
+    if count * width > size:
+        blocks = np.zeros((*parts.shape[:-1], count * width))
+        blocks[..., :size] = parts
+    blocks = blocks.reshape(*parts.shape[:-1], count, width)
+    powers, places = rate ** np.arange(width + 1.0), np.arange(width)
+    here: Floats = blocks @ powers[np.abs(places[:, None] - places)]
+    if count == 1:
+        return here[..., 0, :]
+    carried = np.zeros(parts.shape[:-1])
+    for block in range(count):
+        here[..., block, :] += carried[..., None] * powers[1:]
+        carried = carried * powers[-1] + blocks[..., block, :] @ powers[-2::-1]
+    carried = np.zeros(parts.shape[:-1])
+    for block in range(count - 1, -1, -1):
+        here[..., block, :] += carried[..., None] * powers[:0:-1]
+        carried = carried * powers[-1] + blocks[..., block, :] @ powers[:-1]
+    return here.reshape(*parts.shape[:-1], -1)[..., :size]
+
+
+def _ratios(parts: Floats, chances: Floats, rate: float, trusted: float) -> Floats:
+    """For each end the largest ratio, over outputs, of likelihoods under two values of one entry.
+
+    If one cannot be trusted, it is infinite, and later ones are not computed.
+    """
+    values, ends, size = parts.shape
+    ratios, several = np.ones(ends), max(1, _CELLS // (values * size))
+    if values == 1:
+        return ratios
+    for first in range(0, ends, several):
+        here = _likelihoods(parts[:, first : first + several], rate)
+        if here.min() < trusted:
+            ratios[first] = inf
+            break
+        here /= chances[:, None, None]
+        ratios[first : first + several] = (here.max(axis=0) / here.min(axis=0)).max(axis=1)
+    return ratios
+
+
+def _ratio_tables(parts: Floats, allowed: Bools, lefts: int, rate: float, trusted: float) -> Floats:
+    """For each left end and pair of values the largest ratio of likelihoods, before chances."""
+    values, ends, _ = parts.shape
+    rights = ends // lefts
+    tables = np.zeros((lefts, values, values))
+    for u in range(lefts):
+        here = _likelihoods(parts[:, u * rights : (u + 1) * rights], rate)
+        known = (here >= trusted).all(axis=2) & allowed[:, u]
+        here = np.where(known[:, :, None], here, 1.0)
+        for x in range(values):
+            ratios = np.where(known[x] & known, (here[x] / here).max(axis=2), inf)
+            tables[u, x] = np.where(allowed[x, u], ratios, 0.0).max(axis=1)
+            tables[u, x, x] = 0.0
+    return tables
+
+
+class SumWindows:
+    """Windows of one reach around every entry of a chain of given length.
+
+    Parameters
+    ----------
+    transition, entries
+        The matrix of the chain, and the distributions of its entries.
+    values
+        Whole non-negative value of every state.
+    length
+        Number of entries.
+    reach
+        Distance of the ends from the entry; a side with fewer entries is exhausted.
+    """
+
+    def __init__(
+        self,
+        transition: Floats,
+        entries: EntryDistributions,
+        values: Ints,
+        length: int,
+        reach: int,
+    ) -> None:
+        self.transition, self.entries = transition, entries
+        self.values, self.length, self.reach = values, length, min(reach, length)
+        if self._span > _MOST_VALUES or self.bytes > MOST_BYTES:
+            raise NotApplicable(
+                f"the sum over a window takes {self._span:,} values for each of {self._ends:,} "
+                f"pairs of ends, which needs about {self.bytes / 1e9:.2g} GB of memory; use fewer "
+                "or rounder values, or influence_curve"
+            )
+
+    @property
+    def _span(self) -> int:
+        """How many values the sum over a window may take."""
+        return (2 * self.reach + 1) * int(self.values.max()) + 1
+
+    @property
+    def _ends(self) -> int:
+        """RowPairs of ends of a window: none are published if all entries are inside."""
+        return len(self.values) ** 2 if self.length > 2 * self.reach else 1
+
+    @property
+    def bytes(self) -> int:
+        """About how much memory the largest window takes."""
+        return 8 * len(self.values) * self._ends * self._span
+
+    @property
+    def enough(self) -> int:
+        """Every series of at least this length has the same windows; none, if all are inside."""
+        periodic = self.entries.distinct and self.entries.cycle > 1
+        if periodic or self.reach == self.length:
+            return self.length + 1
+        return self.entries.distinct + 3 * self.reach + 1
+
+    @property
+    def work(self) -> float:
+        """About how many nanoseconds the search takes, with all windows of this reach."""
+        size, width, span = len(self.values), self.reach * int(self.values.max()), self._span
+        inside = self.length <= 2 * self.reach
+        joined = 0.1 * width * span
+        inner = 0.0 if inside else size**3 * (joined + 0.5 * width * self.reach + 50.0 * span)
+        windows, cells = (self.length, size) if inside else (2 * self.reach, size**2)
+        return (
+            inner + windows * (cells * (joined + 30.0 * span) + 8e5) + 500.0 * self.entries.distinct
+        )
+
+    @cached_property
+    def _across(self) -> Floats:
+        """The entry ``reach`` steps on is y, and those strictly between sum to a, given x."""
+        size, largest = len(self.values), int(self.values.max())
+        between: Floats = self.transition[:, :, None]
+        for n in range(1, self.reach):
+            following = np.zeros((size, size, n * largest + 1))
+            for z, shift in enumerate(self.values):
+                own = between[:, z, :]
+                following[:, :, shift : shift + own.shape[1]] += (
+                    own[:, None, :] * self.transition[z][None, :, None]
+                )
+            between = following
+        return between
+
+    @cached_property
+    def _after(self) -> list[Floats]:
+        """For r = 0, 1, ...: all r entries that follow sum to a, given x."""
+        largest, sums = int(self.values.max()), [np.ones((len(self.values), 1))]
+        for _ in range(min(self.reach, self.length) - 1):
+            moved = _shifted(sums[-1], self.values, largest)
+            sums.append(self.transition @ moved)
+        return sums
+
+    @cached_property
+    def _before(self) -> list[Floats]:
+        """For entries 1, 2, ...: it is x, and all entries before it sum to a."""
+        largest, sums = int(self.values.max()), [self.entries.initial[:, None]]
+        for _ in range(min(self.reach, self.length) - 1):
+            moved = _shifted(sums[-1], self.values, largest)
+            sums.append(self.transition.T @ moved)
+        return sums
+
+    @property
+    def inner(self) -> SumWindow | None:
+        """The window of all entries away from both ends; ``None`` if there are none."""
+        first, last = self.reach + 1, self.length - self.reach
+        if first > last:
+            return None
+        return self._window(
+            range(first, max(first, min(last, self.entries.distinct + self.reach)) + 1)
+        )
+
+    def windows(self, inner: SumWindow | None = None) -> Iterator[SumWindow]:
+        """All windows, the inner one first: that given, or made anew."""
+        inner = inner or self.inner
+        if inner is not None:
+            yield inner
+        ends = {*range(1, self.reach + 1)}
+        ends |= {*range(max(1, self.length - self.reach + 1), self.length + 1)}
+        for entry in sorted(ends, key=lambda n: -min(n, self.length + 1 - n)):
+            yield self.window(entry)
+
+    def window(self, entry: int) -> SumWindow:
+        """The window around one entry."""
+        return self._window(range(entry, entry + 1))
+
+    def _window(self, entries: range) -> SumWindow:
+        reach, size = self.reach, len(self.values)
+        first, after = entries[0], self.length - entries[-1]
+        left_open, right_open = first > reach, after >= reach
+        left = self._across.transpose(1, 0, 2) if left_open else self._before[first - 1][:, None, :]
+        right = self._across if right_open else self._after[after][:, None, :]
+        parts = _joined(np.ascontiguousarray(left), np.ascontiguousarray(right), self.values)
+        anything: Bools = np.ones((size, 1), dtype=bool)
+        ends_left = self._reachable.T if left_open else anything
+        ends_right = self._reachable if right_open else anything
+        rows = self.entries.rows(entries)
+        starts: Bools = np.ones((len(rows), 1), dtype=bool)
+        if left_open:
+            starts = self.entries.possible[self.entries.rows([n - reach for n in entries])]
+        roundings = 2 * reach * (size + 4) + left.shape[2] + right.shape[2] + 32
+        return SumWindow(
+            tuple(entries),
+            reach if left_open else None,
+            reach if right_open else None,
+            parts,
+            ends_left[:, :, None] & ends_right[:, None, :],
+            starts,
+            self.entries.table[rows],
+            self.entries.possible[rows],
+            2 * EPS * roundings + 2 * self.entries.error,
+        )
+
+    @cached_property
+    def _reachable(self) -> Bools:
+        """Which states are possible ``reach`` steps after each, exactly."""
+        step = self.transition > 0
+        reached = step
+        for _ in range(self.reach - 1):
+            reached = (reached.astype(np.float32) @ step.astype(np.float32)) > 0
+        return reached
+
+
+def _shifted(sums: Floats, values: Ints, largest: int) -> Floats:
+    """Each row with the value of its state added to the sum."""
+    moved = np.zeros((len(values), sums.shape[1] + largest))
+    for x, shift in enumerate(values):
+        moved[x, shift : shift + sums.shape[1]] = sums[x]
+    return moved
+
+
+def _joined(left: Floats, right: Floats, values: Ints) -> Floats:
+    """Convolution of both sides for every value of the entry and every pair of ends.
+
+    One product of matrices for each value and each end of the side that has fewer of them.
+    """
+    if right.shape[1] > left.shape[1]:
+        turned = _joined(right, left, values).reshape(len(left), right.shape[1], left.shape[1], -1)
+        return np.ascontiguousarray(turned.swapaxes(1, 2)).reshape(
+            *turned.shape[:1], -1, turned.shape[3]
+        )
+    size, lefts, width = left.shape
+    rights, depth = right.shape[1:]
+    total = width + depth - 1
+    parts = np.zeros((size, lefts, rights, total + int(values.max())))
+    padded = np.zeros(total + width - 1)
+    shifted = sliding_window_view(padded, width).T
+    for x, own in enumerate(left[:, :, ::-1]):
+        for y in range(rights):
+            padded[width - 1 : total] = right[x, y]
+            parts[x, :, y, values[x] : values[x] + total] = own @ shifted
+    return parts.reshape(size, lefts * rights, -1)

@@ -8,6 +8,7 @@ which is usually less than its own epsilon. Beliefs that were bought from the da
 
 from __future__ import annotations
 
+import secrets
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
@@ -55,6 +56,7 @@ from pufferkit.shown import Shown
 
 _OVER = "the data of the session, like histogram(session.data.states, session.data)"
 _PURCHASE = "private_transitions"
+_CHARGE = "charge"
 _PARTS = 1000
 """Of a refused epsilon, in which what would fit is looked for."""
 
@@ -277,6 +279,68 @@ class Session(Shown):
         warn_if_drowned(calibration, anyway=anyway)
         return self._paid(calibration, checked, bounds, key, name)
 
+    def charge(
+        self, entry_epsilon: float, window: tuple[int, int] | None = None, *, label: str = ""
+    ) -> float:
+        """Charge what something else spends on these data: answers of `local.sanitize`, a library.
+
+        Theorem: `entry_profile`, for the secrets and beliefs of its docstring. If the density of
+        an output changes by a factor of at most e^b when one entry of the window changes, and by
+        none when another entry does, it is a release of event-level epsilon b over the window,
+        whatever made it: event-level epsilons add up entry by entry.
+
+        Parameters
+        ----------
+        entry_epsilon
+            Event-level epsilon b of the output, for each entry of the window: of mechanisms with
+            differential privacy for one entry, their epsilon. Independent of the beliefs.
+        window
+            First and last entry that it uses, counted from 1; by default the whole series.
+        label
+            With a label the same charge is made once, however often it is asked for. Without one
+            every call is a new charge. Charge before anything noisy is drawn.
+
+        Returns
+        -------
+        The epsilon by which the account has grown; 0 for a label that was charged before.
+
+        Raises
+        ------
+        OverBudget
+            If the joint guarantee would exceed the budget; nothing is spent then.
+
+        Examples
+        --------
+        >>> from tempfile import mkdtemp
+        >>> from pufferkit import MarkovChain, Session
+        >>> chain, book = MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]]), mkdtemp() + "/ledger.db"
+        >>> session = Session([0, 0, 1] * 100, chain, 1.0, book, name="alice")
+        >>> session.charge(0.1, window=(1, 30), label="library") > 0.1
+        True
+        >>> session.charge(0.1, window=(1, 30), label="library")
+        0.0
+        """
+        bounds = self._window(window)
+        b = spent_pico(checks.privacy(entry_epsilon)) / PICO
+        asked = {"charge": b, "window": list(bounds), "label": label}
+        key = digest({**asked, "once": label or secrets.token_hex(16)})
+        while self.ledger.find(self.name, key, "charge") is None:
+            account, composed = self._standing()
+            # Only its event-level epsilon is known, so no other rule may use its mechanism.
+            spending = Spending(_CHARGE, b, bounds, b)
+            joint, after = self._joint(account, composed, spending)
+            if joint.micro > account.budget:
+                raise over_budget(joint.micro - account.total, account.remaining)
+            charges = [self._purchase_charge(account)] if self._owes() else []
+            charges.append(
+                self._event_charge(
+                    account, spending, key, joint.micro, rule=joint.rule, label=label, state=after
+                )
+            )
+            if self.ledger.charge_many(charges, data_meant=self._meant):
+                return in_epsilon(max(0, joint.micro - account.total))
+        return 0.0
+
     def release_dashboard(self, plan: Dashboard, *, label: str = "") -> dict[str, Release]:
         """Answer all questions of a dashboard with noise, as one charge; the answers by name.
 
@@ -483,28 +547,42 @@ class Session(Shown):
     def _purchase_charge(self, account: Account) -> Charge:
         """The charge of the purchase, with the total that `_standing` holds for it."""
         assert self._bought is not None
-        bought = self._bought
+        return self._event_charge(account, self._bought, self._purchase_key, account.total)
+
+    def _event_charge(
+        self,
+        account: Account,
+        spending: Spending,
+        key: str,
+        total: int,
+        *,
+        rule: str = "entry_profile",
+        label: str = "",
+        state: Composed | None = None,
+    ) -> Charge:
+        """The charge of something of which only the event-level epsilon is known."""
         return Charge(
             self.name,
-            self._purchase_key,
-            spent_micro(bought.epsilon),
-            account.total,
+            key,
+            spent_micro(spending.epsilon),
+            total,
             {
-                "query": _PURCHASE,
+                "query": label or spending.mechanism,
                 "labels": [],
-                "window": list(bought.window),
+                "window": list(spending.window),
                 "beliefs": self.beliefs.digest,
-                "mechanism": _PURCHASE,
+                "mechanism": spending.mechanism,
                 "scale": None,
-                "entry_privacy_pico": spent_pico(bought.entry_epsilon or 0.0),
+                "entry_privacy_pico": spent_pico(spending.entry_epsilon or 0.0),
                 "quilt": None,
                 "contributions": None,
                 "gaps": None,
-                "rule": "entry_profile",
+                "rule": rule,
             },
             after=account.entries,
             terms=self._terms,
             data=self._recognised,
+            state=None if state is None else state.to_dict(),
         )
 
     def _spendings(self) -> list[Spending]:

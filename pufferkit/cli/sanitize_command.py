@@ -10,9 +10,9 @@ import typer
 
 import pufferkit as pk
 from pufferkit.cli import inputs, outputs, terminal
-from pufferkit.cli.flags import File, option, whole
+from pufferkit.cli.flags import File, Text, option, whole
 from pufferkit.cli.format_options import Form, time_of
-from pufferkit.cli.options import with_options
+from pufferkit.cli.options import Book, with_options
 
 if TYPE_CHECKING:
     from pufferkit import MarkovChain, Series
@@ -26,6 +26,8 @@ def sanitize(
     state: inputs.State,
     out: Annotated[Path, option("Write answers here: .csv or .parquet.", "FILE")],
     form: Form,
+    book: Book,
+    account: Annotated[Text, option("With --ledger: account of these data.", "NAME")] = None,
     time: inputs.Time = None,
     segment: inputs.Segment = None,
     adversary: Annotated[
@@ -47,11 +49,15 @@ def sanitize(
     """Answer every entry of a series by randomised response ([B]).
 
     All answers may be published; any number of questions can be asked of them later at no cost.
-    Every run draws new noise and spends epsilon. Times and segments of the entries are kept.
+    Every run draws new noise and spends epsilon; with a ledger it is charged before it is drawn,
+    by what all answers reveal about each entry. Times and segments of the entries are kept.
     """
     from pufferkit.frames import answer_table, check_table  # noqa: PLC0415
     from pufferkit.local import cheapest_noise, estimate  # noqa: PLC0415
 
+    book.check(account, needs_account=True)
+    if book.label:
+        raise ValueError("--label: every run draws new answers and is charged; leave it out")
     outputs.check_outputs([out, record], [file, model])
     alone = str(out) == "-"
     if alone and as_json:
@@ -71,7 +77,15 @@ def sanitize(
     times = time_of(time)
     kept = [times] if isinstance(times, str) else list(times or ())
     kept += [] if segment is None else [segment]
-    answered: Series = mechanism.sanitize(series)
+    with book.opened() as ledger:
+        if ledger is not None and book.budget is not None and account is not None:
+            session = pk.Session(
+                series, chain, book.budget, ledger, name=account, data_meant=book.data_meant
+            )
+            answered: Series = mechanism.sanitize(session)
+            terminal.remaining(account, session.remaining, book.budget)
+        else:
+            answered = mechanism.sanitize(series)
     try:
         estimated = estimate(answered, mechanism)
     except ValueError:  # the answers carry no information

@@ -11,16 +11,19 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from math import isfinite
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit import noise
+from pufferkit.accounting.session import Session
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.beliefs.meeting import check_step
 from pufferkit.beliefs.provenance import Provenance, check_not_fitted_on, check_paid
 from pufferkit.data.series import Series, is_segment
+from pufferkit.errors import NoTheorem
 from pufferkit.local.losses import Loss
 
 _BLOCK = 1024
@@ -50,6 +53,14 @@ class Sanitizer(ABC):
         return noise.response_stream(codes, self.thresholds)
 
     @property
+    def entry_epsilon(self) -> float | None:
+        """The most by which an entry changes the log-likelihood of all answers: event-level epsilon.
+
+        ``None`` where the answers to other entries depend on the same noise.
+        """
+        return None
+
+    @property
     def states(self) -> tuple[Hashable, ...]:
         """Labels of the states."""
         return self.chain.states
@@ -71,7 +82,8 @@ def sanitize(series: Any, mechanism: Sanitizer) -> Any:
     ----------
     series
         A `Series`, a one-dimensional array, a sequence of states (or of segments), or an iterator
-        of states.
+        of states. Or a `Session`: then its data are answered, as a `Series`, and its account is
+        charged the event-level epsilon of the answers before they are drawn, in every call anew.
     mechanism
         From `cheapest_noise`, or constructed directly. Its loss must not exceed its epsilon.
 
@@ -111,6 +123,8 @@ def sanitize(series: Any, mechanism: Sanitizer) -> Any:
             "nothing was sanitised. Take more noise, see cheapest_noise"
         )
     check_paid(_sources(mechanism))
+    if isinstance(series, Session):
+        return _charged(series, mechanism)
     if isinstance(series, Iterator):
         return _stream(series, mechanism)
     if isinstance(series, Series):
@@ -129,6 +143,29 @@ def sanitize(series: Any, mechanism: Sanitizer) -> Any:
     answered = sanitize(coded, mechanism)
     nested = any(is_segment(item) for item in series)
     return answered.as_segments() if nested else answered.labels
+
+
+def _charged(session: Session, mechanism: Sanitizer) -> Series:
+    """Answers to the data of a session, charged to its account first."""
+    b = mechanism.entry_epsilon
+    if b is None:
+        raise NoTheorem(
+            "mechanism: its flips depend on one another, so its answers have no event-level "
+            "epsilon for each entry that an account could hold; use design='independent'"
+        )
+    if not isfinite(b):
+        raise ValueError(
+            "mechanism: some answer rules out a state, so its event-level epsilon is not finite "
+            "and no account can pay it; use cheapest_noise with adversary='every'"
+        )
+    series, sources = session.data, _sources(mechanism)
+    _same_states(series.states, mechanism)
+    _short_enough(series.lengths, mechanism)
+    check_step(mechanism.chain.step, series.step, uneven=series.between is not None)
+    check_not_fitted_on(sources, series)
+    session.charge(b)
+    answered: Series = sanitize(series, mechanism)
+    return answered
 
 
 def _stream(entries: Iterator[Hashable], mechanism: Sanitizer) -> Iterator[Hashable]:

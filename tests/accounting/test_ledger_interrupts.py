@@ -4,6 +4,7 @@ import linecache
 import sqlite3
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psycopg
@@ -148,5 +149,8 @@ def test_an_interrupt_at_a_statement_frees_the_lock(url, act, how, kind):  # noq
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("act", [spend, release])
 def test_an_interrupt_at_any_line_frees_the_lock(url, act):  # noqa: F811
-    every = 1 if act is spend else 6  # a release has a thousand lines
-    check(url, act, "line", KeyboardInterrupt, range(1, 5000, every))
+    every = 1 if act is spend else 13  # a release has a thousand lines
+    steps = range(1, 5000, every)
+    # An interrupt where a handler ends leaves its exception in the thread for ever (Python 3.11).
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(check, url, act, "line", KeyboardInterrupt, steps).result()

@@ -107,3 +107,24 @@ def test_unknown_states_and_other_beliefs_are_refused():
     Path("stuck.json").write_text(json.dumps(stuck))
     assert "may not mix" in refusal(*SANITIZE, "--out", "a.csv", "--model", "stuck.json")
     good(*SANITIZE, "--out", "a.csv", "--model", "stuck.json", "--length", "300")
+
+
+BOOK = ("--ledger", "book.db", "--budget", "40", "--account", "anna")
+
+
+def test_answers_are_charged_to_an_account():
+    for _ in range(2):
+        good(*SANITIZE, "--out", "answers.csv", *BOOK)
+    with pk.Ledger("book.db") as ledger:
+        first, second = [e for e in ledger.entries("anna") if e.kind == "charge"]
+        assert 0 < first.total < second.total  # every run draws anew
+        assert ledger.verify() == []
+    before = Path("answers.csv").read_text()
+    said = refusal(*SANITIZE, "--out", "answers.csv", *BOOK, "--epsilon", "40")
+    assert "remaining" in said
+    assert Path("answers.csv").read_text() == before
+    assert "--label" in refusal(*SANITIZE, "--out", "answers.csv", *BOOK, "--label", "x")
+    assert "--account" in refusal(*SANITIZE, "--out", "answers.csv", *BOOK[:4])
+    said = refusal(*SANITIZE, "--out", "a.csv", *BOOK, "--design", "correlated")
+    assert "independent" in said
+    assert not Path("a.csv").exists()

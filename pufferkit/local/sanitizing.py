@@ -54,7 +54,7 @@ class Sanitizer(ABC):
 
     @property
     def entry_epsilon(self) -> float | None:
-        """The most by which an entry changes the log-likelihood of all answers: event-level epsilon.
+        """The most by which an entry changes the log-likelihood of all answers (event level).
 
         ``None`` where the answers to other entries depend on the same noise.
         """

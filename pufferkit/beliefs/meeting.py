@@ -27,8 +27,7 @@ def check_series(beliefs: Beliefs, series: Series) -> None:
 def check_table(beliefs: Beliefs, table: Table) -> None:
     """Refuse a table with another step or phase than the beliefs, and one they were fitted on."""
     check_step(beliefs.step, table.step, uneven=table.of_time and not table.is_regular)
-    if beliefs.fixed_start is not None:
-        beliefs.check_clock(table.calendar, table.segment_lengths.tolist())
+    beliefs.check_clock(table.calendar, table.segment_lengths.tolist())
     check_not_counted_from(beliefs.sources, table.transitions, table.states)
 
 

@@ -20,7 +20,7 @@ from pufferkit.beliefs.provenance import Provenance
 from pufferkit.beliefs.type_uncertainty import transfer_cap
 from pufferkit.checks import Floats
 from pufferkit.data.calendar import Calendar
-from pufferkit.errors import NotApplicable
+from pufferkit.errors import NotApplicable, NoTheorem
 from pufferkit.shown import Matrix
 
 _MOST_HIDDEN = 2_000
@@ -150,28 +150,34 @@ class SeasonalClass(KernelClass):
         return None if self.start is None else "the chain of the clock, with its first slot,"
 
     def check_clock(self, calendar: Calendar | None, lengths: Sequence[int]) -> None:
-        """Refuse data whose first entries are not at ``start`` by their clock, or leave its phase.
+        """Refuse data whose phase jumps, or is not that of ``start`` by their clock.
 
         The phase of an entry is (local time - origin) / step modulo the period. Where clocks
-        change, it jumps: no fixed phase holds then, and only the worst one covers the data.
+        change it jumps, and what the slots then say about one another no theorem covers, for a
+        known phase or for any.
         """
-        start, origin = self.start, self.origin
-        if start is None or origin is None or self.step is None or calendar is None:
+        period = len(self.matrices)
+        if calendar is None or period == 1:
             return
-        period, step = len(self.matrices), calendar.every
-        slots = (calendar.times(lengths) - origin) // step % period
-        believed = (start + np.concatenate([np.arange(n) for n in lengths])) % period
-        if (slots == believed).all():
-            return
+        slots = calendar.times(lengths) // calendar.every
         firsts = np.cumsum([0, *lengths[:-1]])
-        off = np.flatnonzero(slots[firsts] != self.start)
-        what = (
-            f"segment {off[0] + 1} begins at slot {slots[firsts[off[0]]]} by its clock, but the "
-            f"beliefs say start={self.start}"
-            if off.size
-            else "clocks change within the data, so their phase does not stay that of the beliefs"
-        )
-        raise ValueError(f"data: {what}; leave start out, and the noise suffices for every phase")
+        since = np.arange(len(slots)) - np.repeat(firsts, lengths)
+        if ((slots - np.repeat(slots[firsts], lengths) - since) % period).any():
+            raise NoTheorem(
+                f"data: clocks change within them, so their phase in a period of {period} slots "
+                "jumps, and no theorem covers that; read the times in UTC and fit the beliefs so "
+                "too, or take ChainClass.hull of their chains, which holds on any schedule"
+            )
+        if self.start is None or self.origin is None or self.step is None:
+            return
+        begins = (calendar.times(lengths)[firsts] - self.origin) // calendar.every % period
+        off = np.flatnonzero(begins != self.start)
+        if off.size:
+            raise ValueError(
+                f"data: segment {off[0] + 1} begins at slot {begins[off[0]]} by its clock, but the "
+                f"beliefs say start={self.start}; leave start out, and the noise suffices for "
+                "every phase"
+            )
 
     @property
     def sources(self) -> tuple[Provenance, ...]:

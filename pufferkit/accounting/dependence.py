@@ -8,18 +8,18 @@ from functools import singledispatch
 import numpy as np
 
 from pufferkit import noise
+from pufferkit.accounting.joint_sums import (
+    Axis,
+    chain_dependence,
+    decays_of,
+    listed_dependence,
+)
 from pufferkit.accounting.windows import PRIVATE
 from pufferkit.beliefs.base import Beliefs
 from pufferkit.beliefs.finite_class import FiniteClass
 from pufferkit.beliefs.finite_joint import FiniteJoint
 from pufferkit.beliefs.joint_class import JointClass
 from pufferkit.errors import NotApplicable, NoTheorem
-from pufferkit.influence.sums.joint_sums import (
-    Axis,
-    chain_dependence,
-    decays_of,
-    listed_dependence,
-)
 from pufferkit.mechanisms.calibration import GAPS, Calibration
 from pufferkit.mechanisms.chain_distances import known_members, values_of
 from pufferkit.mechanisms.evidence import Guarantee
@@ -51,7 +51,7 @@ def dependence(first: Calibration, second: Calibration) -> float:
     -------
     float
         E, rounded up. The extremes are computed in closed form, not searched for
-        (`pufferkit.influence.sums.joint_sums` has the proof).
+        (`pufferkit.accounting.joint_sums` has the proof).
 
     Raises
     ------

@@ -429,7 +429,10 @@ def _tightness(theta: Beliefs, calibration: Calibration) -> float | None:
     length = calibration.query.longest
     if calibration.scales is not None:
         contributions = contributions * (calibration.scale / np.array(calibration.scales))
-    lost = max(outer_loss(chain, contributions, calibration.scale, length) for chain in chains)
+    lost = max(
+        outer_loss(chain.initial, chain.transition, contributions, calibration.scale, length)
+        for chain in chains
+    )
     return lost / calibration.epsilon
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import pufferkit as pk
-from pufferkit.influence.sums import joint_sums
+from pufferkit.accounting import joint_sums
 from pufferkit.noise import grid_exponent
 from tests.oracles import joint_loss
 

@@ -322,7 +322,10 @@ def test_outer_outputs_never_pass_the_truth(block):
             ).max()
             for entry in {0, (length + 1) // 2 - 1, length - 1}
         )
-        assert outer_loss(chain, contributions, scale, length) <= true + 1e-12
+        assert (
+            outer_loss(chain.initial, chain.transition, contributions, scale, length)
+            <= true + 1e-12
+        )
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -334,4 +337,4 @@ def test_outer_outputs_never_pass_the_curve(seed):
     cost = np.abs(contributions[:, None] - contributions[None]).sum(axis=2) / scale
     bound = PairCurve(member(chain), length).loss([(length, cost)])
     assert bound is not None
-    assert outer_loss(chain, contributions, scale, length) <= bound.value
+    assert outer_loss(chain.initial, chain.transition, contributions, scale, length) <= bound.value

@@ -13,7 +13,7 @@ import pufferkit as pk
 from pufferkit import compiling
 from pufferkit.beliefs.secrets import Listed
 from pufferkit.errors import NotApplicable
-from pufferkit.influence.sums import chain_sums, lattice, least_scale
+from pufferkit.influence.sums import chain_sums, lattice, least_scale, transport
 from pufferkit.influence.sums.chain_sums import (
     Distance,
     SummedChain,
@@ -21,8 +21,9 @@ from pufferkit.influence.sums.chain_sums import (
     check_memory,
     value_bytes,
 )
-from pufferkit.influence.sums.lattice import BLOCK, NOTHING, Masses, convolved, farthest
+from pufferkit.influence.sums.lattice import BLOCK, NOTHING, Masses, convolved
 from pufferkit.influence.sums.outer_losses import outer_loss
+from pufferkit.influence.sums.transport import farthest
 
 RELATIVE = Fraction(1, 10**12)
 FORMS = [True, False]  # plain floats, or blocks with exponents
@@ -209,9 +210,9 @@ def test_distances_are_those_of_fractions(seed, plain):
 
 def test_a_quick_look_at_single_probabilities_decides_and_never_says_too_much(monkeypatch):
     looks = []
-    whole = lattice._all_within
+    whole = lattice.within
     monkeypatch.setattr(
-        lattice, "_all_within", lambda *given: looks.append(whole(*given)) or looks[-1]
+        transport, "within", lambda *given: looks.append(whole(*given)) or looks[-1]
     )
     for seed in range(40):
         rng = np.random.default_rng(seed)
@@ -494,6 +495,6 @@ def test_outer_outputs_are_those_of_some_signs(size):
             after.append(chain.transition @ (weights * after[-1]))
         logs = np.log(np.array(before) * np.array(after[::-1]) / chain.initial)
         best = max(best, float(np.ptp(logs[2])))
-    at_middle = outer_loss(chain, np.eye(size), 2.0, 5)
+    at_middle = outer_loss(chain.initial, chain.transition, np.eye(size), 2.0, 5)
     assert at_middle <= best * (1 + 1e-9) or size <= 6  # of few coordinates other entries count too
     assert at_middle >= 0.9 * best

@@ -35,7 +35,7 @@ def test_outer_outputs_never_tell_more_than_the_definition():
         rows = np.eye(size, dtype=int) if case % 3 == 0 else rng.integers(0, 3, (size, 1))
         scale = float(np.exp(rng.uniform(-1, 2)))
         scales = [scale] * rows.shape[1]
-        told = outer_loss(chain, rows.astype(float), scale, length)
+        told = outer_loss(chain.initial, chain.transition, rows.astype(float), scale, length)
         lost = largest_loss(chain.initial, chain.transition, rows, scales, length)
         assert told <= lost * (1 + 1e-12) + 1e-12
         reached += told >= 0.999 * lost

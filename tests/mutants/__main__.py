@@ -42,7 +42,10 @@ class Area:
 
 AREAS = {
     "rounding": Area(["rounding.py"], ["test_rounding.py"]),
-    "transport": Area(["influence/sums/transport.py"], ["influence/test_transport.py"]),
+    "transport": Area(
+        ["influence/sums/transport.py"],
+        ["influence/test_transport.py", "influence/test_sums.py"],
+    ),
     "sums": Area(
         [
             f"influence/sums/{name}.py"

@@ -1,4 +1,4 @@
-"""Distributions of whole-valued sums, and W-infinity between them, with directed rounding.
+"""Distributions of whole-valued sums on a lattice, each number with a bound on its rounding.
 
 The rarest outcomes decide W-infinity, so every probability needs its *relative* accuracy, however
 small it is. Numbers here are only added and multiplied, and none is negative, so a number that was
@@ -22,11 +22,9 @@ from itertools import permutations
 from math import log, log2
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pufferkit.checks import Bools, Floats, Ints
 from pufferkit.compiling import compiled_loop
-from pufferkit.rounding import EPS, least_passing
 
 BLOCK = 32
 """Numbers that share an exponent."""
@@ -171,83 +169,12 @@ def convolved(first: Masses, second: Masses, pairs: RowPairs, room: int) -> Mass
     return Masses(numbers, exponents, lost)
 
 
-def farthest(rows: Masses, places: Ints, least: int, error: float) -> tuple[int, bool]:
-    """The largest W-infinity between two rows, or ``least`` if that is more; never too small.
+def within(rows: Masses, places: Ints, most: int, error: float) -> bool:
+    """Whether single probabilities show, quickly, that no two rows are further apart than ``most``.
 
-    Theorem: [Q] Definition 3.1, on the line. With F_a the distribution function of row a, W of two
-    rows is the least d with F_a(t) <= F_b(t + d) and F_b(t) <= F_a(t + d) for all t. If that holds,
-    mass can go from the lowest to the lowest, and no part of it goes further than d. If F_a(t) is
-    above F_b(t + d), some of the mass up to t must go beyond t + d.
-
-    A comparison counts only if it is sure: by the lower tails, P(S_a <= t) <= P(S_b <= t + d), or
-    by the upper ones, P(S_b > t + d) <= P(S_a > t), whichever rounding leaves clear. The shift
-    grows until all of them are.
-
-    Parameters
-    ----------
-    rows, places
-        Distributions up to a factor, those without mass left out; row n is counted from
-        ``places[n]``.
-    least
-        Where the search begins.
-    error
-        Bound on the relative error of a tail.
-
-    Returns
-    -------
-    tuple
-        The distance, and whether rounding left open that it is smaller.
+    Parameters as in `pufferkit.influence.sums.transport.farthest`. ``False`` may also mean that
+    only tails can tell.
     """
-    if len(rows.numbers) < 2 or _all_within(rows, places, least, error):
-        return least, False
-    lower, upper = rows.log_tails()
-    size = rows.room + int(places.max())
-    low, up = np.full((len(lower), size), -np.inf), np.full((len(lower), size), -np.inf)
-    for n, place in enumerate(places):
-        end = place + rows.room
-        low[n, place:end], low[n, end:] = lower[n], 0.0
-        up[n, place:end], up[n, :place] = upper[n], 0.0
-    known = np.concatenate([low[low > -np.inf], up[up > -np.inf]])
-    slack = 2 * error + 8 * EPS * float(np.abs(known).max(initial=0.0))
-    low_most, low_least, up_most, up_least = (
-        low.max(axis=0), low.min(axis=0), up.max(axis=0), up.min(axis=0)
-    )  # fmt: skip
-
-    def surely_within(shift: int) -> bool:
-        end = max(0, size - shift)
-        by_lower = low_most[:end] + slack <= low_least[shift:]
-        by_upper = up_most[shift:] + slack <= up_least[:end]
-        unclear = np.flatnonzero(~(by_lower | by_upper))
-        return all(_passes(low, up, a, unclear, shift, slack) for a in range(len(low)))
-
-    def surely_not(shift: int) -> bool:
-        end = max(0, size - shift)
-        by_lower = low_most[:end] > low_least[shift:] + slack
-        return bool((by_lower | (up_most[shift:] > up_least[:end] + slack)).any())
-
-    if surely_within(least):
-        return least, False
-    bad, step = least, 1
-    while not surely_within(bad + step):
-        bad, step = bad + step, 2 * step
-    value = least_passing(surely_within, bad, bad + step)
-    return value, not surely_not(value - 1)
-
-
-def _passes(
-    low: Floats, up: Floats, a: int, places: NDArray[np.intp], shift: int, slack: float
-) -> bool:
-    """Whether F_a(t) <= F_b(t + shift) for sure at these places t, for all b other than a."""
-    if not places.size:
-        return True
-    others = np.arange(len(low)) != a
-    by_lower = low[a, places] + slack <= low[others][:, places + shift]
-    by_upper = up[others][:, places + shift] + slack <= up[a, places]
-    return bool((by_lower | by_upper).all())
-
-
-def _all_within(rows: Masses, places: Ints, most: int, error: float) -> bool:
-    """Whether a quick test of single probabilities shows that no two rows are further apart."""
     if rows.exponents is None or most == 0:
         return False
     tops = rows.exponents.max(axis=1)

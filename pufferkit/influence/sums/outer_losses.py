@@ -18,7 +18,6 @@ from itertools import product
 
 import numpy as np
 
-from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
 from pufferkit.threads import one_thread
 
@@ -32,7 +31,9 @@ _ROUGHLY = 1e-9
 
 
 @one_thread()
-def outer_loss(chain: MarkovChain, contributions: Floats, scale: float, length: int) -> float:
+def outer_loss(
+    initial: Floats, transition: Floats, contributions: Floats, scale: float, length: int
+) -> float:
     """The largest loss of an entry at the outer outputs that were tried, rounded down.
 
     Up to six coordinates all signs are tried for the first, a middle and the last entry; beyond
@@ -41,8 +42,8 @@ def outer_loss(chain: MarkovChain, contributions: Floats, scale: float, length: 
 
     Parameters
     ----------
-    chain
-        The adversary's belief.
+    initial, transition
+        The adversary's belief: a chain.
     contributions
         Row x is what an entry in state x adds to each coordinate of the answer.
     scale, length
@@ -51,7 +52,8 @@ def outer_loss(chain: MarkovChain, contributions: Floats, scale: float, length: 
     size, middle = contributions.shape[1], (length + 1) // 2
 
     def losses(signs: Floats, entry: int) -> Floats:
-        return _losses(chain, signs @ contributions.T / scale, entry, length, _ROUGHLY, _SEARCHED)
+        exponents = signs @ contributions.T / scale
+        return _losses(initial, transition, exponents, entry, length, _ROUGHLY, _SEARCHED)
 
     if size <= _ALL_SIGNS:
         tried, entries = np.array(list(product((1.0, -1.0), repeat=size))), {1, middle, length}
@@ -69,29 +71,33 @@ def outer_loss(chain: MarkovChain, contributions: Floats, scale: float, length: 
                 break
             signs, value = flipped[values.argmax()], values.max()
         exponents = (contributions @ signs / scale)[None, :]
-        sure = _losses(chain, exponents, entry, length, _CONVERGED, _MOST_STEPS)
+        sure = _losses(initial, transition, exponents, entry, length, _CONVERGED, _MOST_STEPS)
         best = max(best, float(sure[0]))
     return best * (1 - 1e-9)
 
 
 def _losses(
-    chain: MarkovChain, exponents: Floats, entry: int, length: int, precision: float, most: int
+    initial: Floats,
+    transition: Floats,
+    exponents: Floats,
+    entry: int,
+    length: int,
+    precision: float,
+    most: int,
 ) -> Floats:
     """Loss of one entry when each entry weighs e^exponent, for each row of exponents.
 
     Zero if distant entries still matter after ``most`` steps.
     """
     weights = np.exp(exponents - exponents.max(axis=1, keepdims=True))
-    ones, start = np.ones_like(weights), np.broadcast_to(chain.initial, weights.shape)
+    ones, start = np.ones_like(weights), np.broadcast_to(initial, weights.shape)
     after = _power_iteration(
-        lambda v: (weights * v) @ chain.transition.T, ones, length - entry, precision, most
+        lambda v: (weights * v) @ transition.T, ones, length - entry, precision, most
     )
     joint = _power_iteration(
-        lambda v: (weights * v) @ chain.transition, start, entry - 1, precision, most
+        lambda v: (weights * v) @ transition, start, entry - 1, precision, most
     )
-    alone = _power_iteration(
-        lambda v: v @ chain.transition, chain.initial[None], entry - 1, precision, most
-    )
+    alone = _power_iteration(lambda v: v @ transition, initial[None], entry - 1, precision, most)
     if after is None or joint is None or alone is None:
         return np.zeros(len(weights))
     here = (alone > 0) & (joint > 0) & (after > 0) & (weights > 0)

@@ -4,7 +4,8 @@ W(mu, nu) is the least d such that mass can be moved from mu to nu with no part 
 than d. On the line, moving the lowest mass to the lowest is best, so W is the largest gap between
 the two values at equal heights of the distribution functions. The rarest outcomes decide, and so do
 ties between sums of probabilities: a cumulative sum that is off by one rounding can pair the wrong
-values. So the sums here are exact.
+values. So they are summed in whole numbers (`exact_distance`), or in floats with a bound on their
+rounding, where a tie that stays open counts as the larger distance (`farthest`).
 """
 
 from __future__ import annotations
@@ -15,13 +16,20 @@ from math import lcm
 from numbers import Rational
 from typing import Any, TypeVar
 
-from pufferkit.rounding import as_fraction, at_least
+import numpy as np
+from numpy.typing import NDArray
+
+from pufferkit.checks import Floats, Ints
+from pufferkit.influence.sums.lattice import Masses, within
+from pufferkit.rounding import EPS, as_fraction, at_least, least_passing
 
 Place = TypeVar("Place", int, Fraction)
 
 
 def w_infinity(mu: Mapping[Any, Any], nu: Mapping[Any, Any]) -> float | Fraction:
-    """The infinity-Wasserstein distance, [Q] Definition 3.1.
+    """The infinity-Wasserstein distance.
+
+    Theorem: [Q] Definition 3.1, for distributions on the line.
 
     Parameters
     ----------
@@ -87,3 +95,78 @@ def _distribution(name: str, table: Mapping[Any, Any]) -> list[tuple[Fraction, i
         raise ValueError(f"{name}: probabilities sum to {float(total):.9g}, not 1; normalise them")
     unit = lcm(*(mass.denominator for mass in masses.values()))
     return [(value, int(mass * unit)) for value, mass in sorted(masses.items())]
+
+
+def farthest(rows: Masses, places: Ints, least: int, error: float) -> tuple[int, bool]:
+    """The largest W-infinity between two rows, or ``least`` if that is more; never too small.
+
+    With F_a the distribution function of row a, W of two
+    rows is the least d with F_a(t) <= F_b(t + d) and F_b(t) <= F_a(t + d) for all t. If that holds,
+    mass can go from the lowest to the lowest, and no part of it goes further than d. If F_a(t) is
+    above F_b(t + d), some of the mass up to t must go beyond t + d.
+
+    A comparison counts only if it is sure: by the lower tails, P(S_a <= t) <= P(S_b <= t + d), or
+    by the upper ones, P(S_b > t + d) <= P(S_a > t), whichever rounding leaves clear. The shift
+    grows until all of them are.
+
+    Parameters
+    ----------
+    rows, places
+        Distributions up to a factor, those without mass left out; row n is counted from
+        ``places[n]``.
+    least
+        Where the search begins.
+    error
+        Bound on the relative error of a tail.
+
+    Returns
+    -------
+    tuple
+        The distance, and whether rounding left open that it is smaller.
+    """
+    if len(rows.numbers) < 2 or within(rows, places, least, error):
+        return least, False
+    lower, upper = rows.log_tails()
+    size = rows.room + int(places.max())
+    low, up = np.full((len(lower), size), -np.inf), np.full((len(lower), size), -np.inf)
+    for n, place in enumerate(places):
+        end = place + rows.room
+        low[n, place:end], low[n, end:] = lower[n], 0.0
+        up[n, place:end], up[n, :place] = upper[n], 0.0
+    known = np.concatenate([low[low > -np.inf], up[up > -np.inf]])
+    slack = 2 * error + 8 * EPS * float(np.abs(known).max(initial=0.0))
+    low_most, low_least, up_most, up_least = (
+        low.max(axis=0), low.min(axis=0), up.max(axis=0), up.min(axis=0)
+    )  # fmt: skip
+
+    def surely_within(shift: int) -> bool:
+        end = max(0, size - shift)
+        by_lower = low_most[:end] + slack <= low_least[shift:]
+        by_upper = up_most[shift:] + slack <= up_least[:end]
+        unclear = np.flatnonzero(~(by_lower | by_upper))
+        return all(_passes(low, up, a, unclear, shift, slack) for a in range(len(low)))
+
+    def surely_not(shift: int) -> bool:
+        end = max(0, size - shift)
+        by_lower = low_most[:end] > low_least[shift:] + slack
+        return bool((by_lower | (up_most[shift:] > up_least[:end] + slack)).any())
+
+    if surely_within(least):
+        return least, False
+    bad, step = least, 1
+    while not surely_within(bad + step):
+        bad, step = bad + step, 2 * step
+    value = least_passing(surely_within, bad, bad + step)
+    return value, not surely_not(value - 1)
+
+
+def _passes(
+    low: Floats, up: Floats, a: int, places: NDArray[np.intp], shift: int, slack: float
+) -> bool:
+    """Whether F_a(t) <= F_b(t + shift) for sure at these places t, for all b other than a."""
+    if not places.size:
+        return True
+    others = np.arange(len(low)) != a
+    by_lower = low[a, places] + slack <= low[others][:, places + shift]
+    by_upper = up[others][:, places + shift] + slack <= up[a, places]
+    return bool((by_lower | by_upper).all())

@@ -9,11 +9,14 @@ do not even reveal that two accounts have equal data. With the key, three things
 - a second name for the same data.
 - a second name for largely the same data, even if cut or changed in places: *shingles*, that is
   stretches of 36 runs of equal entries, are sampled from every series by the size of their digest
-  and are the same wherever the stretch stands.
+  and are the same wherever the stretch stands, and read backwards too. They are also taken of every
+  second, third, ... entry, so that data are recognised that were thinned, or whose rows were
+  repeated, in whatever order the two came.
 
 Information tells coincidence from common origin: it is minus the log of the probability that an
 unrelated series has the same transitions. A stretch with little information (hours of sleep) is no
-evidence; an exact copy of a whole series always is.
+evidence, nor are habits (every day the same hours): a run that often follows the run before it has
+the information of that share. An exact copy of a whole series always is evidence.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ import hashlib
 import math
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +41,23 @@ _ENOUGH = 12.0
 _RUNS = 36
 _SAMPLE = 16
 _DIGEST = 8
+
+_STEPS = (2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 15, 20, 24, 30, 60)
+"""Data thinned by these steps are recognised."""
+
+_THINNED = 1 << 19
+"""Of longer series only so many entries are thinned: a year of minutes."""
+
+_OFTEN = 5
+"""A run that follows the same run at least so many times is a habit."""
+
+
+class Shingles(NamedTuple):
+    """Digests of the identifying stretches of a series thinned by a step, in order."""
+
+    words: Words
+    sample: Words
+    """Those that are stored: the smallest, of each of the series that the step makes."""
 
 
 class Data(Protocol):
@@ -71,22 +91,35 @@ class Data(Protocol):
         """Nats of information up to a place."""
         ...
 
-    def shingles(self, key: bytes) -> Words:
-        """Digests of all identifying stretches."""
+    def otherwise(self, key: bytes, places: Collection[int]) -> dict[int, bytes]:
+        """Digests, at these places, of the data backwards and of the data twice, if exact."""
+        ...
+
+    def shingles(self, key: bytes) -> Sequence[Shingles]:
+        """Digests of all identifying stretches, by step."""
         ...
 
 
 class SeriesData:
-    """The entries of one series: codes of states, -1 where nothing was observed."""
+    """The entries of one series: codes of states, -1 where nothing was observed.
+
+    Unless it is ``thinned``, a series is not recognised after it was.
+    """
 
     exact = True
     fellows: Collection[str] = ()
 
     def __init__(
-        self, codes: NDArray[Any], states: Sequence[Hashable], lengths: Sequence[int]
+        self,
+        codes: NDArray[Any],
+        states: Sequence[Hashable],
+        lengths: Sequence[int],
+        *,
+        thinned: bool = True,
     ) -> None:
         self.length = len(codes)
         self.places = (self.length,)
+        self._steps = (1, *_STEPS) if thinned else (1,)
         # By label, so that the order of the states does not matter; unobserved entries are 0.
         names = [hashlib.sha256(str(state).encode()).digest()[:8] for state in states]
         table = np.frombuffer(b"".join([*names, bytes(8)]), dtype="<u8")
@@ -94,53 +127,151 @@ class SeriesData:
         starts = np.zeros(self.length, dtype=bool)
         starts[np.cumsum([0, *lengths[:-1]])] = True
         self._starts = starts
-        size = len(states) + 1
-        moves = (codes[:-1] % size) * size + codes[1:] % size
+        size = self._size = len(states) + 1
+        self._codes = codes.astype(np.intp) % size
+        moves = self._codes[:-1] * size + self._codes[1:]
         seen = np.bincount(moves, minlength=size * size).reshape(size, size)
         leaves = np.maximum(seen.sum(axis=1, keepdims=True), 1)
         loss = -np.log(np.maximum(seen, 1) / leaves).ravel()
         self._information = np.concatenate([[0.0], np.cumsum(loss[moves])])
-        self._shingles: tuple[bytes, Words] | None = None
+        self._shingles: tuple[bytes, list[Shingles]] | None = None
         self._prefixes: tuple[bytes, dict[int, bytes]] = (b"", {})
 
     def prefixes(self, key: bytes, places: Iterable[int]) -> dict[int, bytes]:
         wanted = {place for place in places if 0 < place <= self.length}
         if self._prefixes[0] != key or not wanted <= self._prefixes[1].keys():
-            digest = hashlib.blake2b(key=key, digest_size=_DIGEST, person=b"series")
-            content = self._words ^ np.where(self._starts, ~np.uint64(0), np.uint64(0))
-            digests, before = dict[int, bytes](), 0
-            for place in sorted(wanted):
-                digest.update(content[before:place].tobytes())
-                digests[place], before = digest.copy().digest(), place
-            self._prefixes = key, digests
+            self._prefixes = key, _digests(key, self._words, self._starts, wanted)
         return {place: self._prefixes[1][place] for place in sorted(wanted)}
 
     def information(self, place: int) -> float:
         return float(self._information[place - 1])
 
-    def shingles(self, key: bytes) -> Words:
+    def shingles(self, key: bytes) -> Sequence[Shingles]:
         if self._shingles is None or self._shingles[0] != key:
-            self._shingles = (key, self._stretches(key))
+            steps = [n for n in self._steps if n * _RUNS < self.length]
+            self._shingles = (key, [self._thinned(key, n) for n in steps])
         return self._shingles[1]
 
-    def _stretches(self, key: bytes) -> Words:
-        new = self._starts.copy()
-        new[1:] |= self._words[1:] != self._words[:-1]
-        # The first and the last run may have been cut off, so their lengths are ignored.
-        at = np.flatnonzero(new)[1:]
-        if len(at) <= _RUNS:
-            return np.empty(0, dtype=np.uint64)
-        weights = np.frombuffer(_stream(key, b"shingles", 8 * (_RUNS + 2)), dtype="<u8")
-        odd: Words = weights.astype(np.uint64) | np.uint64(1)
-        lengths: Words = np.diff(at).astype(np.uint64)
-        runs = _mixed(self._words[at[:-1]] * odd[0] + lengths * odd[1])
-        count = len(runs) - _RUNS + 1
-        hashes = np.zeros(count, dtype=np.uint64)
-        for place in range(_RUNS):
-            hashes += runs[place : place + count] * odd[place + 2]
-        information = self._information[at[_RUNS:] - 1] - self._information[at[:-_RUNS]]
-        stretches: Words = np.unique(_mixed(hashes[information >= IDENTIFYING]))
-        return stretches
+    def otherwise(self, key: bytes, places: Collection[int]) -> dict[int, bytes]:
+        """Digests, at these places, of the series backwards and of the series twice."""
+        twice = 2 * self.length
+        backwards = _digests(key, self._words[::-1], self._ends[::-1], places)
+        if twice not in places:
+            return backwards
+        starts = np.tile(self._starts, 2)
+        starts[self.length] = int(self._starts.sum()) > 1  # else one segment, twice as long
+        return backwards | _digests(key, np.tile(self._words, 2), starts, [twice])
+
+    @property
+    def _ends(self) -> NDArray[np.bool_]:
+        """Whether an entry is the last of its segment."""
+        return np.append(self._starts[1:], True)
+
+    def _thinned(self, key: bytes, step: int) -> Shingles:
+        """The shingles of all series that a step makes of this one, one after the other."""
+        size = self.length if step == 1 else min(self.length, _THINNED)
+        order = np.concatenate([np.arange(n, size, step) for n in range(step)])
+        codes, segment = self._codes[order], np.cumsum(self._starts[:size])[order]
+        series = order % step
+        fresh = np.ones(size, dtype=bool)
+        fresh[1:] = (codes[1:] != codes[:-1]) | (segment[1:] != segment[:-1])
+        fresh[1:] |= series[1:] != series[:-1]
+        at = np.flatnonzero(fresh)
+        if len(at) <= _RUNS + 1:
+            return Shingles(_NO_WORDS, _NO_WORDS)
+        odd = _odd(key)
+        states, lengths = self._words[order[at]], np.diff(at, append=size).astype(np.uint64)
+        runs = _mixed(states * odd[0] + lengths * odd[1])
+        # The first and the last run of a series may have been cut off: no stretch has them.
+        whole = series[at[: -_RUNS - 1]] == series[at[_RUNS + 1 :]]
+        nats = np.append(0.0, np.cumsum(_information(codes, self._size, at, runs)))
+        # Of 36 runs, the 35 that follow the first.
+        known = nats[_RUNS + 1 : -1] - nats[2:-_RUNS]
+        hashes = _either_way(runs, odd)[1:-1]
+        chosen = np.flatnonzero(whole & (known >= IDENTIFYING))
+        found, owner = hashes[chosen], series[at[1 + chosen]]
+        few = 1 + _SAMPLE // step if step > 1 else _SAMPLE
+        return Shingles(np.unique(found), _smallest(found, owner, few))
+
+
+_NO_WORDS: Words = np.empty(0, dtype=np.uint64)
+
+
+def _digests(
+    key: bytes, words: Words, starts: NDArray[np.bool_], places: Iterable[int]
+) -> dict[int, bytes]:
+    """The digest of everything up to each of these places that the series has."""
+    digest = hashlib.blake2b(key=key, digest_size=_DIGEST, person=b"series")
+    content = words ^ np.where(starts, ~np.uint64(0), np.uint64(0))
+    digests, before = dict[int, bytes](), 0
+    for place in sorted(place for place in places if 0 < place <= len(words)):
+        digest.update(content[before:place].tobytes())
+        digests[place], before = digest.copy().digest(), place
+    return digests
+
+
+def _smallest(words: Words, owner: NDArray[Any], few: int) -> Words:
+    """The smallest words of each owner, of which there are a few."""
+    order = np.lexsort((words, owner))
+    words, owner = words[order], owner[order]
+    keep = np.ones(len(words), dtype=bool)
+    keep[1:] = (words[1:] != words[:-1]) | (owner[1:] != owner[:-1])
+    words, owner = words[keep], owner[keep]
+    rank = np.arange(len(words)) - np.searchsorted(owner, owner)
+    return words[rank < few]
+
+
+def _information(
+    codes: NDArray[Any], size: int, at: NDArray[Any], runs: Words
+) -> NDArray[np.float64]:
+    """For each run the nats of its length and state, given the run before.
+
+    By the transitions of the series; of a run that often follows the same run, not more than by
+    the share of these cases.
+    """
+    moves = codes[:-1] * size + codes[1:]
+    seen = np.bincount(moves, minlength=size * size)
+    leaves = np.maximum(seen.reshape(size, size).sum(axis=1), 1)
+    loss = np.log(np.repeat(leaves, size) / np.maximum(seen, 1))
+    each = np.append(0.0, np.cumsum(loss[moves]))
+    ends = np.append(at[1:], len(codes)) - 1
+    nats = each[ends] - each[np.maximum(at - 1, 0)]
+    pairs = _mixed(runs[:-1]) + runs[1:]
+    _, pair, together = np.unique(pairs, return_inverse=True, return_counts=True)
+    _, first, before = np.unique(runs[:-1], return_inverse=True, return_counts=True)
+    often = together[pair]
+    share = np.log((before[first] + 1) / often)
+    habit = np.minimum(nats[1:], share)
+    nats[1:] = np.where(often >= _OFTEN, habit, nats[1:])
+    return np.asarray(nats, dtype=np.float64)
+
+
+def _either_way(runs: Words, odd: Words) -> Words:
+    """Hashes of 36 successive runs, equal for the same runs backwards.
+
+    Of two stretches a and b that follow one another, forwards(ab) = k forwards(a) + forwards(b) and
+    backwards(ab) = k backwards(b) + backwards(a), mixed.
+    """
+    forwards = backwards = runs
+    size, parts = 1, dict[int, tuple[Words, Words]]()
+    while 2 * size <= _RUNS:
+        parts[size] = forwards, backwards
+        k = odd[2 + len(parts)]
+        forwards = _mixed(forwards[:-size] * k + forwards[size:])
+        backwards = _mixed(backwards[size:] * k + backwards[:-size])
+        size *= 2
+    rest = _RUNS - size
+    fore, aft = parts[rest]
+    count = len(runs) - _RUNS + 1
+    return np.minimum(
+        _mixed(forwards[:count] * odd[2] + fore[size:]),
+        _mixed(backwards[rest:] * odd[2] + aft[:count]),
+    )
+
+
+def _odd(key: bytes) -> Words:
+    """Odd numbers that only the key tells."""
+    return np.frombuffer(_stream(key, b"shingles", 8 * 8), dtype="<u8") | np.uint64(1)
 
 
 def _mixed(words: Words) -> Words:
@@ -167,7 +298,8 @@ def _stream(key: bytes, what: bytes, size: int) -> bytes:
 def marks_of(key: bytes, account: str, data: Data) -> dict[str, Any]:
     """The marks as stored: digests at places and a sample of shingles, all masked by pads."""
     digests = data.prefixes(key, data.places)
-    sample = [word.to_bytes(8, "big") for word in data.shingles(key)[:_SAMPLE].tolist()]
+    samples = [shingles.sample.tolist() for shingles in data.shingles(key)]
+    sample = [word.to_bytes(8, "big") for words in samples for word in words]
     length, plain = data.length, b"".join([*digests.values(), *sample])
     hidden = _either(plain, _pad(key, account, length, len(plain))).hex()
     return {"entries": length, "at": list(digests), "digests": hidden}
@@ -223,15 +355,19 @@ class KnownData:
             self._stretches |= dict.fromkeys(marks.shingles, marks.account)
             self._words = None
 
-    def with_stretch_of(self, shingles: Words) -> str | None:
-        """An account with one of these stretches, which are in order."""
-        if not self._stretches or not len(shingles):
+    def with_stretch_of(self, shingles: Iterable[Shingles]) -> str | None:
+        """An account with one of these stretches."""
+        if not self._stretches:
             return None
         if self._words is None:
             self._words = np.sort(np.fromiter(self._stretches, np.uint64, len(self._stretches)))
-        at = np.minimum(np.searchsorted(shingles, self._words), len(shingles) - 1)
-        shared = self._words[shingles[at] == self._words]
-        return self._stretches[int(shared[0])] if len(shared) else None
+        for words, _ in shingles:
+            if len(words):
+                at = np.minimum(np.searchsorted(words, self._words), len(words) - 1)
+                shared = self._words[words[at] == self._words]
+                if len(shared):
+                    return self._stretches[int(shared[0])]
+        return None
 
 
 def same_data(key: bytes, new: Mapping[str, Data], known: KnownData) -> str | None:
@@ -253,6 +389,12 @@ def same_data(key: bytes, new: Mapping[str, Data], known: KnownData) -> str | No
             last = max(equal)
             if last == data.length or data.information(last) >= IDENTIFYING:
                 return _second(name, at[last, digests[last]])
+        if data.exact and data.information(data.length) >= IDENTIFYING:
+            for place, digest in data.otherwise(key, known.places).items():
+                rest = max(1, data.length - place)
+                nats = data.information(data.length) - data.information(rest)
+                if (place, digest) in at and nats >= IDENTIFYING:
+                    return _second(name, at[place, digest])
         if equal and nats > chance:
             evidence += nats - chance
         if equal and named is None:

@@ -13,18 +13,18 @@ import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-from pufferkit.accounting.fingerprints import SeriesData
+from pufferkit.accounting.fingerprints import SeriesData, Shingles
 from pufferkit.data.table import Table
 
 _BACK = (1, 2, 3, 5, 9, 17)
 """The ends of pieces that are recorded, counted from the last."""
 
-_NO_WORDS: NDArray[np.uint64] = np.empty(0, dtype=np.uint64)
-
 _FEW = 1_000
 """For up to this many subjects stretches of entries are recorded too, if a table keeps them."""
+
+_FEWER = 50
+"""And for up to this many also those of thinned entries, which take some ten times as long."""
 
 
 class SubjectData:
@@ -63,12 +63,20 @@ class SubjectData:
     def information(self, place: int) -> float:
         return float(self._of.information[self._start + self._ends.index(place)])
 
-    def shingles(self, key: bytes) -> NDArray[np.uint64]:
-        table, number = self._of.table, self._number
+    def otherwise(self, key: bytes, places: Collection[int]) -> dict[int, bytes]:
+        del key, places  # counts do not tell the order of entries
+        return {}
+
+    def shingles(self, key: bytes) -> Sequence[Shingles]:
+        table, number, known = self._of.table, self._number, self._of.shingles
         if table.codes is None or len(self._of) > _FEW:
-            return _NO_WORDS
-        codes, lengths = table.codes_of(number), table.lengths_of(number)
-        return SeriesData(codes, table.states, lengths).shingles(key)
+            return ()
+        if (key, number) not in known:
+            codes, lengths = table.codes_of(number), table.lengths_of(number)
+            few = len(self._of) <= _FEWER
+            series = SeriesData(codes, table.states, lengths, thinned=few)
+            known[key, number] = series.shingles(key)
+        return known[key, number]
 
 
 class TableData(Mapping[str, SubjectData]):
@@ -94,6 +102,7 @@ class TableData(Mapping[str, SubjectData]):
         present = (table.pieces > 0).sum(axis=1)
         self.information = 0.5 * (present - 1) * np.log(np.maximum(table.sizes, 1))
         self._first, self.table = first.data, table
+        self.shingles: dict[tuple[bytes, int], Sequence[Shingles]] = {}
         self._numbers = {name: number for number, name in enumerate(names)}
         self.fellows = self._numbers.keys()
         # Of recurring slots, only the sum over all is a stretch of the series.

@@ -49,6 +49,14 @@ def cases():
         "changed in the middle": changed,
         "rows inserted": inserted,
         "later added before": [*OTHER[:80], *LONG],
+        "backwards": LONG[::-1],
+        "a window of it backwards": LONG[1400:200:-1],
+        "every second row": LONG[::2],
+        "every fifth row from the third": LONG[2::5],
+        "every second row backwards": LONG[::-2],
+        "each row twice": [x for x in LONG for _ in range(2)],
+        "each row six times": [x for x in LONG for _ in range(6)],
+        "twice, one after the other": [*LONG, *LONG],
     }
 
 
@@ -62,6 +70,52 @@ def test_the_same_data_under_a_second_name_are_refused(book, case):
     # Known under this name now: no need to say it again.
     release(book, data, "bob")
     assert book.verify() == []
+
+
+@pytest.mark.parametrize("case", cases())
+def test_the_original_is_refused_after_what_was_made_of_it(tmp_path, case):
+    with Ledger(tmp_path / "ledger.db") as ledger:
+        release(ledger, cases()[case], "anna")
+        with pytest.raises(ValueError, match=r"'bob' are, in whole or in part, those of 'anna'"):
+            release(ledger, LONG, "bob")
+
+
+@pytest.mark.parametrize("change", ["backwards", "twice"])
+def test_short_series_with_enough_information_are_known_backwards_and_twice(tmp_path, change):
+    rng, states = np.random.default_rng(3), list("abcdefghij")
+    data = [states[n] for n in rng.integers(0, 10, 50)]
+    other = data[::-1] if change == "backwards" else data * 2
+    belief = MarkovChain.steady(np.full((10, 10), 0.1), states)
+    for n, (first, second) in enumerate(((data, other), (other, data))):
+        with Ledger(tmp_path / f"{n}.db") as ledger:
+            Session(first, belief, 1.0, ledger, name="anna").charge(0.1)
+            with pytest.raises(ValueError, match="'bob' are"):
+                Session(second, belief, 1.0, ledger, name="bob")
+
+
+def test_short_series_of_few_states_are_no_evidence_backwards(book):
+    release(book, LONG[:30], "short", data_meant=True)
+    release(book, OTHER[:30], "another")
+    for number, start in enumerate(range(0, 300, 30)):
+        some = CHAIN.sample(20, seed=100 + start).tolist()
+        if some != some[::-1]:
+            release(book, some, f"{number}", data_meant=True)
+            release(book, some[::-1], f"{number} backwards")
+
+
+def test_people_with_the_same_habits_are_not_mistaken_for_one_another(tmp_path):
+    """At home, at work from nine to five, and one day a month otherwise; hours for half a year."""
+
+    def person(seed):
+        rng, days = np.random.default_rng(seed), []
+        for day in range(180):
+            works = day % 7 < 5 and rng.random() > 0.05
+            days += [int(works and 9 <= hour < 17) for hour in range(24)]
+        return days
+
+    with Ledger(tmp_path / "l.db") as ledger:
+        for seed in range(6):
+            release(ledger, person(seed), f"{seed}")
 
 
 def recognised(entries):
@@ -80,13 +134,13 @@ def test_other_data_are_not_refused(book):
 
 
 def test_unrelated_series_share_nothing():
-    data = [recognised(CHAIN.sample(3000, seed=n).tolist()) for n in range(60)]
+    data = [recognised(CHAIN.sample(3000, seed=n).tolist()) for n in range(40)]
     known = KnownData()
-    for n in range(30):
+    for n in range(20):
         marks = Marks(KEY, f"{n}", marks_of(KEY, f"{n}", data[n]))
-        assert len(marks.shingles) == 16
+        assert len(marks.shingles) > 100
         known.add(marks)
-    for new in data[30:]:
+    for new in data[20:]:
         assert same_data(KEY, {"new": new}, known) is None
 
 

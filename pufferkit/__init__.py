@@ -33,28 +33,25 @@ if TYPE_CHECKING:
     from pufferkit.beliefs.markov_random_field import MarkovRandomField as MarkovRandomField
     from pufferkit.beliefs.regime_class import RegimeClass as RegimeClass
     from pufferkit.beliefs.secrets import Secrets as Secrets
-    from pufferkit.data.additive import count as count
-    from pufferkit.data.additive import histogram as histogram
-    from pufferkit.data.additive import mean as mean
-    from pufferkit.data.additive import relative_frequencies as relative_frequencies
-    from pufferkit.data.additive import total as total
     from pufferkit.data.bins import Bins as Bins
-    from pufferkit.data.by_time import by_time as by_time
-    from pufferkit.data.by_time import time_in as time_in
     from pufferkit.data.calendar import Calendar as Calendar
-    from pufferkit.data.moves import days_with as days_with
-    from pufferkit.data.moves import episodes as episodes
-    from pufferkit.data.moves import stays as stays
-    from pufferkit.data.moves import transition_counts as transition_counts
-    from pufferkit.data.numbers import clipped_mean as clipped_mean
-    from pufferkit.data.numbers import clipped_total as clipped_total
-    from pufferkit.data.numbers import moments as moments
-    from pufferkit.data.numbers import quantile_of as quantile_of
-    from pufferkit.data.queries import Query as Query
-    from pufferkit.data.questions import Question as Question
+    from pufferkit.data.queries import by_time as by_time
+    from pufferkit.data.queries import count as count
+    from pufferkit.data.queries import days_with as days_with
+    from pufferkit.data.queries import episodes as episodes
+    from pufferkit.data.queries import histogram as histogram
+    from pufferkit.data.queries import linear as linear
+    from pufferkit.data.queries import mean as mean
+    from pufferkit.data.queries import quantile as quantile
+    from pufferkit.data.queries import relative_frequencies as relative_frequencies
+    from pufferkit.data.queries import stays as stays
+    from pufferkit.data.queries import time_in as time_in
+    from pufferkit.data.queries import total as total
+    from pufferkit.data.queries import transition_counts as transition_counts
+    from pufferkit.data.queries import variance as variance
+    from pufferkit.data.query import Query as Query
     from pufferkit.data.series import Series as Series
     from pufferkit.data.table import Table as Table
-    from pufferkit.data.user_queries import linear as linear
     from pufferkit.data.user_queries import per_entry as per_entry
     from pufferkit.errors import DrownedAnswer as DrownedAnswer
     from pufferkit.errors import LedgerError as LedgerError
@@ -98,14 +95,6 @@ if TYPE_CHECKING:
     from pufferkit.mechanisms.plan import Plan as Plan
     from pufferkit.mechanisms.plan import plan as plan
     from pufferkit.mechanisms.post_processing import Derived as Derived
-    from pufferkit.mechanisms.post_processing import cumulative as cumulative
-    from pufferkit.mechanisms.post_processing import load_duration as load_duration
-    from pufferkit.mechanisms.post_processing import mean_stay as mean_stay
-    from pufferkit.mechanisms.post_processing import peak as peak
-    from pufferkit.mechanisms.post_processing import quantile as quantile
-    from pufferkit.mechanisms.post_processing import top_states as top_states
-    from pufferkit.mechanisms.post_processing import transition_rates as transition_rates
-    from pufferkit.mechanisms.post_processing import variance as variance
     from pufferkit.mechanisms.posterior_odds import posterior as posterior
     from pufferkit.mechanisms.quantiles import QuantilePlan as QuantilePlan
     from pufferkit.mechanisms.quantiles import plan_quantile as plan_quantile
@@ -172,27 +161,28 @@ _HOMES = {
     "mechanisms.wasserstein": ["wasserstein"],
     "mechanisms.evidence": ["Evidence", "Guarantee"],
     "mechanisms.release": ["Release"],
-    "data.queries": ["Query"],
-    "data.additive": ["count", "histogram", "mean", "relative_frequencies", "total"],
-    "data.by_time": ["by_time", "time_in"],
-    "data.calendar": ["Calendar"],
-    "data.moves": ["days_with", "episodes", "stays", "transition_counts"],
-    "data.numbers": ["clipped_mean", "clipped_total", "moments", "quantile_of"],
-    "data.user_queries": ["linear", "per_entry"],
-    "data.questions": ["Question"],
-    "mechanisms.dashboard": ["Dashboard", "dashboard"],
-    "mechanisms.quantiles": ["QuantilePlan", "plan_quantile"],
-    "mechanisms.post_processing": [
-        "Derived",
-        "cumulative",
-        "load_duration",
-        "mean_stay",
-        "peak",
+    "data.query": ["Query"],
+    "data.queries": [
+        "by_time",
+        "count",
+        "days_with",
+        "episodes",
+        "histogram",
+        "linear",
+        "mean",
         "quantile",
-        "top_states",
-        "transition_rates",
+        "relative_frequencies",
+        "stays",
+        "time_in",
+        "total",
+        "transition_counts",
         "variance",
     ],
+    "data.calendar": ["Calendar"],
+    "data.user_queries": ["per_entry"],
+    "mechanisms.dashboard": ["Dashboard", "dashboard"],
+    "mechanisms.quantiles": ["QuantilePlan", "plan_quantile"],
+    "mechanisms.post_processing": ["Derived"],
     "mechanisms.synthetic": ["synthetic"],
     "data.series": ["Series"],
     "data.bins": ["Bins"],

@@ -118,7 +118,7 @@ def _checked(first: Calibration, second: Calibration) -> Beliefs:
             raise NoTheorem(
                 f"{name}: [C] 3.6 needs Pufferfish privacy, got {calibration.mechanism}"
             )
-        if query.weights is None or query.size != 1 or query.kind == "quantile":
+        if query.weights is None or query.size != 1 or query.chooses:
             raise NotApplicable(
                 f"{name}: {query.name} is not a scalar sum; E is computed for count, total and mean"
             )

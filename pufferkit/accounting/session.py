@@ -42,7 +42,7 @@ from pufferkit.accounting.windows import check_start
 from pufferkit.beliefs.base import Beliefs, as_beliefs
 from pufferkit.beliefs.meeting import check_series
 from pufferkit.beliefs.provenance import owed
-from pufferkit.data.queries import Query
+from pufferkit.data.query import Query
 from pufferkit.data.series import Series
 from pufferkit.errors import NoTheorem, OverBudget
 from pufferkit.mechanisms.calibration import Calibration, in_order

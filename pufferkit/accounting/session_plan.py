@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from pufferkit.beliefs.base import Beliefs
-from pufferkit.data.queries import Query
+from pufferkit.data.query import Query
 from pufferkit.errors import NotApplicable
 from pufferkit.mechanisms.calibration import OF_SUMS, Calibration
 from pufferkit.mechanisms.plan import MECHANISMS, OPTIONS, Plan, calibrate

@@ -15,7 +15,7 @@ from pufferkit.accounting.entries import Entry
 from pufferkit.accounting.windows import QUILTS
 from pufferkit.beliefs.base import Beliefs
 from pufferkit.checks import Floats
-from pufferkit.data.queries import Query
+from pufferkit.data.query import Query
 from pufferkit.data.series import Pattern, observed_places, runs_of
 from pufferkit.errors import NoTheorem
 from pufferkit.influence.curve.pairs import off_diagonal

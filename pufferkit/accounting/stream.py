@@ -54,7 +54,7 @@ from pufferkit.beliefs.base import Beliefs, as_beliefs
 from pufferkit.beliefs.meeting import check_step
 from pufferkit.beliefs.provenance import check_paid
 from pufferkit.checks import Floats
-from pufferkit.data.queries import Query
+from pufferkit.data.query import Query
 from pufferkit.data.series import Series
 from pufferkit.errors import LedgerError, NoTheorem
 from pufferkit.influence.curve.profile import as_metric
@@ -365,7 +365,7 @@ class Stream(Shown):
         """The most by which an entry changes the answer, in units of the distance of the states."""
         if self._metric is None:
             return query.lipschitz
-        rows = query.moved
+        rows = query.rows
         if rows is None:
             raise NoTheorem(
                 f"{query.name} has one bound for all states, and this stream was opened for one "
@@ -389,7 +389,7 @@ class Stream(Shown):
             return None
         check_query(question, "any number of entries, like count(state, 1)")
         check_states(self.beliefs, question)
-        if question.moved is None:
+        if question.rows is None:
             raise NoTheorem(
                 f"question: {question.name} has one bound for all states; leave question out"
             )

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from pufferkit.beliefs.sequences import Codes
 from pufferkit.checks import Floats
-from pufferkit.data.queries import Query
+from pufferkit.data.query import Query
 
 Answer = tuple[Fraction, ...]
 

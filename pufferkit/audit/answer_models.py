@@ -36,7 +36,7 @@ from pufferkit.beliefs.hidden_chain import HiddenChain
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.beliefs.secrets import Events, Pairs, Secrets, Sets
 from pufferkit.checks import Floats
-from pufferkit.data.queries import Query
+from pufferkit.data.query import Query
 from pufferkit.errors import NotApplicable
 from pufferkit.mechanisms.chain_distances import whole_values
 

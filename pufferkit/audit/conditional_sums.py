@@ -19,7 +19,7 @@ from pufferkit.audit.answer_distributions import AnswerDistribution, by_counts
 from pufferkit.audit.conditioned_chain import Conditioned, conditioned, split
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
-from pufferkit.data.queries import Query
+from pufferkit.data.query import Query
 from pufferkit.mechanisms.chain_distances import whole_values
 
 MOST_CELLS = 20_000

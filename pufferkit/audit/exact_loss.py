@@ -47,7 +47,7 @@ from pufferkit.beliefs.finite_joint import FiniteJoint
 from pufferkit.beliefs.hidden_chain import HiddenChain
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
-from pufferkit.data.queries import Query
+from pufferkit.data.query import Query
 from pufferkit.errors import NotApplicable
 from pufferkit.mechanisms.calibration import Calibration, check_states
 
@@ -125,7 +125,7 @@ def worst_case(
         )
     theta = as_beliefs(belief_of(mechanism, beliefs))
     check_states(theta, mechanism.query)
-    if mechanism.query.kind == "quantile":
+    if mechanism.query.chooses:
         return worst_choice(theta, mechanism)
     secrets = distributions_of(theta, mechanism)
     return worst_release(theta, in_one_scale(mechanism), mechanism.scale, secrets)

@@ -24,7 +24,7 @@ from pufferkit.audit.report import WorstCase
 from pufferkit.beliefs.base import Member
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
-from pufferkit.data.queries import Query
+from pufferkit.data.query import Query
 from pufferkit.errors import NotApplicable
 
 _ALL_SIGNS = 8

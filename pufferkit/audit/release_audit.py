@@ -56,7 +56,7 @@ def audit_release(
     rng: np.random.Generator,
 ) -> Audit:
     """See `pufferkit.audit.audit`."""
-    if calibration.query.kind == "quantile":
+    if calibration.query.chooses:
         return audit_choice(calibration, as_beliefs(beliefs), trials, confidence, entry, rng)
     stretch = np.array([float(more) for more in stretches(calibration)])
     distributions = distributions_of(as_beliefs(beliefs), calibration)

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pufferkit as pk
 from pufferkit.cli import terminal
 from pufferkit.cli.question_options import QuestionOptions
-from pufferkit.data.question_names import FOLLOWS
+from pufferkit.data.queries import Quantile
+from pufferkit.data.query import Question
 
 if TYPE_CHECKING:
     from pufferkit import Derived, Query, Release, Series
@@ -25,7 +26,7 @@ class AskedQuestion:
     """A query, the question it answers, and for a quantile its two methods."""
 
     query: Query
-    question: pk.Question
+    question: Question
     plan: pk.QuantilePlan | None = None
 
     def follows(self, release: Release) -> Derived | None:
@@ -37,13 +38,13 @@ class AskedQuestion:
         reading = self.follows(release)
         if reading is None:
             return str(release)
-        return str(reading) if self.question.name in FOLLOWS else f"{release}\n{reading}"
+        return str(reading) if self.question.replaced else f"{release}\n{reading}"
 
     def picture(self, release: Release, exact: list[float] | None, path: Path) -> bytes:
         """The same as a figure."""
         from pufferkit import plots  # noqa: PLC0415
 
-        reading = self.follows(release) if self.question.name in FOLLOWS else None
+        reading = self.follows(release) if self.question.replaced else None
         if reading is None:
             return plots.picture(plots.release_figure(release, exact), path)
         return plots.picture(plots.figure_of(reading), path)
@@ -53,12 +54,10 @@ class AskedQuestion:
         return record(release, self.follows(release))
 
 
-def follows(question: pk.Question, release: Release) -> Derived | None:
+def follows(question: Question, release: Release) -> Derived | None:
     """The answer derived from a release for a question; ``None`` if there is none."""
-    from pufferkit.mechanisms.released_answers import reader_of  # noqa: PLC0415
-
-    read = reader_of(question)
-    return None if read is None else read(release, LEVEL)
+    reading = question.reading()
+    return None if reading is None else release.derive(reading[0], level=LEVEL, **reading[1])
 
 
 def record(release: Release, reading: Derived | None) -> str:
@@ -83,7 +82,8 @@ def numbers_asked(
 ) -> AskedQuestion:
     """The query where noisy numbers are required: quantiles are read from a histogram."""
     named = question.named(states)
-    return AskedQuestion(named.over_numbers(states, lengths), named)
+    released = named.histogram() if isinstance(named, Quantile) else named
+    return AskedQuestion(released.bind(states, lengths), named)
 
 
 def asked(
@@ -91,9 +91,9 @@ def asked(
 ) -> AskedQuestion:
     """The query of a command; a quantile by the method with the smaller expected error."""
     named = question.named(beliefs.states)
-    if named.name != "quantile" or named.share is None:
-        return AskedQuestion(named.over(beliefs.states, lengths), named)
+    if not isinstance(named, Quantile):
+        return AskedQuestion(named.bind(beliefs.states, lengths), named)
     with terminal.working("comparing two methods"):
-        plan = pk.plan_quantile(beliefs, named.share, named.numbers, lengths, epsilon)
+        plan = pk.plan_quantile(beliefs, float(named.share), named.levels, lengths, epsilon)
     terminal.summary(plan)
     return AskedQuestion(plan.query, named, plan)

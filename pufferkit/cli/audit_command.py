@@ -72,7 +72,7 @@ def audit(
         else:
             states = beliefs.states
             calendar = given.calendar if isinstance(given, pk.Series) else None
-            query = question.named(states).over(states, lengths, calendar)
+            query = question.named(states).bind(states, lengths, calendar)
             noise = calibrated(name, beliefs, query, epsilon)
             result = attacked(noise, beliefs, trials=trials, confidence=confidence)
     if plot is not None:

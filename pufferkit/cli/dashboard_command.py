@@ -16,22 +16,15 @@ from pufferkit.cli.asked_questions import AskedQuestion, derived, numbers_asked
 from pufferkit.cli.flags import File, Text, option, real
 from pufferkit.cli.format_options import Form
 from pufferkit.cli.options import Book, with_options
+from pufferkit.data.query import NAMES
 
 if TYPE_CHECKING:
     from pufferkit import Derived, Release, Series
 
 
 @dataclass(frozen=True)
-class Details:
+class _Details:
     """Options of the questions, shared by all questions that take them."""
-
-    values: question_options.Values = None
-    at_least: question_options.AtLeast = None
-    between: question_options.Between = None
-    clip: question_options.Clip = None
-    at: question_options.At = None
-    top: question_options.Top = None
-    weights: question_options.Weights = None
 
     def of(self, name: str) -> dict[str, Any]:
         """The options that a question takes."""
@@ -46,6 +39,15 @@ class Details:
             taken = set(question_options.taken_by(field.name)) & set(names)
             if getattr(self, field.name) is not None and not taken:
                 raise question_options.unneeded(field.name)
+
+
+if TYPE_CHECKING:
+
+    class Details(_Details):
+        """Options of the questions."""
+
+else:
+    Details = question_options.options("Details", leave_out=["state_value"], base=_Details)
 
 
 @dataclass(frozen=True)
@@ -157,7 +159,7 @@ def _asked(text: str, details: Details, states: Sequence[Hashable], series: Seri
     """The question and the error in a text such as ``episodes:run=20``."""
     what, equals, number = text.rpartition("=")
     name, _, of = what.partition(":")
-    known = [own.value for own in question_options.QueryName]
+    known = list(NAMES)
     if not equals or name not in known:
         raise ValueError(
             f"--ask: must have the form episodes:run=20, got {text!r}; questions are "
@@ -167,8 +169,7 @@ def _asked(text: str, details: Details, states: Sequence[Hashable], series: Seri
         error = terminal.number(number.strip())
     except typer.BadParameter:
         raise ValueError(f"--ask: {number!r} is not a number, in {text!r}") from None
-    question = question_options.QuestionOptions(
-        question_options.QueryName(name), state_value=of or None, **details.of(name)
-    )
+    given: dict[str, Any] = {"state_value": of or None, **details.of(name)}
+    question = question_options.QuestionOptions(name, **given)
     # The noisy-choice quantile has no Laplace noise to share; here it is read from a histogram.
     return Part(what, numbers_asked(question, states, series), error)

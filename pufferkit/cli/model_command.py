@@ -306,7 +306,7 @@ def _mechanisms(beliefs: Beliefs, lengths: Sequence[int]) -> dict[str, str]:
     """Which mechanisms apply to a count, as text; slow ones are not tried."""
     with terminal.progress() as progress:
         question = pk.count(beliefs.states[0], lengths)
-        plan = pk.plan(beliefs, question, 1.0, progress, most_work=_SOON)
+        plan = pk.plan(beliefs, question, 1.0, progress=progress, most_work=_SOON)
     words = {}
     for row in plan.rows:
         verdict = "applies"

@@ -18,7 +18,7 @@ from pufferkit.cli.flags import File, Text, option, real
 from pufferkit.cli.format_options import Form
 from pufferkit.cli.question_options import QuestionOptions
 from pufferkit.cli.usefulness_output import Anyway
-from pufferkit.data.question_names import HISTOGRAMS
+from pufferkit.data.query import NAMES
 
 if TYPE_CHECKING:
     from pufferkit import Calibration, Query
@@ -184,8 +184,9 @@ class ReleaseOptions:
 
     def check(self) -> None:
         """Raise if an option would be ignored."""
-        name = self.question.query.value
-        if self.noise.as_drawn and name not in HISTOGRAMS:
+        name = self.question.query
+        known = NAMES.get(name)
+        if self.noise.as_drawn and known is not None and not (known.binned or known.chooses):
             raise ValueError(f"--as-drawn: applies to histograms; a {name} is always as drawn")
 
 
@@ -224,5 +225,5 @@ def calibrated(
 
     with terminal.progress() as progress:
         if mechanism is None:
-            return pk.plan(beliefs, query, epsilon, progress).best
+            return pk.plan(beliefs, query, epsilon, progress=progress).best
         return calibrate(mechanism, beliefs, query, epsilon, progress)

@@ -121,7 +121,7 @@ def _planned(
         from pufferkit.mechanisms.plan import LONG_WORK  # noqa: PLC0415
 
         most_work = inf if slow else LONG_WORK
-        return None, pk.plan(beliefs, query, epsilon, progress, most_work=most_work)
+        return None, pk.plan(beliefs, query, epsilon, progress=progress, most_work=most_work)
 
 
 def _check_kinds(pictures: list[Path], table: Path | None) -> None:

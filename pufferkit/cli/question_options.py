@@ -1,11 +1,10 @@
-"""The question, as options."""
+"""The question, as options: one for each argument of the questions (`pufferkit.data.queries`)."""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, Field, dataclass, field, fields, make_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,7 +14,8 @@ import pufferkit as pk
 from pufferkit.cli import terminal
 from pufferkit.cli.flags import File, Text, option, real, whole
 from pufferkit.cli.format_options import duration
-from pufferkit.data.question_names import OF_DAYS, OF_STATES, OF_VALUES
+from pufferkit.data import queries
+from pufferkit.data.query import NAMES, Question, question
 from pufferkit.records import read_text
 
 if TYPE_CHECKING:
@@ -23,172 +23,33 @@ if TYPE_CHECKING:
 
 MIDDLES = "middles"
 
-
-class QueryName(StrEnum):
-    """The questions."""
-
-    HISTOGRAM = "histogram"
-    FREQUENCIES = "frequencies"
-    TOP_STATES = "top-states"
-    COUNT = "count"
-    TOTAL = "total"
-    MEAN = "mean"
-    VARIANCE = "variance"
-    QUANTILE = "quantile"
-    CUMULATIVE = "cumulative"
-    PEAK = "peak"
-    LOAD_DURATION = "load-duration"
-    LINEAR = "linear"
-    TRANSITIONS = "transitions"
-    BY_HOUR = "by-hour"
-    BY_WEEKDAY_HOUR = "by-weekday-hour"
-    BY_DAY = "by-day"
-    BY_WEEK = "by-week"
-    EPISODES = "episodes"
-    STAYS = "stays"
-    TIME_IN = "time-in"
-    DAYS_WITH = "days-with"
-    SHARE_OF_DAYS = "share-of-days"
-
-
-CUT = {
-    QueryName.BY_HOUR: "hour of week",
-    QueryName.BY_WEEKDAY_HOUR: "hour of week",
-    QueryName.BY_DAY: "1d",
-    QueryName.BY_WEEK: "7d",
+_METAVARS = {
+    "states": "NAME",
+    "values": '"A=1,B=2.5"',
+    "weights": "FILE",
+    "range": "0,10",
+    "time": "30m",
+    "hours": "00:00-12:00",
 }
-"""Windows of a table of many subjects for questions by time."""
+"""What help shows for an argument of each form, if it is text."""
+
+QueryOption = Annotated[str, option(f"The question: {', '.join(NAMES)}.", "NAME", "--query")]
 
 
-QueryOption = Annotated[
-    QueryName, option(f"The question: {', '.join(QueryName)}.", "NAME", "--query")
-]
+def arguments(name: str) -> Iterator[Field[Any]]:
+    """The arguments of a question that are options."""
+    known = NAMES.get(name)
+    fixed = {} if known is None else known.names[name].fixed
+    for own in () if known is None else fields(known):
+        if "option" in own.metadata and own.name not in fixed:
+            yield own
 
 
-Values = Annotated[
-    Text,
-    option(
-        "Value of each state, for questions about numbers; middles: midpoints of levels.",
-        '"A=1,B=2.5"',
-    ),
-]
-AtLeast = Annotated[Text, option("For days-with and share-of-days: time per day.", "30m")]
-Between = Annotated[Text, option("For time-in: the hours.", "00:00-12:00")]
-Clip = Annotated[Text, option("For total, mean and variance: range to clip values to.", "0,10")]
-At = Annotated[float | None, real("For quantile: share of entries below it; 0.5 is the median.")]
-Top = Annotated[int | None, whole("For top-states: how many.", "N")]
-Weights = Annotated[File, option("For linear: CSV of what each state adds.", "FILE")]
-
-
-@dataclass(frozen=True)
-class QuestionOptions:
-    """The question, as options."""
-
-    query: QueryOption = QueryName.HISTOGRAM
-    state_value: Annotated[Text, option("State of the question; several as A,B.", "NAME")] = None
-    values: Values = None
-    at_least: AtLeast = None
-    between: Between = None
-    clip: Clip = None
-    at: At = None
-    top: Top = None
-    weights: Weights = None
-
-    def over(self, states: Sequence[Hashable], lengths: Sequence[int] | Series) -> Query:
-        """The query over the states of the model."""
-        return self.named(states).over(states, lengths)
-
-    @property
-    def range(self) -> tuple[float, float] | None:
-        """The declared range that values are clipped to, if any."""
-        if self.clip is None:
-            return None
-        low, _, high = self.clip.partition(",")
-        try:
-            return terminal.number(low.strip()), terminal.number(high.strip())
-        except typer.BadParameter:
-            raise ValueError(f"--clip: must be two numbers like 0,10, got {self.clip!r}") from None
-
-    def window(self, given: Any) -> Any:
-        """The default windows of a table for this question."""
-        return CUT.get(self.query) if given is None else given
-
-    def of_many(self, states: Sequence[Hashable]) -> Any:
-        """The question for runs over many subjects, where days and weeks are windows."""
-        named = self.named(states)
-        if self.query in (QueryName.HISTOGRAM, QueryName.BY_DAY, QueryName.BY_WEEK):
-            return QueryName.HISTOGRAM.value
-        return self.query.value if self.query is QueryName.FREQUENCIES else named
-
-    def _check_options(self) -> None:
-        """Raise unless exactly the options of the question are given."""
-        name = self.query.value
-        for argument, needed_by in _NEEDED.items():
-            given, asked = getattr(self, argument) is not None, name in needed_by
-            if asked and not given:
-                raise ValueError(f"{_spelled(argument)}: {_LIKE[argument]} for --query {name}")
-            if given and name not in taken_by(argument):
-                raise unneeded(argument)
-
-    def named(self, states: Sequence[Hashable], *, announced: bool = True) -> pk.Question:
-        """The question by its name; with ``announced`` the values taken are printed."""
-        start, dash, end = (self.between or "00:00-12:00").partition("-")
-        if not dash:
-            raise ValueError(f"--between: must be hours like 22:00-06:00, got {self.between!r}")
-        self._check_options()
-        labels: tuple[str, ...] | None = None
-        values: dict[Hashable, Any] | None = None
-        if self.weights is not None:
-            labels, values = _weights(self.weights, states)
-        elif self.values is not None:
-            middles = self.values == MIDDLES
-            values = _middles(states, announced) if middles else _values(self.values, states)
-        try:
-            return pk.Question(
-                self.query.value,
-                () if self.state_value is None else _states(self.state_value, states),
-                None if self.at_least is None else duration(self.at_least),
-                start.strip(),
-                end.strip(),
-                values,
-                self.range,
-                self.at,
-                self.top,
-                labels,
-            )
-        except ValueError as error:
-            raise ValueError(_as_options(str(error))) from None
-
-
-_NEEDED = {
-    "state_value": OF_STATES,
-    "at_least": OF_DAYS,
-    "at": ("quantile",),
-    "top": ("top-states",),
-    "clip": ("variance",),
-    "values": tuple(name for name in OF_VALUES if name not in ("linear", "cumulative")),
-    "weights": ("linear",),
-    "between": (),
-}
-"""Options that questions require."""
-
-_LIKE = {
-    **dict.fromkeys(_NEEDED, "needed"),
-    "values": "a number for each state, like a=1,b=2.5, is needed",
-    "clip": "two numbers like 0,10 are needed",
-}
-"""Messages for missing options."""
-
-_ALLOWED = {"clip": ("total", "mean"), "values": ("cumulative",), "between": ("time-in",)}
-"""Options that questions may have."""
-
-_OPTIONS = {"of": "--state-value", "share": "--at"}
-"""Arguments whose option has another name."""
-
-
-def taken_by(argument: str) -> tuple[str, ...]:
-    """The questions that need an option, and those that may have it."""
-    return (*_NEEDED[argument], *_ALLOWED.get(argument, ()))
+def taken_by(argument: str) -> list[str]:
+    """The questions that take an option."""
+    return [
+        name for name in NAMES if any(own.metadata["option"] == argument for own in arguments(name))
+    ]
 
 
 def unneeded(argument: str) -> ValueError:
@@ -196,15 +57,123 @@ def unneeded(argument: str) -> ValueError:
     return ValueError(f"{_spelled(argument)}: only for --query {', '.join(taken_by(argument))}")
 
 
+@dataclass(frozen=True)
+class _Asking:
+    """The question, as options."""
+
+    query: QueryOption = "histogram"
+
+    def over(self, states: Sequence[Hashable], lengths: Sequence[int] | Series) -> Query:
+        """The query over the states of the model."""
+        return self.named(states).bind(states, lengths)
+
+    def window(self, given: Any) -> Any:
+        """The default windows of a table for this question: slots of time are windows."""
+        by = NAMES[self.query].names[self.query].fixed.get("by") if self.query in NAMES else None
+        cut = {"day": "1d", "week": "7d"}.get(str(by), None if by is None else "hour of week")
+        return cut if given is None else given
+
+    def of_many(self, states: Sequence[Hashable]) -> Question:
+        """The question for runs over many subjects, where days and weeks are windows."""
+        named = self.named(states)
+        days = isinstance(named, queries.ByTime) and named.recurring is None
+        return queries.Histogram() if days else named
+
+    def named(self, states: Sequence[Hashable], *, announced: bool = True) -> Question:
+        """The question by its name; with ``announced`` the values taken are printed."""
+        name = self.query
+        if name not in NAMES:
+            raise ValueError(f"--query: must be one of {', '.join(NAMES)}, got {name!r}")
+        taken = {own.metadata["option"]: own for own in arguments(name)}
+        for own in fields(self):
+            spoken = own.name != "query" and getattr(self, own.name) is not None
+            if spoken and own.name not in taken:
+                raise unneeded(own.name)
+        given: dict[str, Any] = {}
+        for argument, own in taken.items():
+            text = getattr(self, argument, None)
+            if text is not None:
+                given |= _read(own, text, states, announced)
+            elif own.default is MISSING:
+                needed = "a number for each state, like a=1,b=2.5, is needed"
+                needed = needed if own.metadata["form"] == "values" else "needed"
+                raise ValueError(f"{_spelled(argument)}: {needed} for --query {name}")
+        try:
+            return question(name, **given)
+        except ValueError as error:
+            raise ValueError(_as_options(str(error), taken)) from None
+
+
+def _read(
+    own: Field[Any], text: Any, states: Sequence[Hashable], announced: bool
+) -> dict[str, Any]:
+    """The argument, read from the text of its option."""
+    form = own.metadata["form"]
+    if form == "weights":
+        labels, rows = _weights(Path(text), states)
+        return {own.name: rows, "labelled": labels}
+    if form == "states":
+        return {own.name: _states(text, states)}
+    if form == "values":
+        read = _middles(states, announced) if text == MIDDLES else _values(text, states)
+        return {own.name: read}
+    if form == "range":
+        return {own.name: _range(text)}
+    return {own.name: duration(text) if form == "time" else text}
+
+
+def _range(text: str) -> tuple[float, float]:
+    """A declared range."""
+    low, _, high = text.partition(",")
+    try:
+        return terminal.number(low.strip()), terminal.number(high.strip())
+    except typer.BadParameter:
+        raise ValueError(f"--clip: must be two numbers like 0,10, got {text!r}") from None
+
+
+def _option(own: Field[Any]) -> Any:
+    """An argument of a question as an option of a command."""
+    form, words = own.metadata["form"], own.metadata["words"]
+    if form == "share":
+        return Annotated[float | None, real(words)]
+    if form == "whole":
+        return Annotated[int | None, whole(words, "N")]
+    kind = {"weights": File}.get(form, Text)
+    return Annotated[kind, option(words, _METAVARS[form])]
+
+
+OPTIONS = {own.metadata["option"]: own for name in NAMES for own in arguments(name)}
+"""Every argument of every question, by its option."""
+
+
+def options(name: str, leave_out: Sequence[str] = (), base: type = object) -> Any:
+    """A group of options: the arguments of all questions."""
+    made = [
+        (argument, _option(own), field(default=None))
+        for argument, own in OPTIONS.items()
+        if argument not in leave_out
+    ]
+    return make_dataclass(name, made, bases=(base,), frozen=True)
+
+
+if TYPE_CHECKING:
+
+    class QuestionOptions(_Asking):
+        """The question, as options."""
+
+else:
+    QuestionOptions = options("QuestionOptions", base=_Asking)
+
+
 def _spelled(argument: str) -> str:
-    return _OPTIONS.get(argument, f"--{argument.replace('_', '-')}")
+    return f"--{argument.replace('_', '-')}"
 
 
-def _as_options(text: str) -> str:
+def _as_options(text: str, taken: Mapping[str, Field[Any]]) -> str:
     """An error of a question, with the option in place of the argument."""
     argument, _, rule = text.partition(":")
-    known = argument in _OPTIONS or argument in _NEEDED
-    return f"{_spelled(argument)}:{rule}" if known else text
+    known = {own.name: name for name, own in taken.items()}
+    return f"{_spelled(known[argument])}:{rule}" if argument in known else text
 
 
 def _weights(

@@ -16,7 +16,7 @@ from pufferkit.cli.flags import Text, option
 from pufferkit.cli.options import ReleaseOptions, calibrated, with_options
 from pufferkit.cli.question_options import QuestionOptions
 from pufferkit.cli.release_each_command import release_table
-from pufferkit.data.question_names import FOLLOWS
+from pufferkit.data.query import NAMES
 
 
 def _moved(subject: str | None) -> None:
@@ -30,8 +30,8 @@ def _moved(subject: str | None) -> None:
 def _check_exact(question: QuestionOptions, plot: Path | None) -> None:
     if plot is None:
         raise ValueError("--show-exact: needs a figure; give --plot")
-    if question.query.value in FOLLOWS:
-        raise ValueError(f"--show-exact: not available for --query {question.query.value}")
+    if question.query in NAMES and NAMES[question.query].replaced:
+        raise ValueError(f"--show-exact: not available for --query {question.query}")
     terminal.warn(f"{plot} shows the exact answer, which has no privacy; do not share it")
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from math import gcd, lcm
-from typing import Any
+from math import gcd, inf, lcm
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pufferkit.data.queries import Query
+from pufferkit.data.query import KINDS, Query, Question
 from pufferkit.data.series import Series
 from pufferkit.rounding import at_least
 
@@ -33,6 +33,20 @@ class AllQueries:
         """The exact answers."""
         return [value for part in self.parts for value in part.exact(series)]
 
+    @property
+    def largest(self) -> float | None:
+        """Public bound on the size of an answer; ``None`` if there is none."""
+        each = [part.largest for part in self.parts]
+        return None if None in each else max(each)  # type: ignore[type-var]
+
+
+@dataclass(frozen=True, eq=False)
+class Several(Question):
+    """Several questions about one series, by name; the answers of all, one after another."""
+
+    kind: ClassVar[str] = "several"
+    parts: tuple[tuple[str, Query], ...]
+
 
 def joint_query(asked: Mapping[str, Query], states: tuple[Any, ...]) -> Query:
     """One query that joins all of them; the rows of its `Query.apart` are theirs side by side.
@@ -52,10 +66,10 @@ def joint_query(asked: Mapping[str, Query], states: tuple[Any, ...]) -> Query:
                 f"asked: {name} is made for other lengths or gaps than the first query; make "
                 "all of them with the same series"
             )
-        if query.kind == "quantile":
+        if query.chooses:
             raise ValueError(
                 f"asked: {name} is a noisy choice of a level, not a number with noise; use a "
-                "histogram in its place, and read the quantile with pufferkit.quantile"
+                "histogram in its place, and read the quantile with release.derive"
             )
         if query.unit is None:
             raise ValueError(
@@ -85,18 +99,46 @@ def joint_query(asked: Mapping[str, Query], states: tuple[Any, ...]) -> Query:
         columns=columns,
         pattern=first.pattern,
         step=next((query.step for query in queries if query.step is not None), None),
+        asks=Several(tuple(asked.items())),
         question={"parts": [part_record(name, query, states) for name, query in asked.items()]},
     )
 
 
 def rows_of(query: Query, states: tuple[Any, ...]) -> StateRows:
     """A row for each state; their L1 distances are, or bound, how far an entry moves the answer."""
-    moved = query.moved
+    moved = query.rows
     if moved is None:
         half = Fraction(query.lipschitz) / 2
         return {x: tuple(half if x == y else Fraction(0) for y in states) for x in states}
     nothing = (Fraction(0),) * len(next(iter(moved.values())))
     return {state: moved.get(state, nothing) for state in states}
+
+
+def check_parts(record: Any, size: int) -> None:
+    """Refuse the record of joined queries whose parts are incomplete."""
+    parts = record.get("parts") if isinstance(record, Mapping) else None
+    if not isinstance(parts, (list, tuple)) or not parts or not all(map(_is_part, parts)):
+        raise ValueError("release: joined queries need their parts, each with what was asked")
+    if sum(len(part["labels"]) for part in parts) != size:
+        raise ValueError(f"release: the joined queries do not have {size} numbers in all")
+
+
+def _is_part(part: Any) -> bool:
+    if not isinstance(part, Mapping):
+        return False
+    labels, bound = part.get("labels"), part.get("lipschitz")
+    if not isinstance(labels, (list, tuple)) or not labels or isinstance(bound, bool):
+        return False
+    texts = [part.get("name"), part.get("query"), part.get("kind"), *labels]
+    return (
+        all(isinstance(text, str) for text in texts)
+        and part["kind"] in ("own", *KINDS)
+        and part["kind"] != Several.kind
+        and not (part["kind"] in KINDS and KINDS[part["kind"]].chooses)
+        and {"question", "total"} <= set(part)
+        and isinstance(bound, (int, float))
+        and 0 < bound < inf
+    )
 
 
 def part_record(name: str, query: Query, states: tuple[Any, ...]) -> dict[str, Any]:
@@ -111,7 +153,7 @@ def part_record(name: str, query: Query, states: tuple[Any, ...]) -> dict[str, A
         "unit": str(query.unit),
         "question": None if query.question is None else dict(query.question),
     }
-    if query.weights is not None and query.kind not in ("histogram", "relative frequencies"):
+    if query.weights is not None and not query.uniform:
         nothing = (Fraction(0),) * query.size
         rows = [query.weights.get(state, nothing) for state in states]
         record["weights"] = [[str(w) for w in row] for row in rows]

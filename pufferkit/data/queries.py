@@ -1,377 +1,1470 @@
-"""Queries: what is asked of the data, and how far one entry can move the answer.
+"""The questions: one frozen dataclass for each.
 
-A query is L-Lipschitz if changing one entry moves the answer by at most L in L1 norm ([Q]
-Definition 2.5). Of sums over entries (`pufferkit.data.additive`) L is exact: the largest L1
-distance between the contributions of two states. An entry that was not observed contributes
-nothing, so a query with gaps is a query over all entries of the span, gaps included, with the same
-constant: every mechanism that hides Lipschitz queries over the span covers it. A query made with
-the `Series` knows which entries are missing, and mechanisms may then need less noise.
+The fields of a question are its arguments in Python, its options on the command line, its form on
+the page, and its record. `Question.apart` says how far an entry moves the answer, and is the only
+place that does; `Question.of_codes` (for sums, `Question.adds`) computes it. To add a question,
+write a class here and test it: planning, releases, accounts, many subjects, `verify`, audits,
+figures, the command line and the page take it from there.
+
+None of the questions about transitions, slots, episodes and days is a sum of one contribution per
+entry: what an entry adds depends on its neighbours or on its time. All have a per-entry bound that
+holds whatever the other entries are, and that is all that the influence curve, Markov quilts and
+group privacy need: their proofs exchange entries one after another inside the likelihood of the
+output (`docs/pairs.md`, [Q] Theorem 4.3). Mechanisms that use the distribution of a sum do not
+apply.
+
+*Theorem* (slots of time). Let every entry belong to one slot by public rules, and let the answer
+hold, for each slot, the number of its entries in each state. Replacing the state of one entry takes
+1 from one bin of its slot, adds 1 to another, and leaves all other slots unchanged: the answer
+moves by 2 in L1 norm, whatever the other entries are. So histograms of many slots together need the
+noise of one histogram over everything. Entries that were not observed are in no bin.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, is_dataclass
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from copy import copy
+from dataclasses import MISSING, dataclass, field, replace
 from fractions import Fraction
-from functools import cached_property
-from itertools import combinations
-from math import gcd, lcm
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit import checks
-from pufferkit.data.coded_answers import OverCodes
-from pufferkit.data.series import Pattern, Series, in_memory
-from pufferkit.data.table import Table
-from pufferkit.records import Asked, plain
+from pufferkit.checks import Ints
+from pufferkit.data.calendar import HOURS, HOURS_OF_WEEK, Calendar, day_name, week_name
+from pufferkit.data.durations import DAY, ticks
+from pufferkit.data.query import Lengths, OptionName, Over, Query, Question, Weights, unit_of
+from pufferkit.data.series import Series
+from pufferkit.records import plain
 from pufferkit.rounding import as_fraction
 
-Weights = Mapping[Hashable, tuple[Fraction, ...]]
-Lengths = int | Iterable[int] | Series | Table
-"""Length of a series, lengths of its segments; or the `Series` itself, or the `Table` of one
-subject, with its gaps."""
+Values = Mapping[Hashable, float] | Mapping[Hashable, Fraction] | Sequence[float]
+"""The value of each state, or of states 0, 1, ... in a row."""
 
-Kind = Literal[
-    "count",
-    "histogram",
-    "relative frequencies",
-    "total",
-    "mean",
-    "transition counts",
-    "by time",
-    "time in states",
-    "episodes",
-    "stays",
-    "days with",
-    "quantile",
-    "several",
-    "own",
-]
-"""Kinds of queries. For all but ``"own"`` it is known how far one entry moves the answer."""
+Clip = tuple[float, float]
+"""A declared range: values below and above are taken as its ends."""
 
+Names = Mapping[str, OptionName]
 
-CLOSE = 2.0**-20
-"""Least distance between the contributions of two states that is distinguished, as a share of L."""
+By = Literal["hour", "weekday and hour", "day", "week"]
+
+Form = Literal["states", "values", "weights", "range", "share", "whole", "time", "hours"]
+"""What an argument is: how the command line reads it and the page asks for it."""
+
+MOST_CELLS = 1_000_000
+"""Largest number of slots times states in one answer."""
+
+FINEST = 10**6
+"""Shares of quantiles are fractions of at most this denominator."""
+
+COUNTS, TIMES, MOVES, NUMBERS = "shares and counts", "by time", "moves", "numbers"
+"""Topics."""
 
 
-@dataclass(frozen=True, eq=False)
-class Query(Asked):
-    """A query with its Lipschitz constant and the segments it runs over.
+def argument(form: Form, option: str, words: str, default: Any = MISSING) -> Any:
+    """A field that users give: its form, its option on the command line, and its words."""
+    return field(default=default, metadata={"form": form, "option": option, "words": words})
 
-    Parameters
-    ----------
-    name
-        For tables and records. A query of your own is known by its name and its numbers (bound,
-        distances, unit, labels, lengths): give different functions different names.
-    evaluate
-        The exact answer: takes the array of all entries (labels, segments one after another,
-        ``None`` where nothing was observed) and returns a number or a vector of numbers.
-    lipschitz
-        Largest L1 change of the answer when one entry changes. It is not checked.
-    lengths
-        Length of the series, or the lengths of its independent segments, entries that were not
-        observed included; or the `Series` itself, of which only lengths and gaps are taken (as
-        ``pattern``). These are public.
-    observed
-        How many entries of each segment were observed, if the answer depends on it; taken from a
-        `Series`. ``None``: any number.
-    labels
-        Names of the coordinates of the answer.
-    states
-        All states that may occur; data with any other state are refused. ``None``: any state may
-        occur.
-    total
-        The sum of the coordinates, if it is fixed and public.
-    weights
-        For sums over entries: the contribution of each state, exactly. States not listed
-        contribute nothing.
-    kind
-        The kind of query; set by `count` and the other functions below, ``"own"`` for user-defined
-        queries.
-    unit
-        Every coordinate of every answer is a whole multiple of it: 1 for counts, 1/T for shares of
-        T entries. Such answers get discrete noise. It follows from ``weights``; for other queries
-        it is taken as given, and answers that are not multiples are refused. ``None``: any number.
-    apart
-        For queries that are not sums: a row of numbers for each state, such that replacing x by x'
-        at one entry moves the answer by at most the L1 distance of their rows, whatever the other
-        entries are. States not listed have a row of zeros. ``None``: by at most ``lipschitz``.
-    columns
-        For joined queries: for each number of a row of ``apart``, the coordinate by whose scale it
-        is divided.
-    question
-        Arguments of the query, as plain data for the record: from these and ``kind``, `verify`
-        computes how far an entry moves the answer.
-    step
-        Seconds between entries, taken from a `Series`; beliefs with another step are refused.
 
-    Examples
-    --------
-    >>> import pufferkit as pk
-    >>> data = pk.Series.of(["rest", "active", "rest"], ["rest", "active"])
-    >>> changes = Query(
-    ...     "changes",
-    ...     lambda codes: [(codes[1:] != codes[:-1]).sum()],
-    ...     lipschitz=2,
-    ...     lengths=3,
-    ... )
-    >>> changes.exact(data)
-    [Fraction(2, 1)]
-    """
+def _of() -> Any:
+    return argument("states", "state_value", "State of the question; several as A,B.")
 
-    name: str
-    evaluate: Callable[[NDArray[Any]], Any]
-    lipschitz: float
-    lengths: tuple[int, ...]
-    labels: tuple[str, ...] = ("value",)
+
+def _valued(default: Any = MISSING) -> Any:
+    words = "Value of each state, for questions about numbers; middles: midpoints of levels."
+    return argument("values", "values", words, default)
+
+
+def _clipped(default: Any = MISSING) -> Any:
+    words = "For total, mean and variance: range to clip values to."
+    return argument("range", "clip", words, default)
+
+
+@dataclass(frozen=True)
+class _EachState(Question):
+    """A question about each of the states, in the order of the beliefs or in one of its own."""
+
     states: tuple[Hashable, ...] | None = None
-    total: float | None = None
-    weights: Weights | None = field(default=None, repr=False)
-    kind: Kind = "own"
-    observed: tuple[int, ...] | None = None
-    independent_after: str | None = None
-    unit: Fraction | None = None
-    pattern: Pattern | None = field(default=None, repr=False)
-    apart: Weights | None = field(default=None, repr=False)
-    question: Mapping[str, Any] | None = field(default=None, repr=False)
-    columns: tuple[int, ...] | None = field(default=None, repr=False)
-    step: float | None = None
 
-    def __init__(
-        self,
-        name: str,
-        evaluate: Callable[[NDArray[Any]], Any],
-        lipschitz: float,
-        lengths: Lengths,
-        *,
-        labels: Iterable[str] = ("value",),
-        states: Iterable[Hashable] | None = None,
-        total: float | None = None,
-        weights: Weights | None = None,
-        kind: Kind = "own",
-        observed: Iterable[int] | None = None,
-        unit: Fraction | float | None = None,
-        apart: Weights | None = None,
-        question: Mapping[str, Any] | None = None,
-        columns: Iterable[int] | None = None,
-        pattern: Pattern | None = None,
-        step: float | None = None,
-    ) -> None:
-        declared, sizes = None, in_memory(lengths)
-        if isinstance(sizes, Series):
-            step = sizes.step
-            declared, observed = sizes.independent_after, sizes.observed_lengths
-            pattern = sizes.pattern
-            sizes = sizes.lengths
-        known = None if states is None else checks.distinct_states(states)
-        for field_name, value in {
-            "name": str(name),
-            "evaluate": evaluate,
-            "lipschitz": checks.positive("lipschitz", lipschitz),
-            "lengths": checks.segment_lengths(sizes),
-            "labels": tuple(str(label) for label in labels),
-            "states": known,
-            "total": total,
-            "weights": weights,
-            "kind": kind,
-            "observed": None if observed is None else tuple(observed),
-            "independent_after": declared,
-            "unit": _unit_of(unit, weights),
-            "pattern": pattern,
-            "apart": apart,
-            "question": question,
-            "columns": None if columns is None else tuple(columns),
-            "step": step,
-        }.items():
-            object.__setattr__(self, field_name, value)
-        if not self.name.strip():
-            raise ValueError("name: must not be empty; an account knows a query by its name")
-        if not callable(evaluate):
-            raise ValueError(f"evaluate: must be a function of the data, got {evaluate!r}")
-        if weights is not None:
-            self._check_weights(weights)
-        if apart is not None:
-            self._check_apart(apart)
+    def __post_init__(self) -> None:
+        if self.states is not None:
+            _refuse_data(self.states)
+            _freeze(self, "states", Over(checks.distinct_states(self.states), (1,)).all_states)
 
-    def stated(self) -> dict[str, Any]:
-        """The question without the entries it is about, as plain data.
+    def order(self, over: Over) -> tuple[Hashable, ...]:
+        """The states in the order of the bins."""
+        if self.states is None or over.states is None:
+            return replace(over, states=self.states or over.states).all_states
+        if set(self.states) != set(over.states):
+            raise ValueError(
+                f"query: has states {list(self.states)}, the beliefs {list(over.states)}; use the "
+                "same labels in both"
+            )
+        return self.states
 
-        A function of the user's own is known by its name and its labels; all others by their
-        arguments.
-        """
-        own = self.kind == "own" and self.weights is None
-        known = frozenset(self.states or ())
+    def asked(self) -> Any:
+        """The kind alone: labels say the order, and what is read from it is not released."""
+        return [self.kind]
+
+    def listed(self, over: Over) -> tuple[Hashable, ...]:
+        return self.order(over)
+
+    def known(self, over: Over) -> tuple[Hashable, ...]:
+        return self.order(over)
+
+
+# --- sums over entries --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Sum(Question):
+    """A sum over entries: replacing x by x' moves it by exactly the distance of what they add."""
+
+    counting: ClassVar[bool] = True
+
+    def contributions(self, over: Over) -> Weights:
+        """What each state adds, as exact fractions."""
+        raise NotImplementedError
+
+    def adds(self, over: Over) -> Weights:
+        rows = self.contributions(over)
+        step = unit_of(rows)
+        return {state: tuple(w / step for w in row) for state, row in rows.items()}
+
+    def apart(self, over: Over) -> Weights | int:
+        return self.adds(over)
+
+    def grain(self, over: Over) -> Fraction:
+        return unit_of(self.contributions(over))
+
+    def unit(self, over: Over) -> Fraction:
+        return self.grain(over) / (over.entries if self.per == "entries" else 1)
+
+    def listed(self, over: Over) -> tuple[Hashable, ...] | None:
+        return tuple(self.contributions(over))
+
+    def of_codes(self, over: Over, codes: NDArray[np.intp]) -> NDArray[Any]:
+        listed = self.listed(over) or ()
+        counts = np.bincount(codes[codes >= 0], minlength=len(listed))[: len(listed)]
+        return self.of_counts(replace(over, states=listed), counts.astype(object))
+
+    def of_counts(self, over: Over, counts: NDArray[Any]) -> NDArray[Any]:
+        rows = self.adds(over)
+        nothing = (Fraction(0),) * len(next(iter(rows.values())))
+        whole = [[int(w) for w in rows.get(state, nothing)] for state in over.states or ()]
+        return np.asarray(counts @ np.array(whole, dtype=counts.dtype))
+
+
+@dataclass(frozen=True)
+class Histogram(_EachState, _Sum):
+    """How many entries are in each state; 2-Lipschitz (one bin loses, another gains)."""
+
+    kind: ClassVar[str] = "histogram"
+    noun: ClassVar[str] = "counts"
+    axis: ClassVar[str] = "entries in each state"
+    names: ClassVar[Names] = {"histogram": OptionName(COUNTS, "number of entries in each state")}
+    counted: ClassVar[bool] = True
+    binned: ClassVar[bool] = True
+
+    def contributions(self, over: Over) -> Weights:
+        states, one, zero = self.order(over), Fraction(1), Fraction(0)
         return {
-            "kind": self.kind,
-            "own": [self.name, list(self.labels)] if own else None,
-            "question": plain(self.question),
-            # In order, where coordinates follow it; weights have it by themselves.
-            "states": plain(self.states if None in (self.weights, self.states) else known),
-            "weights": plain(self.weights),
-            "apart": plain(self.apart),
-            "columns": plain(self.columns),
-            "lipschitz": plain(self.lipschitz),
-            "unit": plain(self.unit),
-            "size": self.size,
+            state: tuple(one if j == own else zero for j in range(len(states)))
+            for own, state in enumerate(states)
         }
 
-    def asked(self) -> dict[str, Any]:
-        """The question and the entries it is about, as plain data."""
-        over = [self.lengths, self.observed if self.missing else None, self.pattern, self.total]
-        known = self.kind != "own" and is_dataclass(self.evaluate)
-        computed = plain(self.evaluate) if known else None
-        return {**self.stated(), "over": plain(over), "computed": computed}
+    def adds(self, over: Over) -> Weights:
+        return self.contributions(over)
+
+    def apart(self, over: Over) -> int:
+        return 2
+
+    def grain(self, over: Over) -> Fraction:
+        return Fraction(1)
+
+    def of_counts(self, over: Over, counts: NDArray[Any]) -> NDArray[Any]:
+        place = {state: n for n, state in enumerate(over.states or ())}
+        return np.asarray(counts[..., [place[state] for state in self.order(over)]])
+
+    def labels(self, over: Over) -> Sequence[str]:
+        return [str(state) for state in self.order(over)]
+
+    def total(self, over: Over) -> float:
+        return float(over.entries)
 
     @property
-    def size(self) -> int:
-        """Number of coordinates of the answer."""
-        return len(self.labels)
+    def python(self) -> str:
+        return f"histogram({'' if self.states is None else list(self.states)})"
+
+
+@dataclass(frozen=True)
+class RelativeFrequencies(Histogram):
+    """The share of entries in each state; 2/T-Lipschitz with T observed entries."""
+
+    kind: ClassVar[str] = "relative frequencies"
+    noun: ClassVar[str] = "shares"
+    axis: ClassVar[str] = "share of the entries in each state"
+    names: ClassVar[Names] = {"frequencies": OptionName(COUNTS, "share of time in each state")}
+    per: ClassVar[str | None] = "entries"
+
+    def total(self, over: Over) -> float:
+        return 1.0
 
     @property
-    def longest(self) -> int:
-        """Length of the longest independent segment, entries that were not observed included."""
-        return max(self.lengths)
-
-    @property
-    def missing(self) -> int:
-        """How many entries are known not to have been observed."""
-        return 0 if self.observed is None else sum(self.lengths) - sum(self.observed)
-
-    @cached_property
-    def largest(self) -> float | None:
-        """Public bound on the size of a coordinate of the answer; ``None`` if there is none."""
-        if self.kind == "transition counts":
-            return self.total
-        if isinstance(self.evaluate, OverCodes):
-            return float(sum(self.lengths) * self.evaluate.unit)
-        if self.kind == "several":
-            each = [part.largest for part in self.evaluate.parts]  # type: ignore[attr-defined]
-            return None if None in each else max(each)
-        if self.weights is None:
-            return None
-        sizes = (abs(w) for row in self.weights.values() for w in row if w)
-        return sum(self.lengths) * float(max(sizes, default=0))
-
-    @cached_property
-    def closest(self) -> float:
-        """The least change of a sum by one entry that changes it at all; L for other queries.
-
-        In L1 norm, and at least `CLOSE` times L.
-        """
-        alike = self.weights is None and self.apart is None
-        if alike or self.kind in ("histogram", "relative frequencies"):
-            return self.lipschitz
-        apart = [distance for distance in distances(self._rows) if distance]
-        least = min(apart, default=Fraction(0))
-        rounded = float(least)
-        if Fraction(rounded) > least:
-            rounded = float(np.nextafter(rounded, 0))
-        return min(self.lipschitz, max(rounded, CLOSE * self.lipschitz))
-
-    @property
-    def _rows(self) -> list[tuple[Fraction, ...]]:
-        """The distinct contributions of states; zero for states that are not listed."""
-        weights = self.moved or {}
-        rows = set(weights.values())
-        if self.states is None or set(self.states) - set(weights):
-            rows.add((Fraction(0),) * len(next(iter(weights.values()))))
-        return list(rows)
-
-    @property
-    def moved(self) -> Weights | None:
-        """Rows by state; their L1 distances are, or bound, how far an entry moves the answer."""
-        return self.weights if self.apart is None else self.apart
-
-    def _check_apart(self, apart: Weights) -> None:
-        if self.weights is not None:
-            raise ValueError(
-                "apart: is for queries that are not sums; leave it out, as weights give it exactly"
-            )
-        widths = {len(row) for row in apart.values()}
-        if len(widths) != 1 or 0 in widths:
-            raise ValueError(
-                "apart: must have a row of numbers for each state, all of equal length"
-            )
-        self._check_furthest()
-
-    def _check_weights(self, weights: Weights) -> None:
-        if any(len(row) != self.size for row in weights.values()):
-            raise ValueError(
-                f"weights: must have {self.size} numbers for each state, one for each label"
-            )
-        if self.kind == "own":
-            self._check_furthest()
-
-    def _check_furthest(self) -> None:
-        furthest = max(distances(self._rows), default=Fraction(0))
-        if furthest > Fraction(self.lipschitz):
-            raise ValueError(
-                f"lipschitz: an entry moves the answer by up to {float(furthest):g} with these "
-                f"weights, more than {self.lipschitz:g}; give at least that"
-            )
-
-    def exact(self, series: Series) -> list[Fraction]:
-        """The exact answer, free of rounding for sums over entries. Never leaves the process."""
-        if hasattr(self.evaluate, "exact"):
-            parts = list(self.evaluate.exact(series))
-        elif self.weights is None:
-            labels = series.labels
-            entries = np.array(labels)
-            if series.missing:
-                entries = np.fromiter(labels, dtype=object, count=len(labels))
-            answer = np.atleast_1d(checks.numbers("answer", self.evaluate(entries)))
-            parts = [Fraction(float(value)) for value in answer.ravel()]
-            if self.unit is not None and any((v / self.unit).denominator > 1 for v in parts):
-                raise ValueError(
-                    f"evaluate: returned a number that is not a whole multiple of {self.unit}"
-                )
-        else:
-            parts = [Fraction(0)] * self.size
-            for state, count in zip(series.states, series.counts.tolist(), strict=True):
-                for j, weight in enumerate(self.weights.get(state, ())):
-                    if weight:  # a histogram of many states has few others
-                        parts[j] += count * weight
-        if len(parts) != self.size:
-            raise ValueError(
-                f"evaluate: returned {len(parts)} numbers but the query has {self.size} labels; "
-                "pass labels, one for each coordinate"
-            )
-        return parts
+    def python(self) -> str:
+        return "relative_frequencies()"
 
 
-def _unit_of(unit: Fraction | float | None, weights: Weights | None) -> Fraction | None:
-    """The largest unit that divides all weights, or the one that was given."""
-    if weights is None:
-        if unit is not None and as_fraction("unit", unit) <= 0:
-            raise ValueError(f"unit: must be above 0, got {unit}")
-        return None if unit is None else as_fraction("unit", unit)
-    if unit is not None:
-        raise ValueError("unit: follows from the weights; leave it out")
-    numbers = [weight for row in weights.values() for weight in row if weight]
-    if not numbers:
+@dataclass(frozen=True)
+class Count(_Sum):
+    """How many entries are in one state; 1-Lipschitz."""
+
+    kind: ClassVar[str] = "count"
+    noun: ClassVar[str] = "counts"
+    axis: ClassVar[str] = "entries in the state"
+    names: ClassVar[Names] = {"count": OptionName(COUNTS, "number of entries in one state")}
+
+    of: tuple[Hashable, ...] = _of()
+
+    def __post_init__(self) -> None:
+        chosen = several(self.of, "count")
+        if len(chosen) > 1:
+            raise ValueError("of: count is about one state; time-in and episodes take several")
+        object.__setattr__(self, "of", chosen)
+
+    def contributions(self, over: Over) -> Weights:
+        return {self.of[0]: (Fraction(1),)}
+
+    def known(self, over: Over) -> None:
         return None
-    return Fraction(
-        gcd(*(number.numerator for number in numbers)),
-        lcm(*(number.denominator for number in numbers)),
+
+    def labels(self, over: Over) -> Sequence[str]:
+        return [str(self.of[0])]
+
+    @property
+    def python(self) -> str:
+        return f"count({self.of[0]!r})"
+
+
+@dataclass(frozen=True)
+class Total(_Sum):
+    """The sum of the values, clipped or not; an entry moves it by the distance of two values."""
+
+    kind: ClassVar[str] = "total"
+    noun: ClassVar[str] = "totals"
+    axis: ClassVar[str] = "sum of the values of the entries"
+    names: ClassVar[Names] = {"total": OptionName(NUMBERS, "total of a value given to each state")}
+
+    values: Any = _valued()
+    clip: Clip | None = _clipped(None)
+
+    def __post_init__(self) -> None:
+        _freeze(self, "values", _pairs(self.values))
+        if self.clip is not None:
+            _freeze(self, "clip", _range(self.clip))
+
+    @property
+    def numbers(self) -> dict[Hashable, Fraction]:
+        """The value of each state, within the range."""
+        each = {state: as_fraction("values", value) for state, value in self.values}
+        if self.clip is None:
+            return each
+        low, high = (as_fraction("clip", end) for end in self.clip)
+        return {state: min(max(value, low), high) for state, value in each.items()}
+
+    def contributions(self, over: Over) -> Weights:
+        numbers = self.numbers
+        _all_valued(numbers, over)
+        if len(set(numbers.values())) < 2:
+            raise ValueError(
+                "values: need at least two different values, or the answer is constant; "
+                f"got {[float(value) for _, value in self.values]}"
+            )
+        return {state: (value,) for state, value in numbers.items()}
+
+    def known(self, over: Over) -> tuple[Hashable, ...] | None:
+        return tuple(self.numbers)
+
+    def labels(self, over: Over) -> Sequence[str]:
+        return [self.kind]
+
+    @property
+    def python(self) -> str:
+        values = {state: _number(value) for state, value in self.values}
+        clip = "" if self.clip is None else f", clip={self.clip!r}"
+        return f"{self.kind}({values!r}{clip})"
+
+
+@dataclass(frozen=True)
+class Mean(Total):
+    """The mean of the values, clipped or not; an entry moves it by their distance over T."""
+
+    kind: ClassVar[str] = "mean"
+    noun: ClassVar[str] = "means"
+    axis: ClassVar[str] = "mean of the values of the entries"
+    names: ClassVar[Names] = {"mean": OptionName(NUMBERS, "mean of a value given to each state")}
+    counted: ClassVar[bool] = True
+    per: ClassVar[str | None] = "entries"
+
+
+@dataclass(frozen=True)
+class Variance(Total):
+    """Mean and mean square of the clipped values, from which the variance is derived.
+
+    With the middle m and half the width h of the range, the value v of an entry is u = (v - m) / h
+    in [-1, 1], and the answer is (mean of u, mean of u^2). Replacing x by x' moves it by
+    (|u - u'| + |u^2 - u'^2|) / T: at most 2 / T if the middle of the range counts among the values,
+    exactly so pair by pair.
+    """
+
+    kind: ClassVar[str] = "variance"
+    replaced: ClassVar[bool] = True
+    noun: ClassVar[str] = "moments"
+    axis: ClassVar[str] = "mean and mean square"
+    names: ClassVar[Names] = {
+        "variance": OptionName(NUMBERS, "variance of a value given to each state")
+    }
+    counted: ClassVar[bool] = True
+    per: ClassVar[str | None] = "entries"
+
+    def __post_init__(self) -> None:
+        if self.clip is None:
+            raise ValueError("clip: is required, the declared range of the values, such as (0, 10)")
+        super().__post_init__()
+
+    def contributions(self, over: Over) -> Weights:
+        assert self.clip is not None
+        low, high = (as_fraction("clip", end) for end in self.clip)
+        each = super().contributions(over)
+        rows = {state: (v - (low + high) / 2) / ((high - low) / 2) for state, (v,) in each.items()}
+        return {state: (u, u * u) for state, u in rows.items()}
+
+    def labels(self, over: Over) -> Sequence[str]:
+        return ["mean", "mean square"]
+
+    def reading(self) -> tuple[str, dict[str, Any]]:
+        assert self.clip is not None
+        return "variance", {"low": self.clip[0], "high": self.clip[1]}
+
+
+@dataclass(frozen=True)
+class Linear(_Sum):
+    """The sum over entries of weights that you give each state; any number of coordinates.
+
+    Replacing x by x' at one entry moves the answer by exactly |w(x) - w(x')|_1.
+    """
+
+    kind: ClassVar[str] = "linear"
+    axis: ClassVar[str] = "weighted sum"
+    names: ClassVar[Names] = {"linear": OptionName(NUMBERS, "sums of numbers given to each state")}
+
+    weights: Any = argument("weights", "weights", "For linear: CSV of what each state adds.")
+    labelled: tuple[str, ...] | None = None
+    called: str = "weighted sum"
+    states: tuple[Hashable, ...] | None = None
+
+    def __post_init__(self) -> None:
+        items = self.weights.items() if isinstance(self.weights, Mapping) else self.weights
+        rows = tuple(
+            (state, tuple(as_fraction("weights", w) for w in (row if is_row(row) else [row])))
+            for state, row in items
+        )
+        sizes = {len(row) for _, row in rows}
+        if len(sizes) != 1 or 0 in sizes:
+            raise ValueError("weights: must be a number for each state, or rows of equal length")
+        checks.distinct_states([state for state, _ in rows])
+        _freeze(self, "weights", tuple(sorted(rows, key=lambda pair: str(pair[0]))))
+        if self.labelled is not None:
+            _freeze(self, "labelled", tuple(str(label) for label in self.labelled))
+        if self.states is not None:
+            _freeze(self, "states", checks.distinct_states(self.states))
+
+    def asked(self) -> Any:
+        """What each state adds; how it is called is only wording."""
+        return [self.kind, plain(self.weights), plain(self.states)]
+
+    @property
+    def title(self) -> str:
+        return self.called
+
+    def contributions(self, over: Over) -> Weights:
+        rows, known = dict(self.weights), self.known(over)
+        listed = set(rows.values())
+        if known is None or set(known) - set(rows):
+            listed.add((Fraction(0),) * len(next(iter(listed))))
+        if len(listed) < 2:
+            raise ValueError(
+                "weights: are the same for all states, so the answer is constant; change them"
+            )
+        return rows
+
+    def known(self, over: Over) -> tuple[Hashable, ...] | None:
+        return self.states if over.states is None else over.states
+
+    def labels(self, over: Over) -> Sequence[str]:
+        size = len(self.weights[0][1])
+        names = [str(n) for n in range(1, size + 1)] if size > 1 else ["value"]
+        return names if self.labelled is None else self.labelled
+
+    @property
+    def python(self) -> str:
+        rows = {state: [_number(w) for w in row] for state, row in self.weights}
+        labels = "" if self.labelled is None else f", labels={list(self.labelled)!r}"
+        return f"linear({rows!r}{labels})"
+
+
+# --- answers read from a histogram --------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Levels(Histogram):
+    """A histogram in the order of the values of its states, and a curve or level read from it."""
+
+    replaced: ClassVar[bool] = True
+    names: ClassVar[Names] = {
+        "cumulative": OptionName(
+            NUMBERS, "share of entries up to each value", {"reads": "cumulative"}
+        ),
+        "load-duration": OptionName(
+            NUMBERS, "number of entries with each value or more", {"reads": "load duration"}
+        ),
+        "peak": OptionName(NUMBERS, "largest value", {"reads": "peak"}),
+    }
+    values: Any = _valued(None)
+    reads: str = "cumulative"
+    share: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.values is None and self.reads != "cumulative":
+            raise ValueError("values: are required: a number for each state")
+        if self.values is not None:
+            _freeze(self, "values", _pairs(self.values))
+            in_order(self.values, [state for state, _ in self.values])
+
+    def order(self, over: Over) -> tuple[Hashable, ...]:
+        states = super().order(over)
+        return states if self.values is None else in_order(self.values, states)
+
+    def about(self, over: Over) -> Query:
+        """What is released is the histogram; the curve is derived from it."""
+        return read_from(Histogram(self.order(over)).about(over), self)
+
+    def reading(self) -> tuple[str, dict[str, Any]]:
+        given = {} if self.reads == "cumulative" else {"values": by_text(self.values)}
+        return self.reads, given if self.share is None else {"share": self.share, **given}
+
+    @property
+    def python(self) -> str:
+        states = [state for state, _ in self.values or ()]
+        return f"histogram({list(in_order(self.values, states)) if states else ''})"
+
+
+@dataclass(frozen=True)
+class TopStates(Histogram):
+    """A histogram, and the states that occur most in it."""
+
+    replaced: ClassVar[bool] = True
+    names: ClassVar[Names] = {"top-states": OptionName(COUNTS, "the states that occur most")}
+
+    top: int | None = argument("whole", "top", "For top-states: how many.", None)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.top is None:
+            raise ValueError("top: is required: how many states")
+        checks.whole("top", self.top, 1)
+
+    def about(self, over: Over) -> Query:
+        """What is released is the histogram; the states are derived from it."""
+        return read_from(Histogram(self.order(over)).about(over), self)
+
+    def reading(self) -> tuple[str, dict[str, Any]]:
+        return "top states", {"count": self.top}
+
+
+def read_from(query: Query, question: Question) -> Query:
+    """The same query, with what is derived from its release."""
+    what, arguments = question.reading() or ("", {})
+    record = {**(query.question or {}), "derive": {"what": what, **arguments}}
+    made = copy(query)
+    object.__setattr__(made, "question", record)
+    return made
+
+
+@dataclass(frozen=True)
+class Quantile(Question):
+    """The level below which a share of the entries lies, chosen with noise; 2-Lipschitz.
+
+    The answer is one of the levels, drawn by `rank_scores` and `pufferkit.noise.noisy_choice`. With
+    scale s the log-likelihood of every choice moves by at most |h - h'|_1 / s when the histogram h
+    of the levels becomes h' with the same total, the bound that also holds for the histogram
+    itself with Laplace noise of scale s. One entry moves the histogram by 2, so the Lipschitz
+    constant is 2.
+
+    *Proof.* Cumulative counts move by at most |h - h'|_1 / 2, because what is added below a level
+    and what is added above it cancel. Scores move by no more than these, and `noisy_choice` moves
+    the log-likelihood by at most 2 / s for each unit that scores move.
+    """
+
+    kind: ClassVar[str] = "quantile"
+    replaced: ClassVar[bool] = True
+    axis: ClassVar[str] = "level"
+    names: ClassVar[Names] = {
+        "quantile": OptionName(NUMBERS, "quantile of a value given to each state")
+    }
+    counted: ClassVar[bool] = True
+    chooses: ClassVar[bool] = True
+    counting: ClassVar[bool] = True
+
+    share: float | Fraction = argument(
+        "share", "at", "For quantile: share of entries below it; 0.5 is the median."
+    )
+    values: Any = _valued()
+
+    def __post_init__(self) -> None:
+        part = as_fraction("share", self.share)
+        if not 0 < part < 1 or part.denominator > FINEST:
+            raise ValueError(
+                f"share: must lie between 0 and 1, with six decimals at most, got {self.share}; "
+                "0.5 is the median"
+            )
+        _freeze(self, "share", part)
+        _freeze(self, "values", _pairs(self.values))
+        in_order(self.values, [state for state, _ in self.values])
+
+    @property
+    def levels(self) -> dict[Hashable, float]:
+        """The value of each state, in increasing order."""
+        numbers = dict(self.values)
+        return {x: float(numbers[x]) for x in in_order(self.values, list(numbers))}
+
+    @property
+    def title(self) -> str:
+        return f"quantile {float(self.share):g}"
+
+    def apart(self, over: Over) -> int:
+        return 2
+
+    def of_codes(self, over: Over, codes: NDArray[np.intp]) -> NDArray[Any]:
+        return np.bincount(codes[codes >= 0], minlength=len(self.levels))[: len(self.levels)]
+
+    def of_counts(self, over: Over, counts: NDArray[Any]) -> NDArray[Any]:
+        return self.histogram().of_counts(over, counts)
+
+    def listed(self, over: Over) -> tuple[Hashable, ...]:
+        return tuple(self.levels)
+
+    def known(self, over: Over) -> tuple[Hashable, ...]:
+        _all_valued(self.levels, over)
+        return tuple(self.levels)
+
+    def check(self, over: Over, series: Series) -> None:
+        """Only counts matter, so that segments may have any order."""
+
+    def labels(self, over: Over) -> Sequence[str]:
+        return [str(state) for state in self.levels]
+
+    def total(self, over: Over) -> float:
+        return over.entries
+
+    def largest(self, over: Over) -> float | None:
+        return None
+
+    def record(self, over: Over) -> dict[str, Any]:
+        return {
+            "share": str(self.share),
+            "levels": list(self.levels.values()),
+            "level_names": [str(state) for state in self.levels],
+        }
+
+    def histogram(self) -> Levels:
+        """The histogram behind it, from which any quantile can be read."""
+        return Levels(values=self.values, reads="quantile", share=float(self.share))
+
+    def reading(self) -> tuple[str, dict[str, Any]]:
+        return "quantile", {"share": float(self.share), "values": by_text(self.values)}
+
+    @property
+    def python(self) -> str:
+        return f"quantile({float(self.share)!r}, {self.levels!r})"
+
+
+def rank_scores(counts: list[Fraction], share: Fraction) -> list[int]:
+    """Minus the distance of each level from the rank sought, times the denominator of the share.
+
+    With n entries, F_j of them at or below level j, the score is - max(0, F_{j-1} - q n, q n - F_j)
+    and 0 exactly where level j is a q-quantile. It moves by at most 1 if all F_j do.
+    """
+    below, n, scores = Fraction(0), sum(counts), []
+    for count_ in counts:
+        away = max(Fraction(0), below - share * n, share * n - below - count_)
+        scores.append(-int(away * share.denominator))
+        below += count_
+    return scores
+
+
+# --- slots of time ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ByTime(_EachState):
+    """How many entries are in each state, for each slot of time; 2-Lipschitz (theorem above)."""
+
+    kind: ClassVar[str] = "by time"
+    noun: ClassVar[str] = "counts"
+    picture: ClassVar[str] = "slots"
+    names: ClassVar[Names] = {
+        "by-hour": OptionName(TIMES, "entries in each state, by hour of the day", {"by": "hour"}),
+        "by-weekday-hour": OptionName(
+            TIMES, "entries in each state, by weekday and hour", {"by": "weekday and hour"}
+        ),
+        "by-day": OptionName(TIMES, "entries in each state, day by day", {"by": "day"}),
+        "by-week": OptionName(TIMES, "entries in each state, week by week", {"by": "week"}),
+    }
+    counted: ClassVar[bool] = True
+    clocked: ClassVar[bool] = True
+    binned: ClassVar[bool] = True
+
+    by: str | tuple[str, ...] = "hour"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.by, str):
+            _freeze(self, "by", tuple(str(slot) for slot in self.by))
+
+    def asked(self) -> Any:
+        return [self.kind, plain(self.by)]
+
+    @property
+    def title(self) -> str:
+        return f"histogram for each {self.slot}"
+
+    @property
+    def recurring(self) -> tuple[str, ...] | None:
+        """The slots, if they come again every day or week; ``None`` for others."""
+        return {"hour": HOURS, "weekday and hour": HOURS_OF_WEEK}.get(self.slot)
+
+    @property
+    def slot(self) -> str:
+        """What a slot is."""
+        return self.by if isinstance(self.by, str) else "slot"
+
+    def slots(self, over: Over) -> tuple[tuple[str, ...], Ints]:
+        """Names of the slots, and the slot of every entry."""
+        entries = sum(over.lengths)
+        if isinstance(self.by, str):
+            names, place = slots_of(self.by, over.clock, over.lengths)
+        elif len(self.by) != entries:
+            raise ValueError(f"by: names {len(self.by)} slots, the series has {entries} entries")
+        else:
+            names = tuple(dict.fromkeys(self.by))
+            number = {slot: n for n, slot in enumerate(names)}
+            place = np.array([number[slot] for slot in self.by])
+        if len(names) * len(self.order(over)) > MOST_CELLS:
+            raise ValueError(
+                f"by: makes {len(names) * len(self.order(over)):,} cells, more than "
+                f"{MOST_CELLS:,}; use fewer slots"
+            )
+        return names, place
+
+    def apart(self, over: Over) -> int:
+        return 2
+
+    def of_codes(self, over: Over, codes: NDArray[np.intp]) -> NDArray[Any]:
+        names, place = self.slots(over)
+        known, size = codes >= 0, len(self.order(over))
+        if codes.max() >= size:
+            raise ValueError("series: has states that are not among those of the query")
+        return np.bincount(place[known] * size + codes[known], minlength=len(names) * size)
+
+    def labels(self, over: Over) -> Sequence[str]:
+        return [f"{slot}, {state}" for slot in self.slots(over)[0] for state in self.order(over)]
+
+    def total(self, over: Over) -> float:
+        return float(over.entries)
+
+    def bounds(self, over: Over) -> tuple[float, float]:
+        return 0.0, float(self.observed(over).max())
+
+    def observed(self, over: Over) -> Ints:
+        """How many entries of each slot were observed."""
+        names, place = self.slots(over)
+        return np.bincount(place[over.seen], minlength=len(names))
+
+    def record(self, over: Over) -> dict[str, Any]:
+        return {
+            "by": self.slot,
+            "slots": list(self.slots(over)[0]),
+            "observed": [int(n) for n in self.observed(over)],
+        }
+
+    def check(self, over: Over, series: Series) -> None:
+        super().check(over, series)
+        names, place = self.slots(over)
+        seen = np.bincount(place[series.observed], minlength=len(names))
+        if (seen != self.observed(over)).any():
+            raise ValueError(
+                f"series: {series.missing} of its entries were not observed, but the query was "
+                "made for other gaps; make it with this series in place of the lengths"
+            )
+
+    @property
+    def python(self) -> str:
+        return f"by_time({self.by!r})"
+
+
+def slots_of(by: str, calendar: Calendar, lengths: Sequence[int]) -> tuple[tuple[str, ...], Ints]:
+    """Names of the slots, and the slot of every entry."""
+    if by == "hour":
+        return HOURS, calendar.hours(lengths)
+    if by == "weekday and hour":
+        return HOURS_OF_WEEK, 24 * calendar.weekdays(lengths) + calendar.hours(lengths)
+    if by in ("day", "week"):
+        numbers = calendar.days(lengths) if by == "day" else calendar.weeks(lengths)
+        there, place = np.unique(numbers, return_inverse=True)
+        name = day_name if by == "day" else week_name
+        return tuple(name(number) for number in there.tolist()), place.astype(np.int64)
+    raise ValueError(
+        f"by: must be hour, weekday and hour, day or week, or the slot of every entry; got {by!r}"
     )
 
 
-def distances(rows: Sequence[tuple[Fraction, ...]]) -> Iterator[Fraction]:
-    """L1 distances between contributions."""
-    for one, other in combinations(rows, 2):
-        yield sum((abs(a - b) for a, b in zip(one, other, strict=True)), Fraction(0))
+# --- some states against all others -------------------------------------------------------------
 
 
-def observed_in(lengths: Lengths | None) -> tuple[int, ...]:
-    """How many entries of each segment a query over these lengths counts."""
-    over = in_memory(lengths)
-    if over is None:
+@dataclass(frozen=True)
+class _OfStates(Question):
+    """A question that tells some states from all others, and nothing else."""
+
+    of: tuple[Hashable, ...] = _of()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "of", several(self.of, self.kind))
+
+    @property
+    def words(self) -> str:
+        """The states in words."""
+        return " or ".join(str(state) for state in self.of)
+
+    def apart(self, over: Over) -> Weights | int:
+        return {state: (Fraction(1),) for state in self.of}
+
+    def listed(self, over: Over) -> tuple[Hashable, ...]:
+        return self.of
+
+    def known(self, over: Over) -> None:
+        return None
+
+    def labels(self, over: Over) -> Sequence[str]:
+        return [self.words]
+
+    def record(self, over: Over) -> dict[str, Any]:
+        return {"of": [str(state) for state in self.of]}
+
+    def inside(self, codes: NDArray[np.intp]) -> NDArray[np.bool_]:
+        """Which entries are in one of the states."""
+        return np.asarray((codes >= 0) & (codes < len(self.of)))
+
+
+@dataclass(frozen=True)
+class Episodes(_OfStates):
+    """How often the series enters some states: runs of observed neighbours in them; 1-Lipschitz.
+
+    With a_t = 1 where entry t was observed in one of the states and 0 elsewhere,
+
+        episodes  =  sum over t of a_t  -  sum over neighbours t, t + 1 of a_t a_{t+1},
+
+    neighbours within a segment. Raising one a_t from 0 to 1 adds 1 - a_{t-1} - a_{t+1}, which is 1,
+    0 or -1; replacing a state by another on the same side changes nothing. So an entry moves the
+    number by at most 1, and only if exactly one of its two states is among ``of``.
+    """
+
+    kind: ClassVar[str] = "episodes"
+    axis: ClassVar[str] = "episodes"
+    names: ClassVar[Names] = {"episodes": OptionName(MOVES, "how often some states began")}
+
+    @property
+    def title(self) -> str:
+        return f"episodes of {self.words}"
+
+    def of_codes(self, over: Over, codes: NDArray[np.intp]) -> NDArray[Any]:
+        return np.array([entered(self.inside(codes), over.lengths)])
+
+    @property
+    def python(self) -> str:
+        return f"episodes({list(self.of)!r})"
+
+
+@dataclass(frozen=True)
+class Stays(_OfStates):
+    """Entries in some states, and their episodes; 2-Lipschitz. The ratio is the mean stay.
+
+    An entry that enters or leaves the states moves the first number by 1 and the second by at most
+    1 (`Episodes`); any other change moves neither.
+    """
+
+    kind: ClassVar[str] = "stays"
+    names: ClassVar[Names] = {
+        "stays": OptionName(MOVES, "time in some states, and how often they began")
+    }
+
+    @property
+    def title(self) -> str:
+        return f"stays in {self.words}"
+
+    def apart(self, over: Over) -> Weights:
+        return {state: (Fraction(1), Fraction(1)) for state in self.of}
+
+    def labels(self, over: Over) -> Sequence[str]:
+        return ["entries", "episodes"]
+
+    def of_codes(self, over: Over, codes: NDArray[np.intp]) -> NDArray[Any]:
+        inside = self.inside(codes)
+        return np.array([inside.sum(), entered(inside, over.lengths)])
+
+    def reading(self) -> tuple[str, dict[str, Any]]:
+        return "mean stay", {}
+
+    @property
+    def python(self) -> str:
+        return f"stays({list(self.of)!r})"
+
+
+@dataclass(frozen=True)
+class TimeIn(_OfStates):
+    """How many entries between two times of day are in some states; 1-Lipschitz.
+
+    Replacing the state of an entry moves the number by 1 if exactly one of the two states is among
+    ``of`` and the entry lies between the times, and by 0 otherwise.
+    """
+
+    kind: ClassVar[str] = "time in states"
+    names: ClassVar[Names] = {
+        "time-in": OptionName(TIMES, "entries in some states, between two hours of the day")
+    }
+    clocked: ClassVar[bool] = True
+
+    between: str = argument("hours", "between", "For time-in: the hours.", "00:00-12:00")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        start, dash, end = str(self.between).partition("-")
+        if not dash:
+            raise ValueError(f"between: must be hours like 22:00-06:00, got {self.between!r}")
+        _freeze(self, "between", f"{start.strip()}-{end.strip()}")
+        time_of_day("start", self.hours[0])
+        time_of_day("end", self.hours[1])
+
+    @property
+    def hours(self) -> tuple[str, str]:
+        """Start and end, as text."""
+        start, _, end = self.between.partition("-")
+        return start, end
+
+    @property
+    def title(self) -> str:
+        return f"time in {self.words} from {self.hours[0]} to {self.hours[1]}"
+
+    def counts(self, over: Over) -> NDArray[np.bool_]:
+        """Which entries lie between the times."""
+        first, last = (time_of_day("between", text) for text in self.hours)
+        times = over.clock.times(over.lengths) % DAY
+        within = (times >= first) & (times < last)
+        if first >= last:
+            within = (times >= first) | (times < last)
+        if not within.any():
+            raise ValueError(
+                f"start: no entry lies between {self.hours[0]} and {self.hours[1]}; choose other "
+                "times"
+            )
+        return np.asarray(within)
+
+    def of_codes(self, over: Over, codes: NDArray[np.intp]) -> NDArray[Any]:
+        return np.array([(self.inside(codes) & self.counts(over)).sum()])
+
+    def record(self, over: Over) -> dict[str, Any]:
+        self.counts(over)
+        start, end = self.hours
+        return {**super().record(over), "start": start, "end": end}
+
+    @property
+    def python(self) -> str:
+        start, end = self.hours
+        return f"time_in({list(self.of)!r}, start={start!r}, end={end!r})"
+
+
+@dataclass(frozen=True)
+class DaysWith(_OfStates):
+    """On how many days at least this much time was spent in some states; 1-Lipschitz.
+
+    Every day adds 0 or 1. An entry lies in one day, so replacing its state moves the number by at
+    most 1, and by nothing unless exactly one of the two states is among ``of``: however much
+    happens on a day, it counts once. As a share it is divided by the number of days, which is
+    public.
+    """
+
+    kind: ClassVar[str] = "days with"
+    axis: ClassVar[str] = "days"
+    names: ClassVar[Names] = {
+        "days-with": OptionName(TIMES, "days with enough time in some states", {"share": False}),
+        "share-of-days": OptionName(
+            TIMES, "share of days with enough time in some states", {"share": True}
+        ),
+    }
+    clocked: ClassVar[bool] = True
+
+    at_least: Any = argument("time", "at_least", "For days-with and share-of-days: time per day.")
+    share: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.at_least is None:
+            raise ValueError("at_least: is required, a time like 30m or a number of entries")
+
+    @property
+    def per(self) -> str | None:  # type: ignore[override]
+        """Days, for a share of them."""
+        return "days" if self.share else None
+
+    @property
+    def title(self) -> str:
+        share = "share of " if self.share else ""
+        return f"{share}days with at least {self.at_least} of {self.words}"
+
+    def needed(self, over: Over) -> int:
+        """The number of entries that a day needs."""
+        given = self.at_least
+        if isinstance(given, (int, float, np.integer)) and not isinstance(given, bool):
+            return checks.whole("at_least", given, 1)
+        return -(-int(ticks("at_least", given, of_time=True)) // over.clock.every)
+
+    def days(self, over: Over) -> tuple[int, Ints]:
+        """The number of days, and the day of every entry."""
+        there, day = np.unique(over.clock.days(over.lengths), return_inverse=True)
+        return len(there), day.astype(np.int64)
+
+    def unit(self, over: Over) -> Fraction:
+        return Fraction(1, self.days(over)[0]) if self.share else Fraction(1)
+
+    def of_codes(self, over: Over, codes: NDArray[np.intp]) -> NDArray[Any]:
+        each = np.bincount(self.days(over)[1], weights=self.inside(codes))
+        return np.array([(each >= self.needed(over)).sum()])
+
+    def record(self, over: Over) -> dict[str, Any]:
+        return {
+            **super().record(over),
+            "at_least": self.needed(over),
+            "days": self.days(over)[0],
+            "share": bool(self.share),
+        }
+
+    @property
+    def python(self) -> str:
+        share = ", share=True" if self.share else ""
+        return f"days_with({list(self.of)!r}, {self.at_least!r}{share})"
+
+
+@dataclass(frozen=True)
+class TransitionCounts(_EachState):
+    """How often each state is followed by each other state, within segments; row by row.
+
+    A transition is counted between neighbours that were both observed. An entry is part of two, so
+    changing it takes away two counts and adds two: 4-Lipschitz, or 2-Lipschitz if no segment has
+    more than two entries.
+    """
+
+    kind: ClassVar[str] = "transition counts"
+    noun: ClassVar[str] = "counts"
+    axis: ClassVar[str] = "moves between entries"
+    picture: ClassVar[str] = "moves"
+    names: ClassVar[Names] = {"transitions": OptionName(MOVES, "moves from each state to each")}
+    counted: ClassVar[bool] = True
+
+    def apart(self, over: Over) -> int:
+        if max(over.lengths) < 2:
+            raise ValueError("lengths: segments of one entry have no transitions; give longer ones")
+        return 4 if max(over.lengths) > 2 else 2
+
+    def of_codes(self, over: Over, codes: NDArray[np.intp]) -> NDArray[Any]:
+        return Series(codes, self.order(over), over.lengths).transitions
+
+    def labels(self, over: Over) -> Sequence[str]:
+        states = self.order(over)
+        return [f"{before} to {after}" for before in states for after in states]
+
+    def total(self, over: Over) -> float:
+        seen = over.seen
+        both = seen[:-1] & seen[1:]
+        both[np.cumsum(over.lengths)[:-1] - 1] = False
+        return float(both.sum())
+
+    def largest(self, over: Over) -> float:
+        return self.total(over)
+
+    def bounds(self, over: Over) -> tuple[float, float]:
+        return 0.0, self.total(over)
+
+    def check(self, over: Over, series: Series) -> None:
+        """Counted segment by segment, so that their order does not matter."""
+
+    def reading(self) -> tuple[str, dict[str, Any]]:
+        return "rates", {}
+
+    @property
+    def python(self) -> str:
+        return "transition_counts()"
+
+
+# --- what the classes share ---------------------------------------------------------------------
+
+
+def entered(inside: NDArray[np.bool_], lengths: Sequence[int]) -> int:
+    """How many runs begin, each segment by itself."""
+    before = np.concatenate([[False], inside[:-1]])
+    before[np.cumsum((0, *lengths[:-1]))] = False
+    return int((inside & ~before).sum())
+
+
+def several(of: Any, kind: str) -> tuple[Hashable, ...]:
+    """One state or several, as a tuple; text is one state."""
+    if of is None or of == ():
+        raise ValueError(f"of: {kind} needs the states it is about, such as of=['walk']")
+    one = isinstance(of, (str, bytes)) or not isinstance(of, Iterable)
+    return checks.distinct_states([of] if one else of)
+
+
+def is_row(row: Any) -> bool:
+    """Whether this is a row of numbers rather than one."""
+    return isinstance(row, (Sequence, np.ndarray)) and not isinstance(row, str)
+
+
+def in_order(values: Any, states: Sequence[Hashable]) -> tuple[Hashable, ...]:
+    """The states in the order of their values, which must differ."""
+    numbers = {state: as_fraction("values", value) for state, value in values}
+    missing = [str(state) for state in states if state not in numbers]
+    if missing:
         raise ValueError(
-            "lengths: must be given, as the number of entries or the series itself, like "
-            "histogram(['rest', 'walk'], series)"
+            f"values: have no value for {', '.join(missing)}; give 0 if it adds nothing"
         )
-    if isinstance(over, Series):
-        return over.observed_lengths
-    return checks.segment_lengths(over)
+    if len({numbers[state] for state in states}) < max(2, len(states)):
+        raise ValueError(
+            "values: need at least two levels with different values, so that they can be ordered"
+        )
+    return tuple(sorted(states, key=lambda state: numbers[state]))
+
+
+def by_text(values: Any) -> dict[str, float]:
+    """Values by the names of states in releases."""
+    return {str(state): float(value) for state, value in values}
+
+
+def time_of_day(name: str, text: str) -> int:
+    """A time of the day in microseconds."""
+    hours, colon, minutes = str(text).partition(":")
+    fits = bool(colon) and hours.isdecimal() and minutes.isdecimal() and int(minutes) < 60
+    if not fits or int(hours) * 60 + int(minutes) > 1440:
+        raise ValueError(f"{name}: must be a time of day like 08:30, got {text!r}")
+    return (int(hours) * 60 + int(minutes)) * (DAY // 1440)
+
+
+def _number(value: Fraction) -> int | float:
+    """A fraction as Python prints it."""
+    return int(value) if value.denominator == 1 else float(value)
+
+
+def _freeze(question: Question, name: str, value: Any) -> None:
+    object.__setattr__(question, name, value)
+
+
+def _pairs(values: Any) -> tuple[tuple[Hashable, Any], ...]:
+    """Values of states as pairs, in an order of their own."""
+    if values is None:
+        raise ValueError("values: are required: a number for each state")
+    items: Any = values.items() if isinstance(values, Mapping) else values
+    if not isinstance(values, Mapping) and not all(is_row(item) for item in values):
+        items = enumerate(values)
+    pairs = [(state, as_fraction("values", value)) for state, value in items]
+    if not pairs:
+        raise ValueError("values: need at least two different values, or the answer is constant")
+    checks.distinct_states([state for state, _ in pairs])
+    return tuple(sorted(pairs, key=lambda pair: str(pair[0])))
+
+
+def _range(clip: Any) -> Clip:
+    low, high = (checks.real("clip", end) for end in clip)
+    if not low < high:
+        raise ValueError(f"clip: low must be below high, got {low:g} and {high:g}")
+    return low, high
+
+
+def _all_valued(values: Mapping[Hashable, Any], over: Over) -> None:
+    missing = [str(state) for state in over.states or () if state not in values]
+    if missing:
+        raise ValueError(
+            f"values: have no value for {', '.join(missing)}; give 0 if it adds nothing"
+        )
+
+
+def _refuse_data(states: Any) -> None:
+    if hasattr(states, "columns") or isinstance(states, Series) or hasattr(states, "subjects"):
+        raise ValueError(
+            f"states: is a {type(states).__name__}; name the states first and give the data as "
+            "lengths, like histogram(['rest', 'walk'], read_series(...))"
+        )
+
+
+# --- in Python ----------------------------------------------------------------------------------
+
+
+def _asked(
+    made: Question, states: Any, lengths: Lengths | None, calendar: Calendar | None = None
+) -> Query:
+    """The question, which has no query yet without lengths: mechanisms bind it to ``over``."""
+    return made if lengths is None else made.bind(states, lengths, calendar)  # type: ignore[return-value]
+
+
+def count(state: Hashable, lengths: Lengths | None = None) -> Query:
+    """How many entries are in ``state``; 1-Lipschitz.
+
+    Examples
+    --------
+    >>> from pufferkit import Series
+    >>> count("active", 3).exact(Series.of(["rest", "active", "rest"], ["rest", "active"]))
+    [Fraction(1, 1)]
+    """
+    return _asked(Count((state,)), None, lengths)
+
+
+def histogram(states: Iterable[Hashable] | None = None, lengths: Lengths | None = None) -> Query:
+    """How many entries are in each state; 2-Lipschitz (one bin loses, another gains).
+
+    Entries that were not observed are in no bin; give the `Series` as ``lengths`` if there are any.
+
+    Examples
+    --------
+    >>> from pufferkit import Series
+    >>> data = Series.of(["rest", "active", "rest"], ["rest", "active"])
+    >>> histogram(data.states, data).exact(data)
+    [Fraction(2, 1), Fraction(1, 1)]
+    >>> histogram().exact(data)
+    [Fraction(2, 1), Fraction(1, 1)]
+    """
+    return _asked(Histogram(states), states, lengths)  # type: ignore[arg-type]
+
+
+def relative_frequencies(
+    states: Iterable[Hashable] | None = None, lengths: Lengths | None = None
+) -> Query:
+    """The share of entries in each state; 2/T-Lipschitz with T entries in all.
+
+    T counts the entries that were observed; give the `Series` as ``lengths`` if some were not.
+
+    Examples
+    --------
+    >>> from pufferkit import Series
+    >>> data = Series.of(["rest", "active", "rest", "rest"], ["rest", "active"])
+    >>> relative_frequencies(data.states, data).exact(data)
+    [Fraction(3, 4), Fraction(1, 4)]
+    """
+    return _asked(RelativeFrequencies(states), states, lengths)  # type: ignore[arg-type]
+
+
+def total(values: Values, lengths: Lengths | None = None, *, clip: Clip | None = None) -> Query:
+    """The sum over entries of the value of each state; Lipschitz constant: the range of the values.
+
+    Parameters
+    ----------
+    values
+        The number of each state, or the numbers of states 0, 1, ... A float counts as the decimal
+        it prints as, so 0.1 is one tenth.
+    lengths
+        The `Series`, the length, or the lengths of segments.
+    clip
+        A declared range, never taken from the data: values outside count as its ends, which bounds
+        how far an entry moves the answer.
+
+    Examples
+    --------
+    >>> from pufferkit import Series
+    >>> data = Series.of(["low", "high", "high"], ["low", "high"])
+    >>> total({"low": 0.5, "high": 2}, data).exact(data)
+    [Fraction(9, 2)]
+    >>> total({"low": 1, "high": 90}, 100, clip=(0, 10)).lipschitz
+    9.0
+    """
+    return _asked(Total(values, clip), None, lengths)
+
+
+def mean(values: Values, lengths: Lengths | None = None, *, clip: Clip | None = None) -> Query:
+    """The mean over entries of the value of each state; Lipschitz constant: the range over T.
+
+    T counts the entries that were observed; give the `Series` as ``lengths`` if some were not.
+
+    Parameters
+    ----------
+    values, lengths, clip
+        As for `total`.
+
+    Examples
+    --------
+    >>> from pufferkit import Series
+    >>> data = Series.of(["low", "high", "high", "low"], ["low", "high"])
+    >>> mean({"low": 0.5, "high": 2}, data).exact(data)
+    [Fraction(5, 4)]
+    """
+    return _asked(Mean(values, clip), None, lengths)
+
+
+def variance(values: Values, lengths: Lengths | None = None, *, clip: Clip) -> Query:
+    """The variance of the values: released as mean and mean square, and derived from them.
+
+    An entry moves mean and mean square together by at most 2/T (`Variance`), on the scale on which
+    the range is -1 to 1; ``release.derive()`` gives the variance with its interval.
+
+    Parameters
+    ----------
+    values, lengths
+        As for `total`.
+    clip
+        The declared range of the values.
+
+    Examples
+    --------
+    >>> variance({"low": 0, "middle": 5, "high": 10}, 100, clip=(0, 10)).lipschitz
+    0.02
+    """
+    return _asked(Variance(values, clip), None, lengths)
+
+
+def quantile(share: float, values: Mapping[Any, float], lengths: Lengths | None = None) -> Query:
+    """The level below which a share of the entries lies, chosen with noise; 2-Lipschitz.
+
+    The answer is one of the levels; `Quantile` has the proof. The same level can be read from a
+    noisy histogram, with an interval: ``release.derive("quantile", share=0.5, values=...)``.
+
+    Parameters
+    ----------
+    share
+        Between 0 and 1, with six decimals at most; 0.5 is the median.
+    values
+        The value of each state, all different.
+    lengths
+        The `Series`, the length, or the lengths of segments.
+
+    Examples
+    --------
+    >>> query = quantile(0.9, {"0 kW": 0, "1 kW": 1, "2 kW": 2}, 1000)
+    >>> query.lipschitz, query.labels
+    (2.0, ('0 kW', '1 kW', '2 kW'))
+    """
+    return _asked(Quantile(share, values), None, lengths)
+
+
+def linear(
+    weights: Mapping[Hashable, Any],
+    lengths: Lengths | None = None,
+    *,
+    labels: Iterable[str] | None = None,
+    name: str = "weighted sum",
+    states: Iterable[Hashable] | None = None,
+) -> Query:
+    """The sum over entries of weights that you give each state; any number of coordinates.
+
+    Replacing x by x' at one entry moves the answer by exactly |w(x) - w(x')|_1: there is a bound
+    for each pair of states, and `verify` recomputes it from the weights in the record.
+
+    Parameters
+    ----------
+    weights
+        For each state a number, or a row of numbers. States that are left out add nothing. A float
+        counts as the decimal it prints as.
+    lengths
+        The `Series`, the length, or the lengths of segments.
+    labels
+        Names of the coordinates.
+    name
+        The name of the query in tables and records.
+    states
+        All states. If left out, states without weights may occur too.
+
+    Examples
+    --------
+    >>> energy = linear({"walk": [1, 3.5], "run": [1, 9]}, 100, labels=["active", "energy"])
+    >>> energy.lipschitz
+    10.0
+    """
+    made = Linear(weights, labels, name, states)  # type: ignore[arg-type]
+    return _asked(made, states, lengths)
+
+
+def by_time(
+    by: By | Sequence[Hashable],
+    states: Iterable[Hashable] | None = None,
+    lengths: Lengths | None = None,
+    calendar: Calendar | None = None,
+) -> Query:
+    """How many entries are in each state, for each slot of time; 2-Lipschitz.
+
+    No entry is in two slots, so all slots together cost as much as one histogram: see the
+    module `pufferkit.data.queries` for the proof.
+
+    Parameters
+    ----------
+    by
+        ``"hour"`` of the day, ``"weekday and hour"``, ``"day"`` or ``"week"``; or a sequence as
+        long as the series that names the slot of every entry, which is public.
+    states
+        All states.
+    lengths
+        The `Series`; or lengths, with a ``calendar``.
+    calendar
+        The times of the entries. If left out, the calendar of the series.
+
+    Examples
+    --------
+    >>> from pufferkit import Calendar
+    >>> when = Calendar("2024-03-04 22:00", every="1h")
+    >>> by_time("day", ["rest", "walk"], 4, when).labels
+    ('2024-03-04, rest', '2024-03-04, walk', '2024-03-05, rest', '2024-03-05, walk')
+    """
+    return _asked(ByTime(states, by), states, lengths, calendar)  # type: ignore[arg-type]
+
+
+def time_in(
+    of: Hashable | Iterable[Hashable],
+    lengths: Lengths | None = None,
+    *,
+    start: str = "00:00",
+    end: str = "12:00",
+    calendar: Calendar | None = None,
+) -> Query:
+    """How many entries between two times of day are in some states; 1-Lipschitz.
+
+    The default is before noon. Replacing the state of an entry moves the number by 1 if exactly one
+    of the two states is among ``of`` and the entry lies between the times, and by 0 otherwise: the
+    query does not distinguish other states at all.
+
+    Parameters
+    ----------
+    of
+        The state, or several.
+    lengths, calendar
+        As for `by_time`.
+    start, end
+        Times of the day like ``"22:00"``; ``end`` is not included and may be past midnight.
+
+    Examples
+    --------
+    >>> from pufferkit import Calendar, Series
+    >>> days = Calendar("2024-01-01 00:00", every="12h")
+    >>> data = Series.of(["rest", "run", "rest", "run"], ["rest", "run"])
+    >>> time_in("run", 4, start="12:00", end="00:00", calendar=days).exact(data)
+    [Fraction(2, 1)]
+    """
+    return _asked(TimeIn(of, f"{start}-{end}"), None, lengths, calendar)  # type: ignore[arg-type]
+
+
+def episodes(of: Hashable | Iterable[Hashable], lengths: Lengths | None = None) -> Query:
+    """How often the series enters some states: runs of observed neighbours in them; 1-Lipschitz.
+
+    An entry moves the number by at most 1, and only if exactly one of its two states is among
+    ``of``: `Episodes` has the proof.
+
+    Parameters
+    ----------
+    of
+        The state, or several that count as one.
+    lengths
+        The `Series`, the length, or the lengths of segments. An entry that was not observed ends an
+        episode.
+
+    Examples
+    --------
+    >>> from pufferkit import Series
+    >>> data = Series.of(["rest", "run", "run", "rest", "run"], ["rest", "run"])
+    >>> episodes("run", data).exact(data)
+    [Fraction(2, 1)]
+    """
+    return _asked(Episodes(of), None, lengths)  # type: ignore[arg-type]
+
+
+def stays(of: Hashable | Iterable[Hashable], lengths: Lengths | None = None) -> Query:
+    """Entries in some states, and their episodes; 2-Lipschitz. The ratio is the mean stay.
+
+    An entry that enters or leaves the states moves the first number by 1 and the second by at most
+    1 (`episodes`); any other change moves neither. ``release.derive()`` divides the two.
+
+    Parameters
+    ----------
+    of, lengths
+        As for `episodes`.
+
+    Examples
+    --------
+    >>> from pufferkit import Series
+    >>> data = Series.of(["rest", "run", "run", "rest", "run"], ["rest", "run"])
+    >>> stays("run", data).name
+    'stays in run'
+    """
+    return _asked(Stays(of), None, lengths)  # type: ignore[arg-type]
+
+
+def days_with(
+    of: Hashable | Iterable[Hashable],
+    at_least: Any,
+    lengths: Lengths | None = None,
+    *,
+    calendar: Calendar | None = None,
+    share: bool = False,
+) -> Query:
+    """On how many days at least this much time was spent in some states; 1-Lipschitz.
+
+    Every day adds 0 or 1. An entry lies in one day, so replacing its state moves the number by at
+    most 1, and by nothing unless exactly one of the two states is among ``of``: however much
+    happens on a day, it counts once.
+
+    Parameters
+    ----------
+    of
+        The state, or several that count together.
+    at_least
+        A time like ``"30m"``, or a number of entries.
+    lengths, calendar
+        The `Series`; or lengths, with a calendar. Days are in local time; a day that was recorded
+        only in part counts like any other.
+    share
+        Divide by the number of days, which is public.
+
+    Examples
+    --------
+    >>> from pufferkit import Calendar, Series
+    >>> days = Calendar("2024-01-01 00:00", every="12h")
+    >>> data = Series.of(["rest", "run", "rest", "rest"], ["rest", "run"])
+    >>> days_with("run", 1, 4, calendar=days).exact(data)
+    [Fraction(1, 1)]
+    """
+    made = DaysWith(of, at_least, bool(share))  # type: ignore[arg-type]
+    return _asked(made, None, lengths, calendar)
+
+
+def transition_counts(
+    states: Iterable[Hashable] | None = None, lengths: Lengths | None = None
+) -> Query:
+    """How often each state is followed by each other state, within segments; row by row.
+
+    A transition is counted between neighbours that were both observed. An entry is part of two, so
+    changing it takes away two counts and adds two: 4-Lipschitz, or 2-Lipschitz if no segment has
+    more than two entries.
+
+    Examples
+    --------
+    >>> from pufferkit import Series
+    >>> data = Series.of(["rest", "active", "rest", "rest"], ["rest", "active"])
+    >>> moves = transition_counts(data.states, data)
+    >>> [(label, int(n)) for label, n in zip(moves.labels, moves.exact(data))][:2]
+    [('rest to rest', 1), ('rest to active', 1)]
+    """
+    return _asked(TransitionCounts(states), states, lengths)  # type: ignore[arg-type]

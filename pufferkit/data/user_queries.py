@@ -1,13 +1,13 @@
-"""User-defined queries, with a per-entry bound that is computed or tested.
+"""User-defined queries, with a per-entry bound that is tested.
 
-`linear` is a sum of contributions that you name, so its bound is exact. `per_entry` takes any
-function and the bound that you claim; `refuted` searches for data that violate it. A bound that
-survives the search is not proven: the record states that it was declared by the user.
+`per_entry` takes any function and the bound that you claim; `refuted` searches for data that
+violate it. A bound that survives the search is not proven: the record states that it was declared
+by the user.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit import checks
-from pufferkit.data.additive import WeightedCounts
-from pufferkit.data.queries import Lengths, Query, distances
+from pufferkit.data.queries import is_row
+from pufferkit.data.query import Lengths, Query, distances
 from pufferkit.data.series import Series, in_memory
 from pufferkit.rounding import as_fraction, at_least
 
@@ -25,71 +25,6 @@ TRIALS = 2000
 """Number of data sets on which a bound is tested, each with one entry changed."""
 
 _SLACK = 1e-9
-
-
-def linear(
-    weights: Mapping[Hashable, Any],
-    lengths: Lengths,
-    *,
-    labels: Iterable[str] | None = None,
-    name: str = "weighted sum",
-    states: Iterable[Hashable] | None = None,
-) -> Query:
-    """The sum over entries of weights that you give each state; any number of coordinates.
-
-    Replacing x by x' at one entry moves the answer by exactly |w(x) - w(x')|_1: there is a bound
-    for each pair of states, and `verify` recomputes it from the weights in the record.
-
-    Parameters
-    ----------
-    weights
-        For each state a number, or a row of numbers. States that are left out add nothing. A float
-        counts as the decimal it prints as.
-    lengths
-        The `Series`, the length, or the lengths of segments.
-    labels
-        Names of the coordinates.
-    name
-        The name of the query in tables and records.
-    states
-        All states. If left out, states without weights may occur too.
-
-    Examples
-    --------
-    >>> energy = linear({"walk": [1, 3.5], "run": [1, 9]}, 100, labels=["active", "energy"])
-    >>> energy.lipschitz
-    10.0
-    """
-    rows = {
-        state: tuple(as_fraction("weights", w) for w in (row if _is_row(row) else [row]))
-        for state, row in weights.items()
-    }
-    sizes = {len(row) for row in rows.values()}
-    if len(sizes) != 1 or 0 in sizes:
-        raise ValueError("weights: must be a number for each state, or rows of equal length")
-    size = sizes.pop()
-    names = [str(n) for n in range(1, size + 1)] if size > 1 else ["value"]
-    known = None if states is None else checks.distinct_states(states)
-    others = known is None or set(known) - set(rows)
-    listed = {*rows.values(), *([(Fraction(0),) * size] if others else [])}
-    furthest = max(distances(list(listed)), default=Fraction(0))
-    if not furthest:
-        raise ValueError(
-            "weights: are the same for all states, so the answer is constant; change them"
-        )
-    return Query(
-        name,
-        WeightedCounts(rows),
-        at_least(furthest),
-        lengths,
-        labels=names if labels is None else labels,
-        states=known,
-        weights=rows,
-    )
-
-
-def _is_row(row: Any) -> bool:
-    return isinstance(row, (Sequence, np.ndarray)) and not isinstance(row, str)
 
 
 def per_entry(
@@ -152,7 +87,7 @@ def per_entry(
     apart: dict[Hashable, tuple[Fraction, ...]] | None = None
     if isinstance(bound, Mapping):
         apart = {
-            state: tuple(as_fraction("bound", w) for w in (row if _is_row(row) else [row]))
+            state: tuple(as_fraction("bound", w) for w in (row if is_row(row) else [row]))
             for state, row in bound.items()
         }
         width = len(next(iter(apart.values()), ()))
@@ -212,7 +147,7 @@ def refuted(
     rng, states, total = np.random.default_rng(seed), query.states, sum(query.lengths)
     gaps = ~pattern.observed if isinstance(pattern, Series) else np.zeros(total, dtype=bool)
     seen = np.flatnonzero(~gaps)
-    allowed = _allowed(query)
+    allowed = query.cost(states)
     worst, at = 0.0, None
 
     def answer(codes: NDArray[np.intp]) -> NDArray[Any]:
@@ -244,17 +179,6 @@ def refuted(
         states[other[entry]],
         tuple(states[code] for code in codes),
     )
-
-
-def _allowed(query: Query) -> NDArray[Any]:
-    """How far an entry may move the answer, for each pair of states."""
-    states, moved = query.states or (), query.moved
-    if moved is None:
-        return query.lipschitz * (1 - np.eye(len(states)))
-    zero = (Fraction(0),) * len(next(iter(moved.values())))
-    rows = np.array([[float(w) for w in moved.get(state, zero)] for state in states])
-    apart: NDArray[Any] = np.abs(rows[:, None, :] - rows[None, :, :]).sum(axis=2)
-    return apart
 
 
 def _drawn(rng: np.random.Generator, total: int, size: int, trial: int) -> NDArray[np.intp]:

@@ -10,7 +10,7 @@ import numpy as np
 from pufferkit.accounting.composition import Composition, compose, entry_profile
 from pufferkit.accounting.spending import Spending
 from pufferkit.beliefs.markov_chain import MarkovChain
-from pufferkit.data.additive import count, histogram
+from pufferkit.data.queries import count, histogram
 from pufferkit.experiments.result import Chart, Result, Rows, Settings, by_these_rows
 from pufferkit.influence.quilts.hardest import max_influence
 from pufferkit.mechanisms.influence_curve import influence_curve

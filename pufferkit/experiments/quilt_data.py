@@ -17,7 +17,7 @@ from pufferkit.audit.noise_drawn import rehearsed
 from pufferkit.beliefs.estimation import fit
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
-from pufferkit.data.additive import relative_frequencies
+from pufferkit.data.queries import relative_frequencies
 from pufferkit.data.series import Series
 from pufferkit.experiments import measured_series as files
 from pufferkit.experiments.result import (

@@ -13,8 +13,8 @@ from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.beliefs.estimation import fit
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
-from pufferkit.data.additive import count, mean, relative_frequencies
-from pufferkit.data.queries import Query
+from pufferkit.data.queries import count, mean, relative_frequencies
+from pufferkit.data.query import Query
 from pufferkit.experiments import measured_series as files
 from pufferkit.experiments.quilt_data import groups, households
 from pufferkit.experiments.result import Chart, Result, Rows, Settings, attempt, by_these_rows

@@ -9,8 +9,8 @@ import numpy as np
 
 from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.beliefs.markov_chain import MarkovChain
-from pufferkit.data.additive import mean
-from pufferkit.data.queries import Query
+from pufferkit.data.queries import mean
+from pufferkit.data.query import Query
 from pufferkit.experiments.result import (
     Chart,
     Result,

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 
 from pufferkit.audit.noise_drawn import rehearsed
-from pufferkit.data.queries import Query
+from pufferkit.data.query import Query
 from pufferkit.errors import NotApplicable
 from pufferkit.frames.safe_csv import harmless
 from pufferkit.influence.progress import NamedProgress

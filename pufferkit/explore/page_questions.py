@@ -1,4 +1,4 @@
-"""The questions of the page: most of those of the command line, by the same names.
+"""The questions of the page: those of the command line, by the same names.
 
 A question creates the query, knows how an answer is derived from its release, and writes itself as
 Python and as options of a command.
@@ -6,68 +6,49 @@ Python and as options of a command.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import Field, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import pufferkit as pk
+from pufferkit.data import queries
 from pufferkit.data.durations import number_or_text
+from pufferkit.data.query import NAMES, Question, question
 
 if TYPE_CHECKING:
     from pufferkit import ChainClass, Derived, Query, Release
 
+KINDS = {name: made.names[name].words for name, made in NAMES.items()}
+"""All questions in words, by their names on the command line."""
+
+TOPICS = {name: made.names[name].topic for name, made in NAMES.items()}
+"""What each is about."""
+
 GROUPS = {
-    "shares and counts": {
-        "frequencies": "share of time in each state",
-        "histogram": "number of entries in each state",
-        "count": "number of entries in one state",
-    },
-    "by time": {
-        "by-hour": "entries in each state, by hour of the day",
-        "by-weekday-hour": "entries in each state, by weekday and hour",
-        "by-day": "entries in each state, day by day",
-        "by-week": "entries in each state, week by week",
-        "time-in": "entries in some states, between two hours of the day",
-        "days-with": "days with enough time in some states",
-    },
-    "moves": {
-        "transitions": "moves from each state to each",
-        "episodes": "how often some states began",
-        "stays": "time in some states, and how often they began",
-    },
-    "numbers": {
-        "mean": "mean of a value given to each state",
-        "total": "total of a value given to each state",
-        "variance": "variance of a value given to each state",
-        "quantile": "quantile of a value given to each state",
-        "cumulative": "share of entries up to each value",
-        "load-duration": "number of entries with each value or more",
-        "peak": "largest value",
-    },
+    topic: {name: KINDS[name] for name in NAMES if TOPICS[name] == topic}
+    for topic in dict.fromkeys(TOPICS.values())
 }
-"""Descriptions of the questions by their names on the command line, grouped by topic."""
+"""The same by topic."""
 
-KINDS = {name: words for group in GROUPS.values() for name, words in group.items()}
-"""All of them."""
-
-OF_STATES = ("count", "episodes", "stays", "time-in", "days-with")
-"""About some states; a count about one."""
-
-VALUED = tuple(GROUPS["numbers"])
-"""About values of states."""
-
-BY = {"by-hour": "hour", "by-weekday-hour": "weekday and hour", "by-day": "day", "by-week": "week"}
-
-CLOCKED = (*BY, "time-in", "days-with")
+CLOCKED = tuple(name for name, made in NAMES.items() if made.clocked)
 """About hours and days, so that entries need times."""
 
-_MAKERS = {
-    "frequencies": "relative_frequencies",
-    "transitions": "transition_counts",
-    "time-in": "time_in",
-    "days-with": "days_with",
-}
-_ORDERED = ("cumulative", "load-duration", "peak")
+
+def arguments(kind: str) -> Iterator[Field[Any]]:
+    """The arguments of a question that the page asks for."""
+    made = NAMES[kind]
+    for own in fields(made):
+        if "form" in own.metadata and own.name not in made.names[kind].fixed:
+            yield own
+
+
+def takes(kind: str, form: str) -> bool:
+    """Whether a question has an argument of this form."""
+    return any(own.metadata["form"] == form for own in arguments(kind))
+
+
+VALUED = tuple(name for name in NAMES if takes(name, "values") or takes(name, "weights"))
+"""About values of states."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +65,7 @@ class PageQuestion:
 
     ``of`` are names of states, ``values`` numbers by names of states, ``at`` the share below a
     quantile, ``at_least`` a time like 30m, ``between`` hours like 22:00-06:00, ``low`` and ``high``
-    the range of a variance.
+    the range of a variance, ``top`` a number of states.
     """
 
     kind: str = "frequencies"
@@ -95,11 +76,12 @@ class PageQuestion:
     between: str = "00:00-12:00"
     low: float = 0.0
     high: float = 1.0
+    top: int = 1
 
     @classmethod
     def first(cls, kind: str, states: Sequence[str]) -> PageQuestion:
         """A question of a kind as the page first shows it."""
-        of = tuple(states[-1:]) if kind in OF_STATES else ()
+        of = tuple(states[-1:]) if takes(kind, "states") else ()
         if kind not in VALUED:
             return cls(kind, of)
         values = usual_values(states)
@@ -108,135 +90,127 @@ class PageQuestion:
         )
 
     @property
+    def ranged(self) -> bool:
+        """Whether it needs a declared range; others may do without, and the page leaves it out."""
+        return NAMES[self.kind].replaced
+
+    @property
     def group(self) -> str:
         """What it is about."""
-        return next(name for name, kinds in GROUPS.items() if self.kind in kinds)
+        return TOPICS[self.kind]
 
     @property
     def words(self) -> str:
         """The question as the beginning of a sentence."""
         sentence = KINDS[self.kind].capitalize()
         some = " or ".join(f"“{name}”" for name in self.of)
-        if self.kind == "quantile":
+        if takes(self.kind, "share"):
             sentence += f", {self.at:g} of the entries below it"
-        if self.kind == "time-in":
-            sentence = sentence.replace("two hours of the day", self.between.replace("-", " and "))
-        if self.kind == "days-with":
-            sentence = sentence.replace("enough time", f"{self.at_least} or more")
+        sentence = sentence.replace("two hours of the day", self.between.replace("-", " and "))
+        sentence = sentence.replace("enough time", f"{self.at_least} or more")
         return sentence.replace("one state", some).replace("some states", some)
+
+    def question(self, states: Sequence[Hashable]) -> Question:
+        """What is asked, with labels of states for their names."""
+        if self.kind not in NAMES:
+            raise ValueError(f"question: {self.kind!r} is unknown; known are {', '.join(KINDS)}")
+        given: dict[str, Any] = {}
+        for own in arguments(self.kind):
+            form = own.metadata["form"]
+            if form != "range" or self.ranged:
+                given[own.name] = self._argument(form, states)
+        return question(self.kind, **given)
+
+    def _argument(self, form: str, states: Sequence[Hashable]) -> Any:
+        if form == "states":
+            if not self.of:
+                raise ValueError("states: choose at least one that the question is about")
+            return tuple(_label(name, states) for name in self.of)
+        if form in ("values", "weights"):
+            return self._valued(states)
+        return {
+            "range": (self.low, self.high),
+            "share": self.at,
+            "whole": self.top,
+            "time": number_or_text(self.at_least),
+            "hours": self.between,
+        }[form]
 
     def over(self, states: Sequence[Hashable], lengths: Any) -> Query:
         """The query, about a series or lengths; of a quantile the histogram behind it."""
-        if self.kind == "quantile":
-            return pk.histogram(tuple(self._valued(states)), lengths)
-        if self.kind == "variance":
-            return pk.moments(self._valued(states), lengths, low=self.low, high=self.high)
-        make: Any = getattr(pk, self._maker)
-        query: Query = make(*self._about(states), lengths, **self._when)
-        return query
+        return self._numbers(states).bind(states, lengths)
 
     def like(self, states: Sequence[Hashable], length: int) -> Query:
         """A query of the same sensitivity, for a length alone."""
         if self.kind not in CLOCKED:
             return self.over(states, [length])
-        of = tuple(_label(name, states) for name in self.of)
-        at_least = self.at_least if self.kind == "days-with" else None
-        return pk.Question(self.kind, of, at_least).like(states, length)
+        return self.question(states).whole(states, length)
+
+    def _numbers(self, states: Sequence[Hashable]) -> Question:
+        asked = self.question(states)
+        return asked.histogram() if isinstance(asked, queries.Quantile) else asked
 
     def asked(self, beliefs: ChainClass, lengths: Any, epsilon: float) -> QueryAndReader:
         """The query for these beliefs, and how its release is read."""
-        states = beliefs.states
-        if self.kind == "quantile":
+        states, asked = beliefs.states, self.question(beliefs.states)
+        if isinstance(asked, queries.Quantile):
             plan = pk.plan_quantile(beliefs, self.at, self._valued(states), lengths, epsilon)
             return QueryAndReader(plan.query, plan.answer)
-        named = dict(self.values)
-        read: dict[str, Callable[[Release], Derived]] = {
-            "variance": lambda release: pk.variance(release, self.low, self.high),
-            "cumulative": pk.cumulative,
-            "load-duration": lambda release: pk.load_duration(release, named),
-            "peak": lambda release: pk.peak(release, named),
-        }
-        return QueryAndReader(self.over(states, lengths), read.get(self.kind))
+        what, given = asked.reading() or ("", {})
 
-    @property
-    def _maker(self) -> str:
-        if self.kind not in KINDS:
-            raise ValueError(f"question: {self.kind!r} is unknown; known are {', '.join(KINDS)}")
-        if self.kind in BY:
-            return "by_time"
-        return "histogram" if self.kind in _ORDERED else _MAKERS.get(self.kind, self.kind)
+        def read(release: Release) -> Derived:
+            return release.derive(what, **given)
 
-    @property
-    def _when(self) -> dict[str, str]:
-        if self.kind != "time-in":
-            return {}
-        start, dash, end = self.between.partition("-")
-        if not dash:
-            raise ValueError(f"between: {self.between!r} is not like 22:00-06:00")
-        return {"start": start.strip(), "end": end.strip()}
-
-    def _about(self, states: Sequence[Hashable]) -> list[Any]:
-        if self.kind in OF_STATES and not self.of:
-            raise ValueError("states: choose at least one that the question is about")
-        chosen = [_label(name, states) for name in self.of]
-        if self.kind == "count":
-            return chosen[:1]
-        if self.kind == "days-with":
-            return [chosen, number_or_text(self.at_least)]
-        if self.kind in OF_STATES:
-            return [chosen]
-        if self.kind in VALUED:
-            values = self._valued(states)
-            in_order = tuple(sorted(states, key=values.__getitem__))
-            return [in_order] if self.kind in _ORDERED else [values]
-        return [BY[self.kind], tuple(states)] if self.kind in BY else [tuple(states)]
+        return QueryAndReader(asked.bind(states, lengths), read if asked.replaced else None)
 
     def _valued(self, states: Sequence[Hashable]) -> dict[Hashable, float]:
         given = {_label(name, states): value for name, value in self.values}
         missing = [str(state) for state in states if state not in given]
         if missing:
             raise ValueError(f"values: none for {', '.join(missing)}; give 0 for no contribution")
-        if self.kind in (*_ORDERED, "quantile") and len(set(given.values())) < len(given):
-            raise ValueError("values: must differ from state to state, to put them in order")
         return given
 
     def python(self, states: Sequence[Hashable], epsilon: float) -> tuple[list[str], list[str]]:
         """Lines that make the query, and lines that read its release."""
-        if self.kind == "quantile":
+        asked = self.question(states)
+        if isinstance(asked, queries.Quantile):
             plan = f"plan = pk.plan_quantile(beliefs, {self.at!r}, {self._valued(states)!r}, data, "
             return [f"{plan}{epsilon!r})", "query = plan.query"], ["print(plan.answer(release))"]
-        if self.kind == "variance":
-            bounds = f"low={self.low!r}, high={self.high!r}"
-            made = f"query = pk.moments({self._valued(states)!r}, data, {bounds})"
-            return [made], [f"print(pk.variance(release, {self.low!r}, {self.high!r}))"]
-        about = [repr(part) for part in self._about(states)]
-        if self.kind in BY or self.kind in ("frequencies", "histogram", "transitions"):
-            about[-1] = "beliefs.states"
-        how = [f"{name}={value!r}" for name, value in self._when.items()]
-        named = repr(dict(self.values))
-        read = {
-            "cumulative": "pk.cumulative(release)",
-            "load-duration": f"pk.load_duration(release, {named})",
-            "peak": f"pk.peak(release, {named})",
-        }.get(self.kind)
-        made = f"query = pk.{self._maker}({', '.join([*about, 'data', *how])})"
-        return [made], [] if read is None else [f"print({read})"]
+        made = [f"query = pk.{asked.python}.bind(beliefs.states, data)"]
+        if asked.python.startswith("question("):
+            made = [
+                "from pufferkit.data.query import question",
+                f"query = {asked.python}.bind(beliefs.states, data)",
+            ]
+        if not asked.replaced:
+            return made, []
+        what, given = asked.reading() or ("", {})
+        how = "".join(f", {name}={value!r}" for name, value in given.items())
+        return made, [f"print(release.derive({what!r}{how}))"]
 
     def command(self) -> list[str]:
         """The same as options of a command."""
         options = ["--query", self.kind]
-        if self.kind in OF_STATES:
-            options += ["--state-value", _listed(self.of)]
-        if self.kind in VALUED:
+        for own in arguments(self.kind):
+            form, flag = own.metadata["form"], f"--{own.metadata['option'].replace('_', '-')}"
+            if form == "range" and not self.ranged:
+                continue
+            if form == "weights":
+                raise ValueError("the command line takes these numbers from a file; see --weights")
             _listed([name for name, _ in self.values])
-            options += ["--values", ",".join(f"{name}={value!r}" for name, value in self.values)]
-        said = {
-            "quantile": ("--at", repr(self.at)),
-            "variance": ("--clip", f"{self.low!r},{self.high!r}"),
-            "days-with": ("--at-least", self.at_least),
-            "time-in": ("--between", self.between),
-        }
-        return [*options, *said.get(self.kind, ())]
+            options += [
+                flag,
+                {
+                    "states": _listed(self.of),
+                    "values": ",".join(f"{name}={value!r}" for name, value in self.values),
+                    "range": f"{self.low!r},{self.high!r}",
+                    "share": repr(self.at),
+                    "whole": str(self.top),
+                    "time": self.at_least,
+                    "hours": self.between,
+                }[form],
+            ]
+        return options
 
 
 def usual_values(states: Sequence[str]) -> list[float]:

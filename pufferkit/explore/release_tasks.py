@@ -154,7 +154,7 @@ def plan(
         tell(f"{mechanism}: {done:,} of {whole:,}")
 
     tell("every mechanism side by side")
-    table = pk.plan(theta, query, epsilon, progress)
+    table = pk.plan(theta, query, epsilon, progress=progress)
     return {"rows": table.rows, "best": table.best.mechanism, "remarks": table.remarks()}
 
 
@@ -259,12 +259,13 @@ def shown(answer: Release, asked: QueryAndReader | None = None) -> dict[str, Any
 
 def _grid(answer: Release) -> dict[str, Any] | None:
     """Names of rows and columns of an answer that is a table, and by which it runs first."""
-    if answer.kind == "by time":
+    picture = "bars" if answer.asks is None else answer.asks.picture
+    if picture == "slots":
         slots = list((answer.question or {})["slots"])
         states = [label.removeprefix(f"{slots[0]}, ") for label in answer.labels]
         rows = states[: len(answer.labels) // len(slots)]
         return {"rows": rows, "columns": slots, "by_rows": False, "across": "time", "down": "state"}
-    if answer.kind == "transition counts":
+    if picture == "moves":
         size = round(len(answer.labels) ** 0.5)
         own = [answer.labels[n * size + n] for n in range(size)]
         states = [label[: (len(label) - len(" to ")) // 2] for label in own]

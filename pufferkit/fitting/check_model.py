@@ -15,7 +15,7 @@ from pufferkit.beliefs.meeting import check_step
 from pufferkit.beliefs.people_counts import People
 from pufferkit.beliefs.region_class import count_table
 from pufferkit.beliefs.sequences import Codes
-from pufferkit.data.queries import Query
+from pufferkit.data.query import Query
 from pufferkit.data.series import Series
 from pufferkit.data.table import Table
 from pufferkit.errors import NotApplicable

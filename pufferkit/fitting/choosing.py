@@ -18,7 +18,7 @@ from pufferkit import checks
 from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.beliefs.people_counts import People, calibrated_contamination
 from pufferkit.beliefs.sequences import Codes
-from pufferkit.data.queries import Query
+from pufferkit.data.query import Query
 from pufferkit.data.series import Series
 from pufferkit.data.table import Table
 from pufferkit.errors import NotApplicable

@@ -35,8 +35,8 @@ from pufferkit.beliefs.region_class import (
     noisy_bounds,
 )
 from pufferkit.checks import Floats
-from pufferkit.data.moves import transition_counts
-from pufferkit.data.queries import Query
+from pufferkit.data.queries import transition_counts
+from pufferkit.data.query import Query
 from pufferkit.data.series import Series
 from pufferkit.errors import OverBudget
 from pufferkit.influence.curve.profile import InfluenceCurve

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,9 +11,8 @@ import numpy as np
 from pufferkit.beliefs.meeting import check_table
 from pufferkit.beliefs.provenance import check_paid
 from pufferkit.checks import Floats
-from pufferkit.data.additive import histogram, relative_frequencies
-from pufferkit.data.question_names import BY, FOLLOWS, SUMS
-from pufferkit.data.questions import Question
+from pufferkit.data.queries import Histogram
+from pufferkit.data.query import Query, Question
 from pufferkit.data.table import Counts, Table
 from pufferkit.fleet.exact_answers import rows_of, whole_series
 from pufferkit.fleet.groups import Groups
@@ -24,8 +23,8 @@ from pufferkit.mechanisms.changed_queries import over
 from pufferkit.mechanisms.usefulness import warn_if_drowned
 from pufferkit.noise import Family
 
-Asked = tuple[FleetRows, tuple[str, ...], dict[str, Any] | None]
-"""The rows to release, the labels of their numbers, and the question for the record."""
+Asked = tuple[FleetRows, Query]
+"""The rows to release, and the question about one of them."""
 
 
 def asked_of(table: Table, run: FleetRun) -> Asked:
@@ -35,21 +34,14 @@ def asked_of(table: Table, run: FleetRun) -> Asked:
     return exact_rows(table, run.question, run.beliefs.states)
 
 
-def exact_rows(table: Table, question: Question | None, states: Sequence[Hashable]) -> Asked:
+def exact_rows(table: Table, question: Question, states: Sequence[Hashable]) -> Asked:
     """The exact answers of a table."""
-    pieces = aligned(table, states)
-    if question is not None:
-        return rows_of(table, pieces, question, states)
-    if table.windows is not None and table.windows.repeats is not None:
-        raise ValueError(
-            "query: recurring windows are slots of one question; ask 'by-weekday-hour' or 'by-hour'"
-        )
-    return FleetRows.of(table, pieces), tuple(str(s) for s in states), None
+    return rows_of(table, aligned(table, states), question, states)
 
 
-def rows_used(sizes: Table, question: Question | None) -> FleetRows:
+def rows_used(sizes: Table, question: Question) -> FleetRows:
     """The same rows without answers, from a table of sizes: the entries that each row uses."""
-    if question is None or question.name in SUMS + FOLLOWS:
+    if question.counting:
         return FleetRows.of(sizes, sizes.pieces)
     return whole_series(sizes, sizes.totals[:, None], None)
 
@@ -94,23 +86,28 @@ def warn_if_rows_drown(
 
 def _noise_of_row(run: FleetRun, rows: FleetRows, made: Calibration, row: int) -> Calibration:
     """The noise on one row as a calibration of its own, in the units of its answer."""
-    asked, states, entries = run.question, run.beliefs.states, int(rows.entries[row])
-    if asked is not None and asked.name not in SUMS + FOLLOWS + tuple(BY) + ("transitions",):
+    states, entries = run.beliefs.states, int(rows.entries[row])
+    if rows.observed is not None:  # as in one slot of average size
+        slot = max(1, round(entries / len(rows.observed[row])))
+        query = Histogram().bind(states, slot)
+    elif run.question.clocked:
         return made  # the range of its answer is not known
-    if asked is None:
-        make = relative_frequencies if run.query == "frequencies" else histogram
-        query, span = make(states, entries), made.query.longest
-        if entries < span:  # for remedies: their noise is that of the span
-            query = over(query, [span], [entries])
-    elif rows.observed is not None:  # as in one slot of average size
-        query = histogram(states, max(1, round(entries / len(rows.observed[row]))))
-    elif run.chooses:
-        query = asked.over(states, entries)
     else:
-        query = asked.over_numbers(states, entries)
+        query, span = run.released.bind(states, entries), made.query.longest
+        if run.of_states and entries < span:  # for remedies: their noise is that of the span
+            query = over(query, [span], [entries])
+    if query.bounds is None and not query.chooses:
+        return made
     per = rows.per(run.per)
     size = made.scale * float(run.unit) / (1 if per is None else int(per[row]))
     return replace(made, scale=size, scales=None, query=query)
+
+
+def shared(record: Mapping[str, Any]) -> dict[str, Any]:
+    """The record of a question, without what is true of one subject only."""
+    return {
+        key: record[key] for key in record if key not in ("calendar", "gaps", "observed", "days")
+    }
 
 
 def releases_of(
@@ -120,11 +117,12 @@ def releases_of(
     values: Floats,
     scales: Floats,
     calibrations: dict[int, Calibration],
-    labels: tuple[str, ...],
-    question: dict[str, Any] | None,
+    query: Query,
 ) -> Releases:
     """The draws, with what a reader needs to judge them."""
     entries = asked.entries.copy()
+    if run.question.counting:
+        query = run.released.about(run.one_entry)
     family: Family = "noisy choice" if run.chooses else "discrete laplace"
     per = asked.per(run.per)
     values, scales = run.answers(values, scales, per)
@@ -137,7 +135,7 @@ def releases_of(
         raw=values,
         scale=scales,
         entries=entries,
-        labels=(run.query,) if run.chooses else labels,
+        labels=(run.query,) if run.chooses else query.labels,
         query=run.query,
         mechanism=run.mechanism,
         epsilon=run.epsilon,
@@ -145,7 +143,8 @@ def releases_of(
         cut=run.windows,
         calibrations=calibrations,
         noise=family,
-        question=question,
+        kind=query.kind,
+        question=shared(query.question or {}),
         observed=asked.observed,
         days=asked.days,
         asked=run.question,

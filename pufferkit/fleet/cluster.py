@@ -36,7 +36,8 @@ from pufferkit import noise
 from pufferkit.beliefs.meeting import check_step
 from pufferkit.beliefs.provenance import check_not_counted_from, check_paid
 from pufferkit.checks import Floats
-from pufferkit.data.questions import Question
+from pufferkit.data.queries import Histogram
+from pufferkit.data.query import Question
 from pufferkit.data.table import Counts, Table
 from pufferkit.fleet.accounts import Accounts
 from pufferkit.fleet.answering import (
@@ -109,9 +110,7 @@ def release_each_on_cluster(
         note = note_of(run.beliefs.is_private, after)
         own = f"{folder}/{run.identity[:16]}-{uuid.uuid4().hex[:16]}"
         if accounts is None:
-            draw = _RowNoise(
-                states, run.query == "frequencies", scales.of_length, counted.subject_kind
-            )
+            draw = _RowNoise(states, run.per == "entries", scales.of_length, counted.subject_kind)
             _written(own, partial(counted.write, own, states, draw, note))
             paths = [own]
             if progress is not None:
@@ -144,12 +143,13 @@ def release_all_on_cluster(
     with table.counted() as counted:
         _refuse(counted, run)
         first = next(counted.tables(states))
-        _, labels, record_of = asked_of(first, run)
+        _, about = asked_of(first, run)
         add = _Sums(states, run.question)
         with spark_storage.job("adding up"):
             parts = counted.worked(states, add, "part binary").toLocalIterator()
             together = summed_up(_joined(pickle.loads(bytes(row[0])) for row in parts), None)
-        refuse_digits(record_of, int(together.entries.sum()))
+        if run.question.counting:
+            refuse_digits(run.question, run.one_entry, int(together.entries.sum()))
         longest = int(counted.lengths.longest.max())
         run = run.decided(int(np.median(together.entries)), longest)
         calibration = run.calibration(longest)
@@ -166,7 +166,7 @@ def release_all_on_cluster(
     if progress is not None:
         progress(len(together.window), len(together.window))
     calibrations = {longest: calibration}
-    answer = releases_of(run, None, together, values, drawn, calibrations, labels, record_of)
+    answer = releases_of(run, None, together, values, drawn, calibrations, about)
     return replace(
         answer,
         notes=run.notes(first, counted.lengths.segments > counted.lengths.subjects),
@@ -214,7 +214,7 @@ class _RowNoise:
 
     def __call__(self, tables: Iterator[Table]) -> Iterator[Mapping[str, Any]]:
         for table in tables:
-            rows, _, _ = exact_rows(table, None, self.states)
+            rows, _ = exact_rows(table, Histogram(), self.states)
             wanted = np.array([self.scales[int(n)] for n in table.longest])[rows.owner]
             values = noise.discrete_laplace_rows(rows.counts, wanted[:, None]).astype(np.float64)
             yield _columns(table, rows, values, wanted, self.shares, self.kind)
@@ -225,7 +225,7 @@ class _Sums:
     """The rows of all subjects of a partition added up, in the executors."""
 
     states: tuple[Hashable, ...]
-    question: Question | None
+    question: Question
 
     def __call__(self, tables: Iterator[Table]) -> Iterator[Mapping[str, Any]]:
         together: FleetRows | None = None
@@ -282,7 +282,7 @@ class _Packs:
 
     def _paid_pack(self, table: Table, accounts: Accounts) -> dict[str, Any]:
         """The rows of a pack: drawn and stored with their charges, or already stored."""
-        run, (asked, _, _) = self.run, asked_of(table, self.run)
+        run, (asked, _) = self.run, asked_of(table, self.run)
         used = self.scales.lengths(table)
         wanted = np.array([self.scales.calibrations[int(n)].scale for n in used])[asked.owner]
         values, scales = np.empty(asked.counts.shape), np.empty(len(asked.owner))
@@ -298,7 +298,7 @@ class _Packs:
             scales[rows] = [one["scale"] for one in paid]
             accounts.forget()
         return _columns(
-            table, asked, values, scales, run.query == "frequencies", self.counted.subject_kind
+            table, asked, values, scales, run.per == "entries", self.counted.subject_kind
         )
 
     def paid_together(

@@ -14,7 +14,7 @@ from pufferkit.accounting.amounts import in_epsilon, spent_micro
 from pufferkit.accounting.fingerprints import Data
 from pufferkit.accounting.ledger import Ledger
 from pufferkit.checks import Floats
-from pufferkit.data.questions import Question
+from pufferkit.data.query import Question
 from pufferkit.data.table import Counts, Table
 from pufferkit.errors import NotApplicable
 from pufferkit.fleet.accounts import Accounts
@@ -76,8 +76,8 @@ def release_each(
         because no entry is in two of them. Windows that an earlier call released when the series
         was shorter had less noise: ``epsilon`` of the result is then the cost of all of them.
     query
-        ``"histogram"`` for counts or ``"frequencies"`` for shares; or another `Question`, of the
-        whole series of each subject: ``"by-weekday-hour"``, ``Question("episodes", of="run")``.
+        ``"histogram"`` for counts or ``"frequencies"`` for shares; or another question, of the
+        whole series of each subject: ``"by-weekday-hour"``, ``pk.episodes("run")``.
         Hours are counted in a table read with ``window="hour of week"``, of any size; other
         questions need the entries themselves, which tables of up to a million rows keep.
     mechanism
@@ -134,7 +134,7 @@ def release_each(
     what = "each on a cluster" if far else "each"
     run = FleetRun.of(what, beliefs, epsilon, query, mechanism, label, table.windows)
     if isinstance(table, ClusterTable):
-        if run.question is not None:
+        if not run.of_states:
             raise NotApplicable(
                 f"{run.query} is not counted on a cluster; use release_all, or collect the table"
             )
@@ -144,11 +144,11 @@ def release_each(
             return release_each_on_cluster(
                 table, run, accounts, prefix, storage, progress, anyway=anyway
             )
-    asked, labels, record = asked_of(table, run)
+    asked, about = asked_of(table, run)
     run = run.decided(int(np.median(asked.entries)), int(table.longest.max()))
     used, calibrations = run.calibrations(table.longest)
     warn_if_rows_drown(run, asked, [calibrations[n] for n in used[asked.owner].tolist()], anyway)
-    values = np.empty((len(asked.owner), 1 if run.chooses else len(labels)))
+    values = np.empty((len(asked.owner), 1 if run.chooses else asked.counts.shape[1]))
     scales = np.empty(len(asked.owner))
     together = [run.epsilon]
     wanted = np.array([calibrations[n].scale for n in used.tolist()])[asked.owner]
@@ -175,7 +175,7 @@ def release_each(
             if progress is not None:
                 progress(int(rows[-1]) + 1, len(asked.owner))
     subjects = tuple(table.subjects[number] for number in asked.owner)
-    all_rows = releases_of(run, subjects, asked, values, scales, calibrations, labels, record)
+    all_rows = releases_of(run, subjects, asked, values, scales, calibrations, about)
     return replace(
         all_rows,
         epsilon=max(together),
@@ -258,7 +258,7 @@ def release_all(
     grouped = None if groups is None and keys is None else Groups.of(local.subjects, groups, keys)
     what = "all" if grouped is None else f"all by {grouped.digest}"
     run = FleetRun.of(what, beliefs, epsilon, query, mechanism, label, local.windows)
-    asked, labels, record_of = asked_of(local, run)
+    asked, about = asked_of(local, run)
     together = summed_up(asked, grouped)
     run = run.decided(int(np.median(together.entries)), int(local.longest.max()))
     per = together.per(run.per)
@@ -283,7 +283,7 @@ def release_all(
             values, scales = _recorded(accounts, run, record, paying, asked, together, calibration)
     if progress is not None:
         progress(len(windows), len(windows))
-    answer = releases_of(run, None, together, values, scales, calibrations, labels, record_of)
+    answer = releases_of(run, None, together, values, scales, calibrations, about)
     return replace(
         answer,
         notes=run.notes(local),

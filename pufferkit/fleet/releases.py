@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
-from typing import Any, get_args
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -15,9 +15,7 @@ from numpy.typing import NDArray
 import pufferkit
 from pufferkit.beliefs.provenance import PRIVATE_NOTE
 from pufferkit.checks import Floats, Frozen
-from pufferkit.data.queries import Kind
-from pufferkit.data.question_names import BY, FOLLOWS, SUMS
-from pufferkit.data.questions import Question
+from pufferkit.data.query import KINDS, Over, Question
 from pufferkit.data.series import declared_independent
 from pufferkit.data.table import Windows
 from pufferkit.mechanisms.calibration import Calibration
@@ -31,23 +29,9 @@ from pufferkit.mechanisms.release import (
     project_to_simplex,
     rank_error,
 )
-from pufferkit.mechanisms.released_answers import reader_of
 from pufferkit.noise import Family, Sampler
 from pufferkit.records import JsonRecord
 from pufferkit.shown import Shown
-
-_KINDS = {
-    "transitions": "transition counts",
-    "episodes": "episodes",
-    "stays": "stays",
-    "time-in": "time in states",
-    "days-with": "days with",
-    "share-of-days": "days with",
-    "variance": "moments",
-    **dict.fromkeys(BY, "by time"),
-    **{name: name for name in SUMS if name != "variance"},
-}
-"""Titles of questions by name; the others are histograms."""
 
 
 def note_of(private: bool, independent_after: str | None) -> str | None:
@@ -91,9 +75,9 @@ class Releases(Shown, Frozen, JsonRecord):
         Whether ``value`` is ``raw`` as drawn, or the nearest histogram to it.
     independent_after
         The time after which pieces were declared independent, as text.
-    question, observed
-        The question, unless a histogram; and for questions by time, the entries observed in each
-        slot. Public.
+    kind, question, observed
+        What was asked, in the terms of records; and for questions by time, the entries
+        observed in each slot. Public.
     groups
         The group of each row, for releases over groups of subjects.
     days
@@ -142,6 +126,7 @@ class Releases(Shown, Frozen, JsonRecord):
     presentation: Presentation = "as drawn"
     independent_after: str | None = None
     noise: Family = "laplace"
+    kind: str = "histogram"
     question: Mapping[str, Any] | None = None
     observed: NDArray[np.int64] | None = None
     groups: tuple[Hashable, ...] | None = None
@@ -155,28 +140,20 @@ class Releases(Shown, Frozen, JsonRecord):
         """The known sum of each row; ``None`` if there is none."""
         if self.observed is not None:
             return self.observed.astype(np.float64)
-        if self.kind not in ("histogram", "relative frequencies"):
+        asks = KINDS[self.kind]
+        if not asks.binned:
             return None
-        each = np.ones(len(self)) if self.query == "frequencies" else self.entries
+        each = np.ones(len(self)) if asks.per == "entries" else self.entries
         return np.asarray(each, dtype=np.float64)[:, None]
-
-    @property
-    def kind(self) -> str:
-        """The query in the terms of records."""
-        if self.question is None:
-            return "histogram" if self.query == "histogram" else "relative frequencies"
-        if self.noise == "noisy choice":
-            return "quantile"
-        return _KINDS.get(self.question["name"], "histogram")
 
     @property
     def units(self) -> list[Fraction | None]:
         """The unit of which each row's numbers are integer multiples; ``None`` if there is none."""
         if self.noise != "discrete laplace":
             return [None] * len(self)
-        unit = Fraction((self.question or {}).get("unit", 1))
-        shares = self.kind in ("relative frequencies", "mean", "moments")
-        per = self.entries if shares else self.days
+        states = next(iter(self.calibrations.values())).query.states
+        unit = Fraction(1) if self.asked is None else self.asked.grain(Over(states, (1,)))
+        per = self.entries if self.asked is not None and self.asked.per == "entries" else self.days
         return [unit / (1 if per is None else int(per[row])) for row in range(len(self))]
 
     def __len__(self) -> int:
@@ -196,14 +173,14 @@ class Releases(Shown, Frozen, JsonRecord):
 
         For a quantile by noisy choice, the number of ranks it may be off.
         """
-        if self.kind == "quantile":
+        if self.noise == "noisy choice":
             levels = len((self.question or {})["levels"])
             return np.array([rank_error(scale, levels, level) for scale in self.scale.tolist()])
         each = zip(self.scale.tolist(), self.units, strict=True)
         return np.array([half_width(scale, level, unit=unit) for scale, unit in each])
 
     def row(self, number: int) -> Release:
-        """One row as a release, for derived answers such as `pufferkit.quantile`.
+        """One row as a release, for derived answers by `Release.derive`.
 
         Epsilon is that of all rows about the subject; `verify` checks the whole table.
         """
@@ -211,13 +188,13 @@ class Releases(Shown, Frozen, JsonRecord):
             raise ValueError(
                 "releases: they have no calibrations, so no single release can be built"
             )
-        length, kind = int(self.lengths[number]), self.kind
+        length = int(self.lengths[number])
         own, totals = self.calibrations[length], self.totals
         question = None if self.question is None else dict(self.question)
         if question is not None and self.observed is not None:
             question["observed"] = self.observed[number].tolist()
-        if question is not None and kind == "days with":
-            question |= {"days": 1 if self.days is None else int(self.days[number])}
+        if question is not None and self.days is not None:
+            question |= {"days": int(self.days[number])}
         return Release(
             value=tuple(self.value[number].tolist()),
             raw=tuple(self.raw[number].tolist()),
@@ -234,7 +211,7 @@ class Releases(Shown, Frozen, JsonRecord):
             evidence=own.evidence,
             released_at=datetime.now(UTC).isoformat(timespec="seconds"),
             version=pufferkit.__version__,
-            kind=kind if kind in get_args(Kind) else "own",  # type: ignore[arg-type]
+            kind=self.kind,
             presentation=self.presentation,
             noise=self.noise,
             sampler=self.sampler,
@@ -251,14 +228,14 @@ class Releases(Shown, Frozen, JsonRecord):
         Parameters
         ----------
         read
-            Takes a release and a level. By default the answer to the question, such as the quantile
-            of ``Question("quantile", ...)``.
+            Takes a release and a level. By default what the question was for, such as the
+            quantile.
         level
             Confidence level of the intervals of each row.
         """
-        if read is None:
-            read = None if self.asked is None else reader_of(self.asked)
-        if read is None or self.kind == "quantile":
+        if read is None and (self.question or {}).get("derive") is not None:
+            read = _meant
+        if read is None or self.noise == "noisy choice":
             raise ValueError(f"releases: {self.query} was released directly; see value")
         return [read(self.row(number), level) for number in range(len(self))]
 
@@ -315,7 +292,7 @@ class Releases(Shown, Frozen, JsonRecord):
         prefix = "state " if set(self.labels) & set(columns) else ""
         for number, label in enumerate(self.labels):
             columns[prefix + label] = self.value[:, number].tolist()
-        if self.asked is not None and self.asked.name in FOLLOWS and self.kind != "quantile":
+        if self.asked is not None and self.asked.replaced and self.noise != "noisy choice":
             columns |= _derived_columns(self.follows(), columns)
         return columns
 
@@ -376,6 +353,10 @@ class Releases(Shown, Frozen, JsonRecord):
         columns = self.columns()
         for cells in zip(*columns.values(), strict=True):
             yield dict(zip(columns, cells, strict=True))
+
+
+def _meant(release: Release, level: float) -> Derived:
+    return release.derive(level=level)
 
 
 def _derived_columns(derived: list[Derived], taken: Mapping[str, Any]) -> dict[str, list[Any]]:

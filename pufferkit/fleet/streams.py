@@ -8,7 +8,9 @@ from typing import Any
 from pufferkit.accounting.ledger import Ledger
 from pufferkit.accounting.stream import Stream, part_of
 from pufferkit.accounting.stream_windows import Window
-from pufferkit.data.questions import Question
+from pufferkit.data.queries import Quantile
+from pufferkit.data.query import Question
+from pufferkit.data.query import question as question_named
 from pufferkit.data.series import Series
 from pufferkit.data.table import Table
 from pufferkit.fleet.subject_run import account_names
@@ -55,7 +57,9 @@ def release_window(
         Noise that drowns the window of median size gives a warning, `DrownedAnswer`, before
         anything is charged, unless this is true.
     """
-    question = query if isinstance(query, Question) else Question(query)
+    question = query if isinstance(query, Question) else question_named(query)
+    if isinstance(question, Quantile):  # answers must be noisy numbers
+        question = question.histogram()
     names = account_names(table, prefix)
     streams = {
         name: Stream(beliefs, epsilon, ledger, name=name, data_meant=data_meant) for name in names
@@ -69,8 +73,7 @@ def release_window(
         raise ValueError(f"table: no subject has entries in the window {window!r}")
     states = streams[names[0]].beliefs.states
     asked = {
-        subject: question.over_numbers(states, Series.of(part, states))
-        for subject, part in parts.items()
+        subject: question.bind(states, Series.of(part, states)) for subject, part in parts.items()
     }
     middle = sorted(parts, key=lambda subject: len(parts[subject]))[len(parts) // 2]
     noise = streams[names[0]].calibrate(asked[middle], share)

@@ -17,19 +17,16 @@ from numpy.typing import NDArray
 from pufferkit import checks, noise
 from pufferkit.beliefs.chain_class import ChainClass, as_chain_class
 from pufferkit.checks import Floats
-from pufferkit.data.additive import histogram
-from pufferkit.data.numbers import rank_scores
-from pufferkit.data.question_names import FOLLOWS, SUMS
-from pufferkit.data.questions import Question
+from pufferkit.data.queries import Histogram, Quantile, RelativeFrequencies, rank_scores
+from pufferkit.data.query import Over, Question, question
 from pufferkit.data.table import Counts, Table, Windows
 from pufferkit.fleet.shared_lengths import shared_lengths
 from pufferkit.mechanisms.calibration import Calibration
 from pufferkit.mechanisms.plan import MECHANISMS
 from pufferkit.mechanisms.quantiles import CHOSEN, better_way
-from pufferkit.records import digest
-from pufferkit.rounding import as_fraction, round_up
+from pufferkit.records import digest, plain
+from pufferkit.rounding import round_up
 
-QUERIES = ("histogram", "frequencies")
 MECHANISM_NAMES = (
     "influence_curve",
     "markov_quilt",
@@ -61,11 +58,10 @@ class FleetRun:
     what: str
     beliefs: ChainClass
     epsilon: float
-    query: str
+    question: Question
     mechanism: str
     label: str
     windows: Windows | None
-    question: Question | None = None
     chooses: bool = False
     _calibrated: dict[int, Calibration] = field(default_factory=dict, compare=False, repr=False)
     """Calibrations by length, computed so far; both ways to a quantile have the same noise."""
@@ -81,14 +77,9 @@ class FleetRun:
         label: str,
         windows: Windows | None,
     ) -> FleetRun:
-        """A checked run; questions that are not sums over entries apply to whole series."""
-        asked = None
-        if query not in QUERIES:
-            asked = query if isinstance(query, Question) else Question(query)
-            query = str(asked)
-            windows = windows if asked.name in SUMS + FOLLOWS else None
-            if asked.name in QUERIES:
-                raise ValueError(f"query: give the name alone, {asked.name!r}")
+        """A checked run; questions that need more than counts apply to whole series."""
+        asked = query if isinstance(query, Question) else question(query)
+        windows = windows if asked.counting else None
         if mechanism not in MECHANISM_NAMES:
             known = ", ".join(MECHANISM_NAMES)
             raise ValueError(f"mechanism: must be one of {known}, got {mechanism!r}")
@@ -99,12 +90,26 @@ class FleetRun:
             what,
             theta,
             checks.privacy(epsilon),
-            str(query),
+            asked,
             mechanism,
             str(label),
             windows,
-            asked,
         )
+
+    @property
+    def query(self) -> str:
+        """The question in words."""
+        return str(self.question)
+
+    @property
+    def of_states(self) -> bool:
+        """Whether it is a histogram over the states, or their shares: what a cluster counts."""
+        return type(self.question) in (Histogram, RelativeFrequencies)
+
+    @cached_property
+    def one_entry(self) -> Over:
+        """The states, and a single entry: enough to ask a counting question."""
+        return Over(self.beliefs.states, (1,))
 
     @cached_property
     def beliefs_digest(self) -> str:
@@ -119,7 +124,10 @@ class FleetRun:
                 "what": self.what,
                 "beliefs": self.beliefs_digest,
                 "epsilon": self.epsilon,
-                "query": self.query if self.question is None else self.question.digest,
+                "query": self.question.digest,
+                "order": plain(self.question.labels(self.one_entry))
+                if self.question.counting
+                else None,
                 "chooses": self.chooses,
                 "mechanism": self.mechanism,
                 "label": self.label,
@@ -134,24 +142,27 @@ class FleetRun:
         method.
         """
         asked = self.question
-        if asked is None or asked.name != "quantile" or asked.share is None:
+        if not isinstance(asked, Quantile):
             return self
         scale = self.calibration(longest).scale
-        states = asked.ordered(self.beliefs.states)
-        way, _, _ = better_way(self.beliefs, states, float(asked.share), entries, scale)
+        share, states = float(asked.share), tuple(asked.levels)
+        way, _, _ = better_way(self.beliefs, states, share, entries, scale)
         return replace(self, chooses=way == CHOSEN)
+
+    @property
+    def released(self) -> Question:
+        """The question that is answered with noise: for a quantile perhaps the histogram."""
+        inverted = isinstance(self.question, Quantile) and not self.chooses
+        return self.question.histogram() if inverted else self.question  # type: ignore[attr-defined]
 
     @cached_property
     def unit(self) -> Fraction:
         """The unit of the answer for the integers that get noise."""
-        one = None if self.question is None else self.question.one_entry(self.beliefs.states)
-        return Fraction(1) if one is None or one.unit is None else one.unit
+        return self.question.grain(self.one_entry)
 
     @property
     def per(self) -> str | None:
         """The public number of a row that its answer is divided by: entries, days or nothing."""
-        if self.question is None:
-            return "entries" if self.query == "frequencies" else None
         return self.question.per
 
     def sampler(self, scales: Floats) -> noise.Sampler:
@@ -162,9 +173,8 @@ class FleetRun:
         """Noise on integers, row by row; or levels by noisy choice."""
         if not self.chooses:
             return noise.discrete_laplace_rows(counts, scales[:, None]).astype(np.float64)
-        assert self.question is not None
-        share, numbers = as_fraction("share", self.question.share), self.question.numbers
-        levels = [float(numbers[x]) for x in self.question.ordered(self.beliefs.states)]
+        assert isinstance(self.question, Quantile)
+        share, levels = Fraction(self.question.share), list(self.question.levels.values())
         rows = ([Fraction(n) for n in row] for row in counts.tolist())
         places = [
             noise.noisy_choice(rank_scores(row, share), float(scale), share.denominator)
@@ -203,15 +213,9 @@ class FleetRun:
         return {window: digest({"run": run, "window": window}) for window in set(windows)}
 
     def calibration(self, longest: int) -> Calibration:
-        """The noise for a histogram over segments of at most this length.
-
-        A count would not do instead: it has distance 0 between the other states, and noise
-        calibrated by these distances would not hide them in a histogram.
-        """
+        """The noise for the question over segments of at most this length, in whole units."""
         if longest not in self._calibrated:
-            states = self.beliefs.states
-            asked = self.question
-            query = histogram(states, longest) if asked is None else asked.like(states, longest)
+            query = self.question.whole(self.beliefs.states, longest)
             made = MECHANISMS[self.mechanism](self.beliefs, query, self.epsilon)
             self._calibrated[longest] = made
         return self._calibrated[longest]

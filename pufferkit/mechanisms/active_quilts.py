@@ -6,7 +6,7 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from pufferkit.data.queries import Query
+from pufferkit.data.query import Query
 from pufferkit.errors import NotApplicable, printable
 from pufferkit.influence.progress import Progress
 from pufferkit.influence.quilts import active
@@ -169,7 +169,7 @@ def active_quilts(
     100   {96}           4     0.2877  5.61547
     1     {2}            1     0.0000        1
     """
-    theta, epsilon = checked(beliefs, query, epsilon)
+    theta, query, epsilon = checked(beliefs, query, epsilon)
     if theta.names_secrets:
         raise NotApplicable(
             "active quilts are defined for single entries, not for these secrets "

@@ -25,11 +25,11 @@ from pufferkit.beliefs.chain_class import ChainClass, Member
 from pufferkit.beliefs.field_class import FieldClass
 from pufferkit.beliefs.network_class import NetworkClass
 from pufferkit.checks import Floats
-from pufferkit.data.queries import Query
+from pufferkit.data.query import Query, Question, bound
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.curve.influence_matrix import Spread, graph_spread
 from pufferkit.influence.quilts.powers import TINY, Kernel, row_log_ratios
-from pufferkit.mechanisms.calibration import Calibration, check_states
+from pufferkit.mechanisms.calibration import Calibration, check_states, checked
 from pufferkit.mechanisms.evidence import Evidence, Guarantee
 from pufferkit.rounding import last_passing, round_up
 from pufferkit.threads import one_thread
@@ -72,7 +72,9 @@ class Baseline:
     weaker: bool
 
 
-def group_dp(query: Query, epsilon: float, beliefs: Any = None) -> Calibration:
+def group_dp(
+    query: Query | Question, epsilon: float, beliefs: Any = None, *, over: Any = None
+) -> Calibration:
     """Hide a whole segment at once: L times the longest segment over epsilon. Needs no beliefs.
 
     Entries that were not observed do not move the answer, so they are not counted if the query was
@@ -99,6 +101,7 @@ def group_dp(query: Query, epsilon: float, beliefs: Any = None) -> Calibration:
     """
     epsilon = checks.privacy(epsilon)
     theta = None if beliefs is None else as_beliefs(beliefs)
+    query = bound(query, None if theta is None else theta.states, over)
     if theta is not None and theta.largest_part is not None:
         check_states(theta, query)
         return Calibration(
@@ -130,7 +133,7 @@ def group_dp(query: Query, epsilon: float, beliefs: Any = None) -> Calibration:
     )
 
 
-def entry_dp(query: Query, epsilon: float) -> Calibration:
+def entry_dp(query: Query | Question, epsilon: float, *, over: Any = None) -> Calibration:
     """Hide one entry as if it were independent of the others: L over epsilon.
 
     A baseline to compare with. It does **not** protect correlated entries.
@@ -141,7 +144,7 @@ def entry_dp(query: Query, epsilon: float) -> Calibration:
     >>> round(entry_dp(count("active", 1000), epsilon=0.5).scale, 6)
     2.0
     """
-    epsilon = checks.privacy(epsilon)
+    epsilon, query = checks.privacy(epsilon), bound(query, None, over)
     return Calibration(
         "entry_dp",
         epsilon,
@@ -153,7 +156,7 @@ def entry_dp(query: Query, epsilon: float) -> Calibration:
 
 
 @one_thread()
-def gk16(beliefs: Any, query: Query, epsilon: float) -> Calibration:
+def gk16(beliefs: Any, query: Query | Question, epsilon: float, over: Any = None) -> Calibration:
     """Noise of the mechanism of Ghosh and Kleinberg (2016) on chains, networks and random fields.
 
     Raises
@@ -170,9 +173,7 @@ def gk16(beliefs: Any, query: Query, epsilon: float) -> Calibration:
     >>> round(gk16(grid, count(1, 36), epsilon=1).scale, 2)
     4.07
     """
-    epsilon = checks.privacy(epsilon)
-    theta = as_beliefs(beliefs)
-    check_states(theta, query)
+    theta, query, epsilon = checked(beliefs, query, epsilon, over)
     spreads = []
     for name, spread in _spreads(theta, query.longest):
         if not spread.norm < 1:

@@ -19,8 +19,8 @@ from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.beliefs.meeting import check_series, check_step
 from pufferkit.beliefs.provenance import check_paid
 from pufferkit.beliefs.secrets import Secrets
-from pufferkit.data.numbers import rank_scores
-from pufferkit.data.queries import Query
+from pufferkit.data.queries import rank_scores
+from pufferkit.data.query import Query, bound
 from pufferkit.data.series import Series, declared_independent
 from pufferkit.errors import NotApplicable
 from pufferkit.mechanisms.evidence import Evidence, Guarantee, Variant
@@ -33,9 +33,6 @@ GAPS = (
     "do not always mean a larger distance; use influence_curve or markov_quilt, or fill the gaps"
 )
 
-
-HISTOGRAMS = frozenset({"histogram", "relative frequencies", "by time"})
-"""Kinds of queries that are shown as the nearest proper histogram."""
 
 OF_SUMS = frozenset({"wasserstein", "exact_sum"})
 """Mechanisms that use the distribution of the answer: their noise is for these lengths only."""
@@ -100,7 +97,7 @@ class Calibration(Shown):
                 f"scales: must be one for each of {self.query.size} coordinates, for whole "
                 "answers only"
             )
-        if self.query.kind == "quantile" and self.mechanism in NO_CHOICE:
+        if self.query.chooses and self.mechanism in NO_CHOICE:
             raise NotApplicable(
                 f"{self.mechanism} is for numbers with noise, not for a noisy choice of a level"
             )
@@ -163,7 +160,7 @@ class Calibration(Shown):
         For a quantile, a bound on the error in ranks: the mean of the largest noise on the other
         levels, scale (1 + 1/2 + ... + 1 / (levels - 1)).
         """
-        if self.query.kind == "quantile":
+        if self.query.chooses:
             return self.scale * sum(1 / n for n in range(1, self.query.size))
         unit = self.unit
         if self.scales is None:
@@ -175,7 +172,7 @@ class Calibration(Shown):
 
         For a quantile, the error of the chosen level in ranks (`rank_error`).
         """
-        if self.query.kind == "quantile":
+        if self.query.chooses:
             return rank_error(self.scale, self.query.size, level)
         return half_width(max(self.scales or (self.scale,)), level, unit=self.unit)
 
@@ -199,7 +196,7 @@ class Calibration(Shown):
     def sampler(self) -> noise.Sampler:
         """The sampler of a release: OpenDP's, or our own for many numbers at once."""
         query = self.query
-        if query.kind == "quantile":
+        if query.chooses:
             return "opendp"
         if self.unit is not None:
             return noise.whole_sampler(max(self.scales or (self.scale,)), self.unit, query.size)
@@ -220,7 +217,7 @@ class Calibration(Shown):
         """
         data = self.checked(series)
         warn_if_drowned(self, anyway=anyway)
-        chosen = self.query.kind == "quantile"
+        chosen = self.query.chooses
         if chosen:
             levels = (self.query.question or {})["levels"]
             place = self.chosen_place(self.query.exact(data))
@@ -259,7 +256,7 @@ class Calibration(Shown):
             question=self.query.question,
             step=data.step,
         )
-        return drawn.as_histogram() if self.query.kind in HISTOGRAMS else drawn
+        return drawn.as_histogram() if self.query.binned else drawn
 
     def chosen_place(self, counts: Sequence[Fraction]) -> int:
         """For a quantile: the index of a level close to it, by a fresh noisy choice.
@@ -268,7 +265,7 @@ class Calibration(Shown):
         --------
         >>> import pufferkit as pk
         >>> chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
-        >>> noise = pk.influence_curve(chain, pk.quantile_of(0.5, {0: 0, 1: 1}, 9000), 1)
+        >>> noise = pk.influence_curve(chain, pk.quantile(0.5, {0: 0, 1: 1}, 9000), 1)
         >>> noise.chosen_place([9000, 0])
         0
         """
@@ -279,11 +276,11 @@ class Calibration(Shown):
     def _verification_data(self) -> dict[str, Any] | None:
         record = dict(self.verification_data or {})
         weights, apart = self.query.weights, self.query.apart
-        if apart is not None and self.query.kind == "own" and self.beliefs is not None:
+        if apart is not None and self.query.asks is None and self.beliefs is not None:
             nobody = (Fraction(0),) * len(next(iter(apart.values())))
             rows = [apart.get(state, nobody) for state in self.beliefs.states]
             record["apart"] = [[str(number) for number in row] for row in rows]
-        if weights is not None and self.query.size > 1 and self.query.kind == "own":
+        if weights is not None and self.query.size > 1 and not self.query.uniform:
             nothing = (Fraction(0),) * self.query.size
             states = self.query.states if self.beliefs is None else self.beliefs.states
             rows = [weights.get(state, nothing) for state in states or weights]
@@ -363,16 +360,21 @@ def chains_only(beliefs: Any, mechanism: str) -> ChainClass:
 
 
 def checked(
-    beliefs: Any, query: Query, epsilon: float, secrets: Secrets | Sequence[Secrets] | None = None
-) -> tuple[Beliefs, float]:
-    """The beliefs, with these secrets if any, and epsilon, checked for a query."""
+    beliefs: Any,
+    query: Any,
+    epsilon: float,
+    over: Any = None,
+    secrets: Secrets | Sequence[Secrets] | None = None,
+) -> tuple[Beliefs, Query, float]:
+    """The beliefs, with these secrets if any, the query about ``over``, and epsilon, checked."""
     epsilon = checks.privacy(epsilon)
     theta = as_beliefs(beliefs)
+    query = bound(query, theta.states, over)
     if secrets is not None:
         named = [secrets] if isinstance(secrets, Secrets) else list(secrets)
         theta = chains_only(theta, "secrets=").with_secrets(*named)
     check_states(theta, query)
-    return theta, epsilon
+    return theta, query, epsilon
 
 
 def check_states(beliefs: Beliefs, query: Query) -> None:
@@ -403,8 +405,8 @@ def check_states(beliefs: Beliefs, query: Query) -> None:
             f"query: has states {list(query.states)}, the beliefs "
             f"{list(states)}; use the same labels in both"
         )
-    if query.moved is not None and not set(query.moved) <= known:
-        strange = sorted(repr(s) for s in set(query.moved) - known)
+    if query.rows is not None and not set(query.rows) <= known:
+        strange = sorted(repr(s) for s in set(query.rows) - known)
         raise ValueError(
             f"query: counts {', '.join(strange)}, not among the states of the beliefs; these "
             f"are {list(states)}"

@@ -14,7 +14,7 @@ import numpy as np
 from pufferkit.beliefs.bayesian_network import BayesianNetwork
 from pufferkit.beliefs.chain_class import ChainClass, Member
 from pufferkit.beliefs.markov_chain import MarkovChain
-from pufferkit.data.queries import Query
+from pufferkit.data.query import Query
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.progress import Progress
 from pufferkit.influence.sums.chain_sums import (

@@ -12,8 +12,7 @@ from pufferkit import checks
 from pufferkit.beliefs.base import Beliefs
 from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.beliefs.markov_chain import MarkovChain
-from pufferkit.data import additive
-from pufferkit.data.queries import Query
+from pufferkit.data.query import Query
 from pufferkit.errors import NotApplicable
 
 _THINNED = (2, 5, 10, 60)
@@ -25,38 +24,19 @@ def over(query: Query, lengths: Sequence[int], observed: Sequence[int] | None = 
 
     Shares and means are of the observed entries; noise is that of the unbroken span.
     """
-    made = _about(query, lengths if observed is None else [sum(observed)])
+    if query.asks is None or query.weights is None:
+        raise NotApplicable(f"{query.name}: its dependence on the length is unknown")
+    made = query.asks.bind(query.states, lengths if observed is None else [sum(observed)])
     if observed is not None:
         checks.assign(made, lengths=tuple(lengths), observed=tuple(observed))
     return made
-
-
-def _about(query: Query, lengths: Any) -> Query:
-    """The same query about so many entries, all of them observed."""
-    weights = query.weights
-    if weights is None:
-        raise NotApplicable(f"{query.name}: its dependence on the length is unknown")
-    size = sum(query.lengths if query.observed is None else query.observed)
-    states = list(weights)
-    if query.kind == "histogram":
-        return additive.histogram(states, lengths)
-    if query.kind == "relative frequencies":
-        return additive.relative_frequencies(states, lengths)
-    if query.kind == "count":
-        return additive.count(states[0], lengths)
-    values = {state: float(row[0]) for state, row in weights.items()}
-    if query.kind == "total":
-        return additive.total(values, lengths)
-    if query.kind == "mean":
-        return additive.mean({state: value * size for state, value in values.items()}, lengths)
-    raise NotApplicable(f"{query.name}: its dependence on the length is unknown")
 
 
 def coarser(theta: Beliefs, query: Query) -> Iterator[tuple[str, Any, Query]]:
     """Coarser queries: rare states merged, fewer levels, readings further apart."""
     states = theta.states
     chains = _chains(theta)
-    if query.kind in ("histogram", "relative frequencies"):
+    if query.binned and query.weights is not None:
         if len(states) > 2 and chains:
             rare = np.argsort(chains[0].stationary)[:2]
             groups = [[s] for n, s in enumerate(states) if n not in rare]
@@ -68,7 +48,7 @@ def coarser(theta: Beliefs, query: Query) -> Iterator[tuple[str, Any, Query]]:
                 parts = [list(part) for part in np.array_split(np.array(states, object), few)]
                 text = f"{few} levels for {len(states)}, neighbours together"
                 yield text, theta, merged(query, parts)
-    for step in _THINNED if query.kind in ("relative frequencies", "mean") else ():
+    for step in _THINNED if query.per_entry else ():
         fewer = [max(1, length // step) for length in query.lengths]
         seen = [max(1, count // step) for count in query.observed or query.lengths]
         if not chains or max(fewer) < 2:

@@ -8,7 +8,7 @@ from functools import partial
 from math import sqrt
 from typing import Any
 
-from pufferkit.data.queries import Query
+from pufferkit.data.query import Query
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.progress import NamedProgress
 from pufferkit.mechanisms.baselines import Baseline
@@ -120,7 +120,7 @@ def compare(
     >>> round(errors["influence_curve"], 1), round(errors["temporal_leakage"], 1)
     (3.3, 3.3)
     """
-    sides = plan(beliefs, query, epsilon, progress)
+    sides = plan(beliefs, query, epsilon, progress=progress)
     asked: dict[str, Callable[[], Baseline]] = {
         "temporal_leakage": partial(temporal_noise, beliefs, query, epsilon)
     }

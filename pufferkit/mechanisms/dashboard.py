@@ -28,8 +28,8 @@ import numpy as np
 
 from pufferkit import checks
 from pufferkit.beliefs.base import Beliefs, as_beliefs
-from pufferkit.data.joint import joint_query
-from pufferkit.data.queries import Query
+from pufferkit.data.joint import Several, joint_query
+from pufferkit.data.query import Query
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.curve.profile import InfluenceCurve
 from pufferkit.mechanisms.calibration import Calibration, chains_only, check_states
@@ -116,7 +116,7 @@ def split(release: Release) -> dict[str, Release]:
 
     `verify` checks the joint release.
     """
-    if release.kind != "several":
+    if release.kind != Several.kind:
         raise ValueError(f"release: must be of several queries, got {release.query}")
     parts: dict[str, Release] = {}
     at = 0

@@ -17,7 +17,7 @@ from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.beliefs.network_class import NetworkClass
 from pufferkit.beliefs.secrets import Automaton, Events, Listed, Secrets, Sets
 from pufferkit.checks import Bools
-from pufferkit.data.queries import Query
+from pufferkit.data.query import Query
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.progress import Progress
 from pufferkit.influence.sums.chain_sums import WindowLabels, waited

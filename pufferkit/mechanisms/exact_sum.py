@@ -9,7 +9,7 @@ import numpy as np
 
 from pufferkit.beliefs.base import Member
 from pufferkit.beliefs.chain_class import ChainClass
-from pufferkit.data.queries import Query
+from pufferkit.data.query import Query, Question
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.quilts.given_start import GivenStartInfluence
 from pufferkit.influence.quilts.hardest import influence_of
@@ -28,7 +28,12 @@ _FOR_THE_GRID = 2.0**-24
 
 
 def exact_sum(
-    beliefs: Any, query: Query, epsilon: float, *, most_work: float = MOST_WORK
+    beliefs: Any,
+    query: Query | Question,
+    epsilon: float,
+    over: Any = None,
+    *,
+    most_work: float = MOST_WORK,
 ) -> Calibration:
     """The least Laplace noise that hides every entry when one sum is released and nothing else.
 
@@ -69,7 +74,7 @@ def exact_sum(
     >>> round(exact_sum(chain, count(1, 10**6), 1).scale, 3)
     0.563
     """
-    theta, epsilon = checked(beliefs, query, epsilon)
+    theta, query, epsilon = checked(beliefs, query, epsilon, over)
     if query.size > 1:
         raise NotApplicable(
             f"exact_sum is for numbers, and {query.name} has {query.size} coordinates; use "

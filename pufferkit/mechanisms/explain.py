@@ -20,7 +20,7 @@ from pufferkit.influence.curve.graphs import GraphCurve
 from pufferkit.influence.curve.pairs import off_diagonal
 from pufferkit.influence.curve.profile import InfluenceCurve, as_metric
 from pufferkit.influence.curve.trees import TreeCurve
-from pufferkit.mechanisms.calibration import HISTOGRAMS, Calibration
+from pufferkit.mechanisms.calibration import Calibration
 from pufferkit.mechanisms.evidence import Guarantee
 from pufferkit.mechanisms.influence_curve import metric_of
 from pufferkit.mechanisms.posterior_odds import one_in, posterior
@@ -159,11 +159,10 @@ def _recorded_cost(record: Release, size: int) -> Floats:
     """The cost of replacing a state by another; equal for all pairs if the record has no more."""
     alike = record.lipschitz / record.scale * off_diagonal(size)
     added = (record.verification_data or {}).get("weights")
-    if record.kind in HISTOGRAMS:
+    if record.asks is not None and record.asks.binned:
         if record.scales is None or len(record.scales) != size:
             return alike
-        unit = 1.0 if record.kind == "histogram" else record.lipschitz / 2
-        rows = unit * np.eye(size)
+        rows = record.lipschitz / 2 * np.eye(size)
     elif added is None or len(added) != size:
         return alike
     else:

@@ -15,7 +15,7 @@ from typing import Any
 
 from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.checks import Floats
-from pufferkit.data.queries import Query
+from pufferkit.data.query import Query
 from pufferkit.data.series import SegmentPattern
 from pufferkit.influence.curve.profile import InfluenceCurve
 from pufferkit.influence.curve.sweep import EntryLoss, Run

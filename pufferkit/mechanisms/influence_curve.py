@@ -18,7 +18,7 @@ from pufferkit.beliefs.listed_class import GraphClass
 from pufferkit.beliefs.network_class import NetworkClass
 from pufferkit.beliefs.secrets import Secrets
 from pufferkit.checks import Floats
-from pufferkit.data.queries import Query
+from pufferkit.data.query import Query, Question
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.answers import quilt_bound, record_loss
 from pufferkit.influence.curve.graph_work import graph_work
@@ -50,8 +50,9 @@ _BY_QUILTS = "the Markov quilt bound was the better one"
 
 def influence_curve(
     beliefs: Any,
-    query: Query,
+    query: Query | Question,
     epsilon: float,
+    over: Any = None,
     *,
     secrets: Secrets | Sequence[Secrets] | None = None,
     per_bin: bool = False,
@@ -91,7 +92,7 @@ def influence_curve(
     >>> round(influence_curve(chain, count(1, 10**6), 1).scale, 3)
     3.336
     """
-    theta, epsilon = checked(beliefs, query, epsilon, secrets)
+    theta, query, epsilon = checked(beliefs, query, epsilon, over, secrets)
     if per_bin:
         _check_bins(theta, query)
     one_scale = _calibrated(theta, query, epsilon, None, progress)
@@ -228,10 +229,10 @@ def contributions_of(
     contributions to it are in units of its scale. ``None`` if only the Lipschitz constant is known,
     and if all states are equally far apart.
     """
-    moved = query.moved
+    moved = query.rows
     if moved is None or beliefs is None:
         return None
-    if scales is None and query.kind in ("histogram", "relative frequencies"):
+    if scales is None and query.uniform:
         return None
     width = len(next(iter(moved.values())))
     nothing = (Fraction(0),) * width

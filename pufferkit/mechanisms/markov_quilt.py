@@ -6,17 +6,16 @@ from collections.abc import Sequence
 from math import inf
 from typing import Any, Literal
 
-from pufferkit import checks
 from pufferkit.beliefs.base import Beliefs
 from pufferkit.beliefs.secrets import Secrets
-from pufferkit.data.queries import Query
+from pufferkit.data.query import Query, Question
 from pufferkit.influence.answers import QuiltBound, QuiltSearch, hardest_quilt
 from pufferkit.influence.progress import Progress
 from pufferkit.influence.quilts.chains import InfluenceReading
 from pufferkit.influence.quilts.gaps import solvers
 from pufferkit.influence.quilts.hardest import check_reading
 from pufferkit.influence.quilts.mixing import hardest_by_mixing, influences_by_mixing
-from pufferkit.mechanisms.calibration import Calibration, chains_only, check_states, checked
+from pufferkit.mechanisms.calibration import Calibration, chains_only, checked
 from pufferkit.mechanisms.evidence import Evidence
 from pufferkit.mechanisms.gapped_series import quilts_of_observed, recorded
 from pufferkit.rounding import round_up
@@ -26,8 +25,9 @@ MixingVariant = Literal["paper", "tight"]
 
 def markov_quilt(
     beliefs: Any,
-    query: Query,
+    query: Query | Question,
     epsilon: float,
+    over: Any = None,
     *,
     influence: InfluenceReading = "definition",
     secrets: Secrets | Sequence[Secrets] | None = None,
@@ -75,7 +75,7 @@ def markov_quilt(
     >>> round(noise.scale, 5), noise.evidence.node, noise.evidence.quilt
     (12.93405, 8, (1, 13))
     """
-    theta, epsilon = checked(beliefs, query, epsilon, secrets)
+    theta, query, epsilon = checked(beliefs, query, epsilon, over, secrets)
     check_reading(influence)
     search = QuiltSearch(query.longest, epsilon, influence, progress, most_work)
     hardest = hardest_quilt(theta, search)
@@ -88,7 +88,12 @@ def markov_quilt(
 
 
 def markov_quilt_approx(
-    beliefs: Any, query: Query, epsilon: float, *, bound: MixingVariant = "paper"
+    beliefs: Any,
+    query: Query | Question,
+    epsilon: float,
+    over: Any = None,
+    *,
+    bound: MixingVariant = "paper",
 ) -> Calibration:
     """Noise of the Markov Quilt Mechanism when only the speed of mixing is used: [Q] Algorithm 4.
 
@@ -118,9 +123,8 @@ def markov_quilt_approx(
     >>> round(markov_quilt_approx(theta, count(1, 100), 1).scale, 5)
     31.70976
     """
-    epsilon = checks.privacy(epsilon)
     theta = chains_only(beliefs, "markov_quilt_approx")
-    check_states(theta, query)
+    _, query, epsilon = checked(theta, query, epsilon, over)
     hardest = hardest_by_mixing(theta, query.longest, epsilon, bound)
     observed = None
     if query.pattern is not None:

@@ -15,7 +15,7 @@ import numpy as np
 from pufferkit.beliefs.base import Beliefs, Member
 from pufferkit.beliefs.meeting import step_assumed
 from pufferkit.beliefs.secrets import Secrets
-from pufferkit.data.queries import Query
+from pufferkit.data.query import Query, Question
 from pufferkit.errors import NotApplicable, TakesLong, printable
 from pufferkit.influence.progress import NamedProgress
 from pufferkit.influence.sums.outer_losses import outer_loss
@@ -302,10 +302,11 @@ def calibrate(
 @one_thread()
 def plan(
     beliefs: Any,
-    query: Query,
+    query: Query | Question,
     epsilon: float,
-    progress: NamedProgress | None = None,
+    over: Any = None,
     *,
+    progress: NamedProgress | None = None,
     secrets: Secrets | Sequence[Secrets] | None = None,
     most_work: float = LONG_WORK,
 ) -> Plan:
@@ -326,7 +327,7 @@ def plan(
     >>> table.best.mechanism
     'influence_curve'
     """
-    theta, epsilon = checked(beliefs, query, epsilon, secrets)
+    theta, query, epsilon = checked(beliefs, query, epsilon, over, secrets)
     entries = []
     for name in MECHANISMS:
         if (why := _takes_long(name, theta, query, most_work)) is not None:

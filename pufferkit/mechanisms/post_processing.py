@@ -9,18 +9,20 @@ probability, for all of them at once. It accounts for the noise only.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import inf
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pufferkit import checks
 from pufferkit.checks import Floats
-from pufferkit.mechanisms.release import Release
 from pufferkit.shown import Shown, aligned
+
+if TYPE_CHECKING:
+    from pufferkit.mechanisms.release import Release
 
 
 @dataclass(frozen=True, repr=False)
@@ -43,7 +45,7 @@ class Derived(Shown):
     >>> import pufferkit as pk
     >>> chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
     >>> release = pk.influence_curve(chain, pk.histogram([0, 1], 3000), 1).release([0, 0, 1] * 1000)
-    >>> derived = pk.top_states(release, 1)
+    >>> derived = release.derive("top states", count=1)
     >>> derived.labels, derived.epsilon
     (('0',), 1.0)
     """
@@ -82,12 +84,13 @@ def transition_rates(release: Release, level: float = 0.95) -> Derived:
     >>> import pufferkit as pk
     >>> chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
     >>> noise = pk.influence_curve(chain, pk.transition_counts([0, 1], 3000), 2)
-    >>> rates = pk.transition_rates(noise.release([0, 0, 1] * 1000))
+    >>> rates = noise.release([0, 0, 1] * 1000).derive("rates")
     >>> 0.4 < rates.value[0] < 0.6
     True
     """
-    _of_kind(release, "transition counts")
     size = round(len(release.labels) ** 0.5)
+    if not _made_for(release, "rates"):
+        raise ValueError(f"release: must be of transition counts, got {release.query}")
     raw = np.maximum(np.array(release.raw).reshape(size, size), 0.0)
     low, high = _box(release, level, 0.0)
     low, high = low.reshape(size, size), high.reshape(size, size)
@@ -109,11 +112,12 @@ def mean_stay(release: Release, level: float = 0.95) -> Derived:
     >>> import pufferkit as pk
     >>> chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
     >>> noise = pk.influence_curve(chain, pk.stays(1, 3000), 2)
-    >>> stay = pk.mean_stay(noise.release([0, 0, 1] * 1000))
+    >>> stay = noise.release([0, 0, 1] * 1000).derive("mean stay")
     >>> 1 <= stay.low[0] <= stay.value[0] <= stay.high[0]
     True
     """
-    _of_kind(release, "stays")
+    if not _made_for(release, "mean stay"):
+        raise ValueError(f"release: must be of stays, got {release.query}")
     low, high = _box(release, level, 0.0)
     entries, episodes = (max(float(v), 0.0) for v in release.raw)
     least = max(1.0, float(low[0] / high[1])) if high[1] > 0 else 1.0
@@ -130,7 +134,7 @@ def variance(release: Release, low: float, high: float, level: float = 0.95) -> 
     Parameters
     ----------
     release
-        A release of `pufferkit.moments` with the same range.
+        A release of `pufferkit.variance` with the same range.
     low, high
         The declared range.
 
@@ -138,13 +142,13 @@ def variance(release: Release, low: float, high: float, level: float = 0.95) -> 
     --------
     >>> import pufferkit as pk
     >>> chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
-    >>> query = pk.moments({0: 0, 1: 1}, 5000, low=0, high=1)
+    >>> query = pk.variance({0: 0, 1: 1}, 5000, clip=(0, 1))
     >>> release = pk.influence_curve(chain, query, 2).release(chain.sample(5000, seed=1))
-    >>> 0 <= pk.variance(release, 0, 1).value[0] <= 0.25
+    >>> 0 <= release.derive().value[0] <= 0.25
     True
     """
-    if release.labels != ("mean", "mean square"):
-        raise ValueError(f"release: must be of moments, got {release.query}")
+    if not _made_for(release, "variance"):
+        raise ValueError(f"release: must be of a variance, got {release.query}")
     half = (checks.real("high", high) - checks.real("low", low)) / 2
     (m_low, s_low), (m_high, s_high) = (np.clip(end, -1.0, 1.0) for end in _box(release, level))
     square = 0.0 if m_low <= 0 <= m_high else min(m_low**2, m_high**2)
@@ -168,7 +172,7 @@ def cumulative(release: Release, level: float = 0.95) -> Derived:
     >>> import pufferkit as pk
     >>> chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
     >>> release = pk.influence_curve(chain, pk.histogram([0, 1], 3000), 1).release([0, 0, 1] * 1000)
-    >>> pk.cumulative(release).value[-1]
+    >>> release.derive("cumulative").value[-1]
     1.0
     """
     values, low, high, total = _steps_of(release, level)
@@ -202,7 +206,7 @@ def quantile(
     >>> import pufferkit as pk
     >>> chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
     >>> release = pk.influence_curve(chain, pk.histogram([0, 1], 3000), 1).release([0, 0, 1] * 1000)
-    >>> pk.quantile(release, 0.5, [0, 1]).value
+    >>> release.derive("quantile", share=0.5, values=[0, 1]).value
     (0.0,)
     """
     if not 0 < checks.real("share", share) < 1:
@@ -228,7 +232,7 @@ def load_duration(
     >>> import pufferkit as pk
     >>> chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
     >>> release = pk.influence_curve(chain, pk.histogram([0, 1], 3000), 1).release([0, 0, 1] * 1000)
-    >>> pk.load_duration(release, [0, 1]).labels
+    >>> release.derive("load duration", values=[0, 1]).labels
     ('at least 0', 'at least 1')
     """
     numbers = _values(release, values)
@@ -254,7 +258,7 @@ def peak(
     >>> import pufferkit as pk
     >>> chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
     >>> release = pk.influence_curve(chain, pk.histogram([0, 1], 3000), 1).release([0, 0, 1] * 1000)
-    >>> pk.peak(release, [0, 1]).value
+    >>> release.derive("peak", values=[0, 1]).value
     (1.0,)
     """
     numbers = _values(release, values)
@@ -277,10 +281,10 @@ def top_states(release: Release, count: int, level: float = 0.95) -> Derived:
     >>> import pufferkit as pk
     >>> chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
     >>> release = pk.influence_curve(chain, pk.histogram([0, 1], 3000), 1).release([0, 0, 1] * 1000)
-    >>> pk.top_states(release, 1).how
+    >>> release.derive("top states", count=1).how
     'surely the most frequent'
     """
-    if release.kind not in ("histogram", "relative frequencies"):
+    if not _one_histogram(release):
         raise ValueError(f"release: must be a histogram over states, got {release.query}")
     count = checks.whole("count", count, 1)
     if count >= len(release.labels):
@@ -303,9 +307,66 @@ def top_states(release: Release, count: int, level: float = 0.95) -> Derived:
     )
 
 
-def _of_kind(release: Release, kind: str) -> None:
-    if release.kind != kind:
-        raise ValueError(f"release: must be of {kind}, got {release.query}")
+DERIVED: dict[str, Callable[..., Derived]] = {
+    "rates": transition_rates,
+    "mean stay": mean_stay,
+    "variance": variance,
+    "cumulative": cumulative,
+    "quantile": quantile,
+    "load duration": load_duration,
+    "peak": peak,
+    "top states": top_states,
+}
+"""What `Release.derive` computes, by name."""
+
+
+def derive(release: Release, what: str | None, *, level: float, **arguments: Any) -> Derived:
+    """See `Release.derive`."""
+    asked = dict((release.question or {}).get("derive") or {})
+    meant = asked.pop("what", None)
+    if what is None and meant is None:
+        raise ValueError(
+            f"what: nothing follows from {release.query} by itself; name one of "
+            f"{', '.join(DERIVED)}"
+        )
+    if what not in (None, *DERIVED):
+        raise ValueError(f"what: must be one of {', '.join(DERIVED)}, got {what!r}")
+    given = {**(asked if what in (None, meant) else {}), **arguments}
+    name = str(meant if what is None else what)
+    if release.noise == "noisy choice":
+        return _chosen(release, level)
+    try:
+        return DERIVED[name](release, level=level, **given)
+    except TypeError as error:
+        raise ValueError(f"what: {name} does not take these arguments; {error}") from None
+
+
+def _chosen(release: Release, level: float) -> Derived:
+    """The level that was chosen; only the error of its rank is bounded."""
+    levels = (release.question or {})["levels"]
+    ranks = release.rank_error(level)
+    return Derived(
+        release.query,
+        (release.query.removeprefix("quantile "),),
+        release.value,
+        (float(levels[0]),),
+        (float(levels[-1]),),
+        level,
+        release.epsilon,
+        f"exponential mechanism; its rank is off by at most {ranks:.4g} entries; there is no "
+        "interval of levels",
+    )
+
+
+def _made_for(release: Release, what: str) -> bool:
+    """Whether the question was asked to derive this from its release."""
+    return bool(((release.question or {}).get("derive") or {}).get("what") == what)
+
+
+def _one_histogram(release: Release) -> bool:
+    """Whether this is a histogram over states, or their shares."""
+    binned = release.asks is not None and release.asks.binned
+    return binned and len(release.totals or ()) == 1 and "slots" not in (release.question or {})
 
 
 def _box(release: Release, level: float, least: float = -inf) -> tuple[Floats, Floats]:
@@ -317,7 +378,7 @@ def _box(release: Release, level: float, least: float = -inf) -> tuple[Floats, F
 
 def _steps_of(release: Release, level: float) -> tuple[Floats, Floats, Floats, float]:
     """Counts up to each bin and their band, all rising from 0 to the total."""
-    if release.kind not in ("histogram", "relative frequencies") or release.total is None:
+    if not _one_histogram(release) or release.total is None:
         raise ValueError(
             f"release: must be a histogram over levels in their order, got {release.query}"
         )

@@ -1,7 +1,7 @@
 """Quantiles by two methods; which has the smaller error is known before the data are seen.
 
-*The noisy histogram inverted* (`pufferkit.quantile`) comes with an interval of levels, and any
-number of quantiles follow from one release. *The exponential mechanism* (`pufferkit.quantile_of`)
+*The noisy histogram inverted* (`Release.derive`) comes with an interval of levels, and any
+number of quantiles follow from one release. *The exponential mechanism* (`pufferkit.quantile`)
 releases a level only; its noise does not add up over the levels, so with many of them its error is
 smaller. Both have noise of the same scale, 2 / b with b the event-level epsilon: the same cost.
 
@@ -16,21 +16,19 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any, Literal
 
 import numpy as np
 
 from pufferkit.beliefs.base import Beliefs
 from pufferkit.checks import Floats
-from pufferkit.data.additive import histogram
-from pufferkit.data.numbers import quantile_of
-from pufferkit.data.queries import Lengths, Query
+from pufferkit.data.queries import Quantile
+from pufferkit.data.query import Lengths, Query
 from pufferkit.errors import NotApplicable
 from pufferkit.mechanisms.calibration import Calibration
 from pufferkit.mechanisms.influence_curve import influence_curve
-from pufferkit.mechanisms.post_processing import Derived, quantile
-from pufferkit.mechanisms.release import Release, project_to_simplex, rank_error
+from pufferkit.mechanisms.post_processing import Derived
+from pufferkit.mechanisms.release import Release, project_to_simplex
 from pufferkit.mechanisms.usefulness import warn_if_drowned
 from pufferkit.shown import Shown
 
@@ -92,21 +90,7 @@ class QuantilePlan(Shown):
         """The quantile in a release of ``query``; post-processing, so free."""
         if release.query != self.query.name or release.kind != self.query.kind:
             raise ValueError(f"release: must be of {self.query.name}, got {release.query}")
-        if self.way == INVERTED:
-            return quantile(release, self.share, self.values, level)
-        levels = (release.question or {})["levels"]
-        ranks = rank_error(release.scale, len(levels), level)
-        return Derived(
-            release.query,
-            (f"{self.share:g}",),
-            release.value,
-            (float(levels[0]),),
-            (float(levels[-1]),),
-            level,
-            release.epsilon,
-            f"{CHOSEN}; its rank is off by at most {ranks:.4g} entries; there is no interval of "
-            "levels",
-        )
+        return release.derive("quantile", level=level, share=self.share, values=self.values)
 
     def table_rows(self) -> list[dict[str, Any]]:
         """One for each method."""
@@ -131,7 +115,7 @@ def plan_quantile(
     beliefs
         As for `influence_curve`.
     share, values, lengths
-        As for `pufferkit.quantile_of`.
+        As for `pufferkit.quantile`.
     epsilon
         Pufferfish privacy for each entry.
 
@@ -142,18 +126,15 @@ def plan_quantile(
     >>> pk.plan_quantile(chain, 0.9, {0: 0, 1: 1}, 1000, epsilon=1).way
     'noisy histogram inverted'
     """
-    chosen = quantile_of(share, values, lengths)
-    by_choice = influence_curve(beliefs, chosen, epsilon)
-    theta = by_choice.beliefs
+    asked = Quantile(share, values)
+    by_choice = influence_curve(beliefs, asked, epsilon, lengths)
+    theta, chosen, part = by_choice.beliefs, by_choice.query, float(asked.share)
     assert theta is not None
-    assert chosen.states is not None
-    assert chosen.question is not None
-    part = float(Fraction(chosen.question["share"]))
     entries = sum(chosen.observed or chosen.lengths)
-    way, errors, about = better_way(theta, chosen.states, part, entries, by_choice.scale)
+    way, errors, about = better_way(theta, tuple(asked.levels), part, entries, by_choice.scale)
     calibration = by_choice
     if way == INVERTED:
-        calibration = influence_curve(beliefs, histogram(chosen.states, lengths), epsilon)
+        calibration = influence_curve(beliefs, asked.histogram(), epsilon, lengths)
     return QuantilePlan(calibration, way, errors, about, part, dict(values))
 
 

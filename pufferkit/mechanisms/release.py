@@ -23,11 +23,11 @@ import numpy as np
 from pufferkit import checks
 from pufferkit.checks import Floats
 from pufferkit.data.durations import seconds
-from pufferkit.data.queries import Kind
-from pufferkit.data.question_records import check_question
+from pufferkit.data.joint import check_parts
+from pufferkit.data.query import KINDS, Question, remade
 from pufferkit.errors import printable
 from pufferkit.mechanisms.evidence import Evidence, Guarantee, is_list, is_number, is_whole
-from pufferkit.mechanisms.format_1 import VERSION_1, from_version_1
+from pufferkit.mechanisms.post_processing import Derived, derive
 from pufferkit.noise import Family, Sampler
 from pufferkit.records import Report
 from pufferkit.shown import aligned
@@ -64,7 +64,7 @@ class Release(Report):
         The guarantee, and the mechanism that gives it.
     query, kind, labels, lengths, lipschitz, total
         The query; lengths include entries that were not observed. ``kind`` is the kind of the query
-        (`pufferkit.data.queries.Kind`); for ``own`` queries, how far an entry moves the answer was
+        (`pufferkit.data.query.KINDS`); for ``own`` queries, how far an entry moves the answer was
         declared by their author.
     observed
         How many entries of each segment were observed; ``None`` if all were.
@@ -122,7 +122,7 @@ class Release(Report):
     released_at: str
     version: str
     verification_data: Mapping[str, Any] | None = None
-    kind: Kind = "own"
+    kind: str = "own"
     presentation: Presentation = "as drawn"
     observed: tuple[int, ...] | None = None
     noise: Family = "laplace"
@@ -135,7 +135,7 @@ class Release(Report):
     @property
     def totals(self) -> tuple[float, ...] | None:
         """The sums of the parts of the answer, one after another; ``None`` if unknown."""
-        if self.kind == "by time" and self.question is not None:
+        if self.question is not None and "slots" in self.question:
             return tuple(float(seen) for seen in self.question["observed"])
         return None if self.total is None else (self.total,)
 
@@ -152,7 +152,7 @@ class Release(Report):
         answer. If ``value`` lies outside, the interval is extended to it, which can only raise the
         confidence.
         """
-        if self.kind == "quantile":
+        if self.noise == "noisy choice":
             # For a chosen level only the error of its rank is bounded; see `rank_error`.
             levels = (self.question or {})["levels"]
             return ((float(levels[0]), float(levels[-1])),)
@@ -205,6 +205,35 @@ class Release(Report):
         value = tuple(float(v) for v in nearest.ravel())
         return replace(self, value=value, presentation="nearest histogram")
 
+    @property
+    def asks(self) -> type[Question] | None:
+        """The question; ``None`` for a function of the user's own."""
+        return KINDS.get(self.kind)
+
+    def derive(self, what: str | None = None, *, level: float = 0.95, **arguments: Any) -> Derived:
+        """Numbers derived from this release, with intervals: post-processing, which costs nothing.
+
+        Parameters
+        ----------
+        what
+            ``"cumulative"``, ``"load duration"``, ``"peak"`` and ``"quantile"`` (with ``values``,
+            the value of each state, and for a quantile its ``share``) and ``"top states"`` (with
+            ``count``) from a histogram; ``"rates"`` from transition counts, ``"mean stay"`` from
+            stays, ``"variance"`` from its two moments. If left out, what the question was for.
+        level
+            With at least this probability all intervals hold at once.
+
+        Examples
+        --------
+        >>> import pufferkit as pk
+        >>> chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
+        >>> noise = pk.influence_curve(chain, pk.histogram([0, 1], 3000), 1)
+        >>> release = noise.release([0, 0, 1] * 1000)
+        >>> release.derive("top states", count=1).labels
+        ('0',)
+        """
+        return derive(self, what, level=level, **arguments)
+
     def as_drawn(self) -> Release:
         """The same with ``raw`` as its value: unbiased, so suited to sums over many releases."""
         return replace(self, value=self.raw, presentation="as drawn")
@@ -218,12 +247,8 @@ class Release(Report):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Release:
-        """The release that ``to_dict`` described, in this format or an older one."""
+        """The release that ``to_dict`` described."""
         check_format("release", data)
-        if data["format"] == VERSION_1:
-            data = from_version_1(data)
-        if "workings" in data:  # the old name of verification_data
-            data = {"verification_data": data["workings"], **data}
         fields = {name: data[name] for name in cls.__dataclass_fields__ if name in data}
         missing = set(cls.__dataclass_fields__) - set(fields) - _OPTIONAL
         if missing:
@@ -252,8 +277,12 @@ class Release(Report):
             fields["scales"] = tuple(fields["scales"])
         if fields.get("unit") is not None:
             fields["unit"] = unit_of(fields["unit"])
-        check_question(fields["kind"], fields.get("question"), len(fields["labels"]))
-        return cls(**fields)
+        if fields["kind"] not in ("own", *KINDS):
+            kinds = ", ".join(("own", *KINDS))
+            raise ValueError(f"release: kind must be one of {kinds}, got {fields['kind']!r}")
+        release = cls(**fields)
+        _check_question(release)
+        return release
 
     def __str__(self) -> str:
         intervals = self.interval()
@@ -268,7 +297,7 @@ class Release(Report):
         head += " (discrete)" if self.noise == "discrete laplace" else ""
         head += " (exponential mechanism)" if self.noise == "noisy choice" else ""
         head += ", the nearest histogram" if self.presentation == "nearest histogram" else ""
-        if self.kind == "quantile":
+        if self.noise == "noisy choice":
             rows = [f"  {labels[0]}  {self.value[0]:>12.6g}   {self._rank_in_words()}"]
         if self.observed is not None:
             rows.append(
@@ -278,9 +307,19 @@ class Release(Report):
         return "\n".join([head, *rows, f"  {self.guarantee}", f"  binds: {self.evidence}"])
 
     def _rank_in_words(self) -> str:
-        levels = (self.question or {})["levels"]
-        ranks = rank_error(self.scale, len(levels), 0.95)
-        return f"95%: its rank is off by at most {ranks:.6g} entries"
+        return f"95%: its rank is off by at most {self.rank_error():.6g} entries"
+
+    def rank_error(self, level: float = 0.95) -> float:
+        """By how many entries the rank of a chosen level is off at most, with this probability."""
+        return rank_error(self.scale, len((self.question or {})["levels"]), level)
+
+
+def _check_question(release: Release) -> None:
+    """Refuse a record whose question cannot be asked again."""
+    if release.kind == "several":
+        check_parts(release.question, len(release.labels))
+    elif release.kind != "own":
+        remade(release.kind, release.question, release.lengths, release.observed)
 
 
 _OPTIONAL = {"verification_data", "observed", "noise", "unit", "scales", "question", "sampler"}
@@ -288,7 +327,6 @@ _OPTIONAL |= {"step"}
 """Fields that files may leave out."""
 
 _RECORD_WORDS = {
-    "kind": get_args(Kind),
     "presentation": get_args(Presentation),
     "noise": get_args(Family),
     "sampler": get_args(Sampler),
@@ -349,8 +387,6 @@ def check_format(what: str, data: Mapping[str, Any]) -> None:
             "use the pufferkit that wrote it, or a later one"
         )
     if not is_whole(written) or written != FORMAT:
-        if what == "release" and written == VERSION_1:
-            return
         raise ValueError(
             f"{what}: format is {written!r}, not {FORMAT}; is this a file that pufferkit wrote?"
         )

@@ -28,7 +28,7 @@ import numpy as np
 
 from pufferkit import checks
 from pufferkit.checks import Floats
-from pufferkit.data.queries import Query
+from pufferkit.data.query import Query
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.sums.chain_sums import SummedChain, WindowLabels
 from pufferkit.mechanisms.baselines import Baseline
@@ -88,7 +88,7 @@ def renyi_pufferfish(
     >>> round(near.deviation, 2)
     5.66
     """
-    theta, epsilon = checked(beliefs, query, epsilon)
+    theta, query, epsilon = checked(beliefs, query, epsilon)
     if theta.names_secrets:
         raise NotApplicable(
             f"Rényi Pufferfish privacy covers single entries, not a {theta.description}"

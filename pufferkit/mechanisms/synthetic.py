@@ -25,6 +25,8 @@ from pufferkit.beliefs.meeting import same_step
 from pufferkit.checks import Floats
 from pufferkit.data.calendar import HOUR, Calendar
 from pufferkit.data.durations import SECOND, duration, of_seconds
+from pufferkit.data.joint import Several
+from pufferkit.data.queries import TransitionCounts
 from pufferkit.data.series import Series
 from pufferkit.mechanisms.dashboard import split
 from pufferkit.mechanisms.release import Release
@@ -106,10 +108,10 @@ def synthetic(
     >>> len(made.series), made.epsilon
     (100, 1.0)
     """
-    together = moves.epsilon if moves.kind == "several" else None
-    if moves.kind == "several":
+    together = moves.epsilon if moves.kind == Several.kind else None
+    if moves.kind == Several.kind:
         moves, hours = _parts(moves, hours)
-    if moves.kind != "transition counts":
+    if moves.kind != TransitionCounts.kind:
         raise ValueError(f"moves: must be a release of transition counts, got {moves.query}")
     length = checks.whole("length", length, 2)
     if calendar is not None and not same_step(moves.step, calendar.every / SECOND):
@@ -130,7 +132,7 @@ def synthetic(
     targets = _stationary(rates)[None, :]
     epsilon = moves.epsilon
     if hours is not None:
-        if hours.kind != "by time" or (hours.question or {}).get("by") != "hour":
+        if (hours.question or {}).get("by") != "hour":
             raise ValueError(f"hours: must be a release by hour, got {hours.query}")
         if calendar is None or len(calendar.starts) != 1:
             raise ValueError(
@@ -156,7 +158,7 @@ def synthetic(
 def _parts(joint: Release, hours: Release | None) -> tuple[Release, Release | None]:
     """The transition counts of a joint release, and its hours if it has them."""
     parts = list(split(joint).values())
-    moves = [part for part in parts if part.kind == "transition counts"]
+    moves = [part for part in parts if part.kind == TransitionCounts.kind]
     by_hour = [part for part in parts if (part.question or {}).get("by") == "hour"]
     if not moves:
         raise ValueError("moves: the joint release must contain transition counts")

@@ -12,7 +12,7 @@ from typing import Any
 
 from pufferkit import checks
 from pufferkit.beliefs.base import Beliefs, as_beliefs
-from pufferkit.data.queries import Query
+from pufferkit.data.query import Query
 from pufferkit.errors import NotApplicable
 from pufferkit.mechanisms.baselines import group_dp
 from pufferkit.mechanisms.calibration import Calibration, check_states
@@ -232,7 +232,7 @@ def with_fewest_entries(
     which the same share of entries is observed.
     ``present`` is the noise over the present series, if it is known.
     """
-    shrinks = query.kind in ("relative frequencies", "mean") or target.relative
+    shrinks = query.per_entry or target.relative
     if theta.entries is not None or not shrinks:
         return None
     size = sum(query.lengths)
@@ -294,7 +294,7 @@ def _remedies(
     with suppress(NotApplicable):
         enough = _least_that_meets(theta, query, target)
         yield Remedy(f"epsilon {enough.epsilon:g} in place of {epsilon:g}", enough)
-    if query.kind == "own" or query.weights is None or theta.entries is not None:
+    if query.asks is None or query.weights is None or theta.entries is not None:
         return
     longer = with_fewest_entries(theta, query, epsilon, target, present)
     before, size = sum(query.lengths), 0 if longer is None else sum(longer.query.lengths)

@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike
 from pufferkit import checks
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
-from pufferkit.data.queries import Query
+from pufferkit.data.query import Query
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.curve.steps import KernelStep
 from pufferkit.influence.quilts.powers import Kernel
@@ -189,7 +189,7 @@ def temporal_noise(beliefs: Any, query: Query, epsilon: float) -> Baseline:
     epsilon = checks.privacy(epsilon)
     theta = chains_only(beliefs, "temporal leakage")
     check_states(theta, query)
-    if query.kind == "quantile":
+    if query.chooses:
         raise NotApplicable(
             "temporal leakage is for numbers with noise, not for a noisy choice of a level"
         )

@@ -13,7 +13,7 @@ import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pufferkit.data.queries import Query
+from pufferkit.data.query import Query
 from pufferkit.errors import DrownedAnswer
 from pufferkit.shown import Shown
 
@@ -28,41 +28,14 @@ LARGE_EPSILON = 10.0
 
 _LARGEST_EXPONENT = 700
 
-_NAMES = {
-    "relative frequencies": "shares",
-    "histogram": "counts",
-    "transition counts": "counts",
-    "by time": "counts",
-    "count": "counts",
-    "total": "totals",
-    "mean": "means",
-}
-
-
-def answer_range(query: Query) -> tuple[float, float] | None:
-    """The range of every coordinate of the answer; ``None`` if it is unknown."""
-    if query.kind == "transition counts":
-        return 0.0, float(query.total or 0.0)
-    if query.kind == "by time" and query.question is not None:
-        return 0.0, float(max(query.question["observed"]))
-    if query.weights is None:
-        return None
-    size = sum(query.lengths if query.observed is None else query.observed)
-    listed = [float(weight) for row in query.weights.values() for weight in row]
-    if query.states is None:
-        listed.append(0.0)
-    return size * min(listed), size * max(listed)
-
 
 def average_answer(query: Query) -> float | None:
     """How far an average coordinate is above its least possible value."""
-    bounds = answer_range(query)
+    bounds = query.bounds
     if bounds is None:
         return None
     if query.total is not None:
         return query.total / query.size
-    if query.kind == "by time" and query.question is not None:
-        return float(sum(query.question["observed"])) / query.size
     return (bounds[1] - bounds[0]) / 2
 
 
@@ -107,11 +80,11 @@ class Usefulness(Shown):
         """The noise of a calibration compared with the answer of its query."""
         query = calibration.query
         return cls(
-            _NAMES.get(query.kind, "answers"),
+            "answers" if query.asks is None else query.asks.noun,
             calibration.half_width(level),
             level,
             average_answer(query),
-            answer_range(query),
+            query.bounds,
             calibration.mechanism,
             calibration.epsilon,
         )

@@ -19,7 +19,7 @@ from pufferkit.beliefs.finite_joint import FiniteJoint, JointRow
 from pufferkit.beliefs.joint_class import JointClass
 from pufferkit.beliefs.network_class import NetworkClass
 from pufferkit.beliefs.secrets import Secrets
-from pufferkit.data.queries import Query
+from pufferkit.data.query import Query, Question
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.progress import Progress
 from pufferkit.mechanisms.calibration import GAPS, Calibration, checked
@@ -57,8 +57,9 @@ MOST_FIELD = 200
 @one_thread()
 def wasserstein(
     beliefs: Any,
-    query: Query,
+    query: Query | Question,
     epsilon: float,
+    over: Any = None,
     *,
     secrets: Secrets | Sequence[Secrets] | EventPairs | None = None,
     progress: Progress | None = None,
@@ -103,7 +104,7 @@ def wasserstein(
     5.0
     """
     windows, pairs = _kinds(secrets)
-    theta, epsilon = checked(beliefs, query, epsilon, windows)
+    theta, query, epsilon = checked(beliefs, query, epsilon, over, windows)
     if query.size > 1:  # the distance is computed by order statistics, on the line only
         raise NotApplicable(
             f"the Wasserstein Mechanism is for numbers, and {query.name} has {query.size} "

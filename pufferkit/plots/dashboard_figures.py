@@ -41,7 +41,7 @@ def dashboard_figure(release: Release) -> Figure:
     figure, every = stacked(len(parts), 2.6, title)
     for axes, (name, part) in zip(every, parts.items(), strict=True):
         axes.set_title(name, fontsize=10, loc="left", parse_math=False)
-        if part.kind in ("by time", "transition counts"):
+        if part.asks is not None and part.asks.picture != "bars":
             figure.colorbar(heat_rows(axes, part), ax=axes, shrink=0.8)
         else:
             _numbers(axes, part)

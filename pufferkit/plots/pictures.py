@@ -17,6 +17,8 @@ from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.beliefs.markov_random_field import MarkovRandomField
 from pufferkit.beliefs.network_class import NetworkClass
 from pufferkit.beliefs.seasonal_class import SeasonalClass
+from pufferkit.data.joint import Several
+from pufferkit.data.queries import TopStates
 from pufferkit.experiments.result import Result
 from pufferkit.fleet.releases import Releases
 from pufferkit.mechanisms.active_quilts import ActiveQuilts
@@ -59,7 +61,6 @@ if TYPE_CHECKING:
 
 _MOST_SUBJECTS = 40
 _MOST_STATES = 6
-_READ = ("variance", "quantile", "peak", "cumulative", "load-duration")
 """Questions of many subjects whose picture is of what follows from the release."""
 
 
@@ -81,7 +82,7 @@ def _(thing: SessionPlan) -> Figure:
 
 @figure_of.register(Release)
 def _(thing: Release) -> Figure:
-    return dashboard_figure(thing) if thing.kind == "several" else release_figure(thing)
+    return dashboard_figure(thing) if thing.kind == Several.kind else release_figure(thing)
 
 
 figure_of.register(Dashboard, questions_figure)
@@ -173,9 +174,10 @@ def _(thing: Releases) -> Figure:
 
     Questions by time and curves have the pictures of one subject.
     """
-    if thing.kind == "by time":
+    if thing.observed is not None:
         return slots_figure(thing)
-    if thing.asked is not None and thing.asked.name in _READ and thing.kind != "quantile":
+    derived = thing.asked is not None and thing.asked.replaced and thing.noise != "noisy choice"
+    if derived and not isinstance(thing.asked, TopStates):
         return follows_figure(thing)
     title = f"{thing.query}: {thing.mechanism}, epsilon {thing.epsilon:g}"
     whose = owners(thing)
@@ -219,7 +221,7 @@ def _states(thing: Releases, over: Any, title: str) -> Figure:
     if not windows and len(thing) > _MOST_SUBJECTS:
         title += f"\nthe first {_MOST_SUBJECTS} of {len(thing):,} subjects"
     figure, axes = blank(8.4, 4.6, title)
-    chosen = thing.kind == "quantile"
+    chosen = thing.noise == "noisy choice"
     half = None if chosen else thing.half_width()[shown]
     for number, label in enumerate(thing.labels):
         axes.errorbar(

@@ -37,7 +37,7 @@ def time_figure(release: Release) -> Figure:
     By weekday and hour there is a panel for each state, a row for each day. Otherwise there is a
     row for each state and a column for each slot.
 
-    ``release`` is of kind ``"by time"``.
+    ``release`` is of a question by time.
     """
     question = release.question or {}
     return _slots(
@@ -56,7 +56,7 @@ def slots_figure(releases: Releases) -> Figure:
     ``releases`` are of a question by time.
     """
     question, observed = releases.question or {}, releases.observed
-    if releases.kind != "by time" or observed is None:
+    if observed is None:
         raise ValueError("releases: there is a picture of questions by time")
     whose = "all subjects" if releases.subjects is None else str(releases.subjects[0])
     return _slots(
@@ -130,23 +130,11 @@ def derived_figure(derived: Derived) -> Figure:
     return figure
 
 
-_MEASURED = {
-    "relative frequencies": "share of entries",
-    "days with": "days",
-    "episodes": "episodes",
-    "transition counts": "moves",
-    "total": "total",
-    "mean": "mean",
-    "linear": "weighted sum",
-    "quantile": "level",
-}
-
-
 def measured(releases: Releases) -> str:
     """What the numbers of many releases are, for an axis."""
     if releases.days is not None:
         return "share of days"
-    return _MEASURED.get(releases.kind, "entries")
+    return "entries" if releases.asked is None else releases.asked.axis
 
 
 def owners(releases: Releases) -> list[str]:
@@ -202,7 +190,7 @@ def follows_figure(releases: Releases) -> Figure:
 def moves_figure(release: Release) -> Figure:
     """Transition counts as rates: a row for each state, the shares of where it goes next.
 
-    ``release`` is of kind ``"transition counts"``.
+    ``release`` is of transition counts.
     """
     rates, states = rates_of(release)
     size = len(states)
@@ -229,7 +217,7 @@ def moves_figure(release: Release) -> Figure:
 
 def heat_rows(axes: Axes, release: Release) -> Any:
     """A question by time, or moves, on axes of their own: a row for each state."""
-    if release.kind == "by time":
+    if release.asks is not None and release.asks.picture == "slots":
         question = release.question or {}
         slots, seen = list(question["slots"]), np.array(question["observed"], dtype=float)
         shares = np.array(release.value).reshape(len(slots), -1) / np.maximum(seen, 1.0)[:, None]

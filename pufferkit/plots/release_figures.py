@@ -84,10 +84,9 @@ def release_figure(release: Release, exact: Sequence[float] | None = None) -> Fi
     count = len(release.labels)
     if exact is not None and len(exact) != count:
         raise ValueError(f"exact: has {len(exact)} numbers for {count} labels")
-    if release.kind == "by time" and exact is None:
-        return time_figure(release)
-    if release.kind == "transition counts" and exact is None:
-        return moves_figure(release)
+    picture = "bars" if release.asks is None or exact is not None else release.asks.picture
+    if picture != "bars":
+        return time_figure(release) if picture == "slots" else moves_figure(release)
     figure, axes = blank(min(14.0, max(6.4, 1.6 + 0.75 * count)), 4.4, _heading(release))
     positions = list(range(count))
     lows, highs = zip(*release.interval(), strict=True)
@@ -120,7 +119,7 @@ def release_figure(release: Release, exact: Sequence[float] | None = None) -> Fi
     axes.spines["bottom"].set_visible(False)
     axes.axhline(0, color=BLACK, linewidth=0.9)
     grid(axes, "y")
-    axes.set_ylabel(f"{counted(release.query)}, with noise", parse_math=False)
+    axes.set_ylabel(f"{counted(release)}, with noise", parse_math=False)
     if count > 1:
         axes.set_xlabel(_of_what(release.labels), parse_math=False)
     if count <= _MOST_LABELS:
@@ -361,17 +360,9 @@ def pair_figure(table: PairTable) -> Figure:
     return figure
 
 
-def counted(query: str) -> str:
-    """What the numbers of a query count, for an axis; its own name where that says it."""
-    return {
-        "histogram": "entries in each state",
-        "relative frequencies": "share of the entries in each state",
-        "frequencies": "share of the entries in each state",
-        "count": "entries in the state",
-        "total": "sum of the values of the entries",
-        "mean": "mean of the values of the entries",
-        "transition counts": "moves between entries",
-    }.get(query, query)
+def counted(release: Release) -> str:
+    """What the numbers of a release count, for an axis; its own name where that says it."""
+    return release.query if release.asks is None else release.asks.axis
 
 
 def _of_what(labels: Sequence[str]) -> str:

@@ -7,28 +7,24 @@ of one release with the least noise of any row covers them all.
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from math import isfinite
 from pathlib import Path
 from typing import Any, get_args
 
+from pufferkit import checks
 from pufferkit.data.durations import seconds
-from pufferkit.data.queries import Kind
-from pufferkit.data.question_records import check_question
+from pufferkit.data.queries import Quantile
+from pufferkit.data.query import Over, Question, decoded, question_of
 from pufferkit.mechanisms.evidence import Evidence, Guarantee
-from pufferkit.mechanisms.release import Release, check_format, unit_of
+from pufferkit.mechanisms.release import Release, check_format
 from pufferkit.noise import Family, Sampler
 from pufferkit.records import read_text
-from pufferkit.rounding import at_least
-from pufferkit.verification.query_checks import furthest_of, is_multiple, near, nearest_histogram
+from pufferkit.verification.query_checks import is_multiple, near, nearest_histogram
 
-_KINDS: tuple[str, ...]
-_KINDS = ("histogram", "relative frequencies", "by time", "transition counts")
-_KINDS += ("episodes", "stays", "time in states", "days with", "quantile")
-_SUMS = ("count", "total", "mean", "moments", "linear")
-_KINDS += _SUMS
 _COMMON: tuple[str, ...]
 _COMMON = ("mechanism", "epsilon", "guarantee", "kind", "labels", "beliefs", "presentation")
 _COMMON += ("calibrations",)
@@ -44,6 +40,19 @@ class Fleet:
     common: Mapping[str, Any]
     evidence: Mapping[int, Evidence]
     columns: Mapping[str, list[Any]]
+
+    @cached_property
+    def question(self) -> Question:
+        """What was asked."""
+        return question_of(self.common["kind"], self.common["question"])
+
+    @cached_property
+    def states(self) -> tuple[Hashable, ...]:
+        """All states, those of the beliefs if there are any."""
+        asked = self.common["question"].get("states")
+        if not isinstance(asked, list) or not asked:
+            raise ValueError("releases: the question does not name the states")
+        return checks.distinct_states(decoded(asked))
 
     @property
     def size(self) -> int:
@@ -63,46 +72,31 @@ class Fleet:
 
     def total(self, row: int) -> float:
         """The sum of the numbers of a row without noise, or their size."""
-        return 1.0 if self.of_shares else float(self.columns["entries"][row])
+        return 1.0 if self.question.per == "entries" else float(self.columns["entries"][row])
 
     def unit(self, row: int) -> Fraction:
         """The unit of the numbers of a row: the unit over a public number."""
-        unit = Fraction((self.common["question"] or {}).get("unit", 1))
-        if self.of_shares or self.common["kind"] in ("mean", "moments"):
-            return unit / int(self.columns["entries"][row])
-        if self.common["kind"] == "days with" and "days" in self.columns:
-            return unit / int(self.columns["days"][row])
-        return unit
+        unit, per = self.question.grain(Over(self.states, (1,))), self.question.per
+        return unit if per is None else unit / int(self.columns[per][row])
 
     def spare(self, row: int) -> float:
         """The noise of a row, in whole numbers."""
         return float(Fraction(float(self.columns["scale"][row])) / self.unit(row))
 
-    @property
-    def of_shares(self) -> bool:
-        """Whether the numbers are shares of the entries."""
-        return bool(self.common["kind"] == "relative frequencies")
-
-    @property
-    def weights(self) -> list[list[Fraction]]:
-        """For sums: what each state adds to each number, in whole units."""
-        return [[Fraction(w) for w in row] for row in self.common["question"]["weights"]]
-
     def verification_data(self, length: int) -> Mapping[str, Any] | None:
         """Verification data of the noise for segments of this length."""
         own = next(own for own in self.common["calibrations"] if own["length"] == length)
-        recorded = own.get(
-            "verification_data", own.get("workings")
-        )  # the old name of verification_data
-        data = recorded if isinstance(recorded, Mapping) else None
-        if self.common["kind"] not in _SUMS:
-            return data
-        return {**(data or {}), "weights": [[str(w) for w in row] for row in self.weights]}
+        recorded = own.get("verification_data")
+        return recorded if isinstance(recorded, Mapping) else None
 
     def problems(self) -> Iterator[str]:
         """Problems of the rows other than their noise."""
         seen: set[tuple[Hashable, ...]] = set()
         wrong: list[str] = []
+        if self.question.counting and not self.question.chooses:
+            labels = list(self.question.labels(Over(self.states, (1,))))
+            if labels != self.common["labels"]:
+                yield f"labels: are not those of a {self.common['kind']} over these states"
         for row in range(self.size):
             if self.key(row) in seen:
                 wrong.append(f"{self.name(row)}: appears twice, which would cost epsilon twice")
@@ -120,11 +114,11 @@ class Fleet:
                     wrong.append(
                         f"{self.name(row)}: discrete noise leaves whole multiples of {unit}"
                     )
-            if self.common["kind"] == "quantile":
-                levels = self.common["question"]["levels"]
+            if isinstance(self.question, Quantile):
+                levels = self.question.levels.values()
                 if len(drawn) != 1 or drawn[0] not in levels:
                     wrong.append(f"{self.name(row)}: is not one of the levels")
-        if (self.common["kind"] == "quantile") != (self.common["noise"] == "noisy choice"):
+        if self.question.chooses != (self.common["noise"] == "noisy choice"):
             wrong.append(
                 f"noise: a {self.common['kind']} is not released by {self.common['noise']}"
             )
@@ -135,31 +129,11 @@ class Fleet:
     def nearest(self, row: int) -> list[float]:
         """The nearest histogram to the noisy answer; for queries by time, slot by slot."""
         drawn, totals = self.columns["raw"][row], [self.total(row)]
-        if self.common["kind"] == "by time":
+        if "observed" in self.columns:
             totals = [float(seen) for seen in self.columns["observed"][row]]
         size = len(drawn) // len(totals)
         parts = (drawn[n * size : (n + 1) * size] for n in range(len(totals)))
         return [v for p, t in zip(parts, totals, strict=True) for v in nearest_histogram(p, t)]
-
-    @property
-    def like(self) -> tuple[Kind, tuple[str, ...], dict[str, Any] | None, float]:
-        """A query that needs the same noise: kind, labels, question and Lipschitz constant."""
-        kind, labels = self.common["kind"], tuple(self.common["labels"])
-        if kind == "by time":
-            question = self.common["question"]
-            size = len(labels) // len(question["slots"])
-            states = [label.removeprefix(f"{question['slots'][0]}, ") for label in labels[:size]]
-            return "histogram", tuple(states), None, 2.0
-        if kind in ("histogram", "relative frequencies"):
-            return "histogram", labels, None, 2.0
-        if kind == "quantile":
-            return "histogram", tuple(self.common["question"]["states"]), None, 2.0
-        if kind == "transition counts":
-            return "transition counts", labels, None, 4.0
-        if kind in _SUMS:
-            return "own", labels, None, at_least(furthest_of(self.weights))
-        of = {"of": self.common["question"]["of"]}
-        return ("stays", labels, of, 2.0) if kind == "stays" else ("episodes", labels, of, 1.0)
 
     def hardest(self) -> Iterator[tuple[str, Release]]:
         """For each length the row with the least noise, as a histogram over one such segment."""
@@ -167,33 +141,28 @@ class Fleet:
         for row, length in enumerate(self.columns["length"]):
             if length not in least or self.spare(row) < self.spare(least[length]):
                 least[length] = row
-        kind, labels, question, lipschitz = self.like
-        nothing = (0.0,) * len(labels)
-        total: dict[str, Callable[[int], float]] = {
-            "histogram": float,
-            "transition counts": lambda length: length - 1.0,
-        }
         for length, row in sorted(least.items()):
+            query = self.question.whole(self.states, length)
             yield (
                 self.name(row),
                 Release(
-                    value=nothing,
-                    raw=nothing,
+                    value=(0.0,) * query.size,
+                    raw=(0.0,) * query.size,
                     scale=self.spare(row),
                     epsilon=self.common["epsilon"],
                     mechanism=self.common["mechanism"],
                     guarantee=Guarantee.of_code(self.common["guarantee"]),
-                    query=kind,
-                    labels=labels,
+                    query=query.name,
+                    labels=query.labels,
                     lengths=(length,),
-                    lipschitz=2.0 if kind == "transition counts" and length < 3 else lipschitz,
-                    total=total[kind](length) if kind in total else None,
+                    lipschitz=query.lipschitz,
+                    total=query.total,
                     beliefs=self.common["beliefs"],
                     evidence=self.evidence[length],
                     released_at="",
                     version="",
-                    kind=kind,
-                    question=question,
+                    kind=query.kind,
+                    question=query.question,
                     sampler=self.common["sampler"],
                     step=self.common["step"],
                     verification_data=self.verification_data(length),
@@ -207,13 +176,12 @@ def read_fleet(data: Mapping[str, Any]) -> Fleet:
     missing = [name for name in _COMMON if name not in data]
     if missing:
         raise ValueError(f"releases: the record lacks the fields {', '.join(missing)}")
-    if data["kind"] not in _KINDS:
-        raise ValueError(f"releases: kind must be one of {', '.join(_KINDS)}, not {data['kind']!r}")
+    question = question_of(data["kind"], data.get("question"))
     labels = data["labels"]
     if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
         raise ValueError("releases: labels must be a list of texts")
-    columns = _columns(data["rows"], data["kind"])
-    _check_question(data["kind"], data.get("question"), len(labels), columns)
+    columns = _columns(data["rows"], question)
+    _check_labels(question, data["question"], labels, columns)
     calibrations = data["calibrations"]
     if not isinstance(calibrations, list) or not all(
         isinstance(own, Mapping) and _whole(own.get("length")) for own in calibrations
@@ -232,43 +200,27 @@ def read_fleet(data: Mapping[str, Any]) -> Fleet:
     if sampler not in (None, *get_args(Sampler)):
         known = ", ".join(get_args(Sampler))
         raise ValueError(f"releases: sampler must be one of {known}, not {sampler!r}")
-    common |= {"noise": noise, "sampler": sampler, "question": data.get("question")}
+    common |= {"noise": noise, "sampler": sampler, "question": data["question"]}
     common["step"] = seconds("releases: step", data.get("step"))
     return Fleet(common, evidence, columns)
 
 
-def _check_question(kind: str, question: Any, size: int, columns: Mapping[str, Any]) -> None:
-    """Check the question of rows that are not histograms; by time with slots for each row."""
-    if kind in ("histogram", "relative frequencies"):
+def _check_labels(
+    question: Question, record: Mapping[str, Any], labels: list[str], columns: Mapping[str, Any]
+) -> None:
+    """Check the slots of rows by time: each has its entries, and all states."""
+    if "observed" not in columns:
         return
-    if not isinstance(question, Mapping):
-        raise ValueError(f"releases: a {kind} needs a question that says what was asked")
-    if kind in _SUMS:
-        _check_sums(kind, question, size)
-    elif kind == "quantile":
-        check_question(kind, question, size)
-    elif kind == "by time":
-        for seen in columns.get("observed") or [None]:
-            check_question(kind, {**question, "observed": seen}, size)
-    elif kind != "transition counts":
-        check_question("episodes", question, size)
-
-
-def _check_sums(kind: str, question: Mapping[str, Any], size: int) -> None:
-    """Check what each state adds: whole numbers, one for each of the answer; a unit above 0."""
-    weights = question.get("weights")
-    whole = isinstance(weights, list) and all(
-        isinstance(row, list)
-        and len(row) == size
-        and all(isinstance(w, int) and not isinstance(w, bool) for w in row)
-        for row in weights
+    slots: Any = record.get("slots")
+    fits = isinstance(slots, list) and bool(slots) and len(labels) % len(slots) == 0
+    whole = fits and all(
+        isinstance(seen, list)
+        and len(seen) == len(slots)
+        and all(isinstance(n, int) and not isinstance(n, bool) and n >= 0 for n in seen)
+        for seen in columns["observed"]
     )
-    if not whole or not weights or all(row == weights[0] for row in weights):
-        raise ValueError(
-            f"releases: the question of a {kind} needs weights, {size} whole numbers for each "
-            "state, not all the same"
-        )
-    unit_of(question.get("unit"))
+    if not whole or not question.binned:
+        raise ValueError(f"releases: slots and entries do not match the {len(labels)} labels")
 
 
 def compare_table(path: Path, fleet: Fleet) -> Iterator[str]:
@@ -296,7 +248,7 @@ def compare_table(path: Path, fleet: Fleet) -> Iterator[str]:
             return
 
 
-def _columns(rows: Any, data_kind: str) -> dict[str, list[Any]]:
+def _columns(rows: Any, question: Question) -> dict[str, list[Any]]:
     if not isinstance(rows, Mapping):
         raise ValueError("releases: rows must be an object of columns")
     columns = {name: column for name, column in rows.items() if column is not None}
@@ -308,8 +260,7 @@ def _columns(rows: Any, data_kind: str) -> dict[str, list[Any]]:
         raise ValueError("releases: the columns of the rows are not equally long")
     for name in ("entries", "length", *(["days"] if "days" in columns else [])):
         # A declared group may be empty.
-        shares = data_kind in ("relative frequencies", "mean", "moments")
-        empty = name == "entries" and "group" in columns and not shares
+        empty = name == "entries" and "group" in columns and question.per != "entries"
         if not all(_whole(value) or (empty and value == 0) for value in columns[name]):
             raise ValueError(f"releases: {name} must be whole numbers above 0")
     if not all(_number(value) and value > 0 for value in columns["scale"]):

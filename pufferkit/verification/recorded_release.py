@@ -10,15 +10,16 @@ import numpy as np
 from pufferkit.beliefs.base import Beliefs, beliefs_from_dict
 from pufferkit.beliefs.chain_class import chain_kinds
 from pufferkit.checks import Floats
+from pufferkit.data.joint import Several
 from pufferkit.mechanisms.release import Release
 from pufferkit.verification.chain_bounds import BlockPair
 from pufferkit.verification.pair_tables import BadBeliefs
 from pufferkit.verification.query_checks import (
-    claimed_rows,
-    contributions_of_states,
+    asked_of,
     furthest_of,
     moved_by_one_entry,
     parts_of,
+    rows_of,
 )
 
 
@@ -65,23 +66,21 @@ def cost_of_pairs(record: Release, theta: Beliefs, lipschitz: float) -> Floats:
 
     For joined queries: the sum of the distances of each, in units of one scale for all.
     """
-    if record.kind == "several":
+    if record.kind == Several.kind:
         moved_by_all = np.zeros((len(theta.states),) * 2)
         for part in parts_of(record):
             own = moved_by_one_entry(part) or part.lipschitz
             moved_by_all += cost_of_pairs(part, theta, own) * (record.scale / part.scale)
         return moved_by_all * (1 + 1e-12)
-    claimed = claimed_rows(record)
-    if claimed is not None and len(claimed) == len(theta.states) and record.scales is None:
-        return np.array([[float(furthest_of([x, y])) for y in claimed] for x in claimed])
-    rows = contributions_of_states(record)
-    bins = record.kind in ("histogram", "relative frequencies")
-    if rows is None or (bins and record.scales is None):
+    query = asked_of(record)
+    rows = rows_of(record, theta.states)
+    alike = rows is None or (query is not None and query.uniform and record.scales is None)
+    if rows is None or alike:
         return lipschitz * (1 - np.eye(len(theta.states)))
-    if bins:  # in the order of the states of the beliefs
-        rows = [rows[record.labels.index(str(state))] for state in theta.states]
     if len(rows) != len(theta.states):
         raise BadBeliefs(f"have {len(theta.states)} states, and there are {len(rows)} weights")
+    if record.scales is None:
+        return np.array([[float(furthest_of([x, y])) for y in rows] for x in rows])
     # In units of one scale for all, if coordinates have different scales.
     scales = record.scales or (record.scale,) * len(record.labels)
     units = [Fraction(record.scale) / Fraction(scale) for scale in scales]

@@ -59,7 +59,7 @@ _TRIES = 3
 
 def wasserstein_scale(record: Release, theta: Beliefs, checks: list[str], work: Allowance) -> float:
     """The scale W over epsilon."""
-    weights = weights_of(record)
+    weights = weights_of(record, theta.states)
     if weights is not None and len(weights) != len(theta.states):
         weights = None
     asked = RecordedSum(weights, record.lengths, work, record.verification_data or {})
@@ -75,7 +75,7 @@ def wasserstein_scale(record: Release, theta: Beliefs, checks: list[str], work: 
 
 def exact_sum_scale(record: Release, theta: Beliefs, checks: list[str], work: Allowance) -> float:
     """The recorded scale if the loss at it is small enough, of every chain and length."""
-    weights = weights_of(record)
+    weights = weights_of(record, theta.states)
     if record.observed is not None:
         raise BadBeliefs("exact_sum has no theorem for entries that were not observed")
     try:

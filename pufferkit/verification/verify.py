@@ -26,6 +26,7 @@ from pufferkit.beliefs.base import Beliefs
 from pufferkit.beliefs.meeting import same_step
 from pufferkit.beliefs.provenance import owed
 from pufferkit.data.durations import of_seconds
+from pufferkit.data.joint import Several
 from pufferkit.errors import NotApplicable
 from pufferkit.mechanisms.evidence import Guarantee
 from pufferkit.mechanisms.release import Release
@@ -35,12 +36,13 @@ from pufferkit.threads import one_thread
 from pufferkit.verification.fleets import compare_table, read_fleet
 from pufferkit.verification.pair_tables import TOLERANCE, Allowance, BadBeliefs, NotChecked
 from pufferkit.verification.query_checks import (
+    asked_of,
     assumptions,
-    contributions_of_states,
     moved_by_one_entry,
     not_from_raw,
     not_such_a_query,
     not_such_noise,
+    rows_of,
 )
 from pufferkit.verification.recorded_release import (
     beliefs_of,
@@ -387,10 +389,12 @@ def _not_such_scales(record: Release, theta: Beliefs | None) -> Iterator[str]:
     """Contradictions between the scales of the coordinates and the common scale."""
     if record.scales is None:
         return
-    if record.kind == "several":
+    if record.kind == Several.kind:
         yield from _spends_more(record, theta)
         return
-    rows = contributions_of_states(record)
+    query, rows = asked_of(record), rows_of(record, None if theta is None else theta.states)
+    if query is not None and query.weights is None:
+        rows = None
     if record.mechanism != "influence_curve" or rows is None:
         yield f"scales: {record.mechanism} has none for each coordinate of a {record.kind}"
     else:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from fractions import Fraction
+from typing import ClassVar
 
+import numpy as np
+import polars as pl
 import pytest
 
 import pufferkit as pk
-from pufferkit.data.questions import Question
+from pufferkit.data.query import KINDS, NAMES, OptionName, Question, question
 
 STATES = ["a", "b", "c"]
 CHAIN = pk.MarkovChain.steady(
@@ -86,7 +90,7 @@ def test_every_fact_of_a_query_is_part_of_what_was_asked():
 
 def test_states_that_read_alike_are_different_states():
     assert pk.count(1, 5).digest != pk.count("1", 5).digest
-    one, two = Question("episodes", of=["a, b"]), Question("episodes", of=["a", "b"])
+    one, two = question("episodes", of=["a, b"]), question("episodes", of=["a", "b"])
     assert one.digest != two.digest
 
 
@@ -130,16 +134,27 @@ def test_quilts_and_parts_for_other_beliefs_are_no_promise_here():
     assert not math.isclose(twice.epsilon, 2.0)
 
 
-def test_a_question_without_a_stated_bound_is_refused(monkeypatch):
-    import polars as pl
+@pytest.fixture
+def fivefold():
+    """A question that says neither how far an entry moves it nor that it is a histogram."""
+    known = {"fivefold": OptionName("shares and counts", "five times the entries in a state")}
 
-    from pufferkit.data import questions
+    @dataclass(frozen=True)
+    class Fivefold(Question):
+        kind: ClassVar[str] = "fivefold"
+        names: ClassVar = known
 
-    def fivefold(q, states, lengths, when):
-        return pk.Query("fivefold", lambda e: [5.0 * (e == "a").sum()], 5, lengths, unit=1)
+        def of_codes(self, over, codes):
+            return np.array([5 * (codes == 0).sum()])
 
-    monkeypatch.setitem(questions.NAMES, "fivefold", fivefold)
+    yield Fivefold()
+    del NAMES["fivefold"], KINDS["fivefold"]
+
+
+def test_a_question_without_a_stated_bound_is_refused(fivefold):
     rows = pl.DataFrame({"who": ["x"] * 50, "t": range(50), "s": data(50)})
     table = pk.read_table(rows, subject="who", time="t", state="s", states=STATES)
     with pytest.raises(pk.NoTheorem, match="moves"):
-        pk.release_each(table, CHAIN, 1.0, query=Question("fivefold"))
+        pk.release_each(table, CHAIN, 1.0, query=fivefold)
+    with pytest.raises(pk.NoTheorem, match="moves"):
+        pk.influence_curve(CHAIN, fivefold, 1.0, 50)

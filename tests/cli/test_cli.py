@@ -82,7 +82,7 @@ def test_help_imports_nothing_heavy(command: list[str]):
         f"sys.argv = ['pufferkit', *{command}]\nfrom pufferkit.cli import main\n"
         "try:\n    main()\nexcept SystemExit as end:\n    assert not end.code"
     )
-    assert loaded(code) == set()
+    assert loaded(code) <= {"numpy"}
 
 
 def test_a_plan_needs_neither_tables_nor_noise_nor_pictures(folder: Path):

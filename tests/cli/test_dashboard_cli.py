@@ -53,7 +53,7 @@ def test_questions_about_numbers_with_pictures(folder):
 
 @refusals(
     {
-        "--ask histogram=9 --clip 0,1": "--clip: only for --query variance, total",
+        "--ask histogram=9 --clip 0,1": "--clip: only for --query total, mean, variance",
         "--ask mean=9": "--values: a number for each state",
         "--ask histogram": "must have the form episodes:run=20",
         "--ask median=3": "questions are histogram",

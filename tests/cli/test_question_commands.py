@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import pufferkit as pk
-from pufferkit.cli.question_options import QueryName
+from pufferkit.data.query import NAMES
 from tests.strategies.command_line import MODEL, folder, good
 
 __all__ = ["folder"]
@@ -33,7 +33,7 @@ MORE = {
 }
 
 
-@pytest.mark.parametrize("name", [own.value for own in QueryName])
+@pytest.mark.parametrize("name", list(NAMES))
 def test_every_command(folder, name):
     Path("weights.csv").write_text("state,active,energy\nrun,1,3.5\n")
     chain, lines = pk.MarkovChain.steady(MODEL["transition"], MODEL["states"]), []

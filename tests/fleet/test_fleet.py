@@ -522,7 +522,7 @@ def test_names_of_accounts_that_keep_records_are_taken(book):
 @pytest.mark.parametrize(
     ("options", "match"),
     [
-        ({"query": "mean"}, "values: are required"),
+        ({"query": "mean"}, "values: is required"),
         ({"query": "mode"}, "query"),
         ({"mechanism": "entry_dp"}, "mechanism"),
         ({"epsilon": 0}, "epsilon"),

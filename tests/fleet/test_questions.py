@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 import pufferkit as pk
-from pufferkit.data.question_names import FOLLOWS
+from pufferkit.data.query import question
 from pufferkit.fleet.exact_answers import rows_of
 from pufferkit.fleet.subject_run import aligned
 
@@ -31,40 +31,40 @@ def read(**more):
     return pk.read_table(frame(), subject="who", time="time", state="state", states=STATES, **more)
 
 
-def answers(table, question):
-    return rows_of(table, aligned(table, THETA.states), question, STATES)
+def answers(table, asked):
+    return rows_of(table, aligned(table, THETA.states), asked, STATES)
 
 
 @pytest.mark.parametrize("zone", [None, "Europe/Berlin"])
 @pytest.mark.parametrize("name", ["by-hour", "by-weekday-hour"])
 def test_slots_are_the_same_entry_by_entry_and_folded(name, zone):
     clock = {} if zone is None else {"timezone": zone, "times_in": "UTC"}
-    one, labels, record = answers(read(**clock), pk.Question(name))
+    one, about = answers(read(**clock), question(name))
     cuts = ["hour of week"] + ["1h"] * (zone is None) + ["hour of day"] * (name == "by-hour")
     for cut in cuts:
-        other, same, again = answers(read(window=cut, **clock), pk.Question(name))
-        assert labels == same
-        assert record["slots"] == again["slots"]
+        other, again = answers(read(window=cut, **clock), question(name))
+        assert about.labels == again.labels
+        assert about.question["slots"] == again.question["slots"]
         for part in ("counts", "observed", "first", "last", "owner", "entries"):
             assert np.array_equal(getattr(one, part), getattr(other, part)), part
 
 
 @pytest.mark.parametrize(
-    "question",
+    "asked",
     [
-        pk.Question("transitions"),
-        pk.Question("episodes", of="walk"),
-        pk.Question("stays", of="walk"),
-        pk.Question("time-in", of="walk", start="22:00", end="06:00"),
-        pk.Question("days-with", of="walk", at_least="3h"),
-        pk.Question("by-hour"),
+        question("transitions"),
+        question("episodes", of="walk"),
+        question("stays", of="walk"),
+        question("time-in", of="walk", between="22:00-06:00"),
+        question("days-with", of="walk", at_least="3h"),
+        question("by-hour"),
     ],
     ids=str,
 )
-def test_each_subject_is_answered_charged_and_verified(question, tmp_path):
+def test_each_subject_is_answered_charged_and_verified(asked, tmp_path):
     table, book = read(), str(tmp_path / "book.db")
-    each = pk.release_each(table, CHAIN, 1, query=question, ledger=book, budget=2)
-    again = pk.release_each(table, CHAIN, 1, query=question, ledger=book, budget=2)
+    each = pk.release_each(table, CHAIN, 1, query=asked, ledger=book, budget=2)
+    again = pk.release_each(table, CHAIN, 1, query=asked, ledger=book, budget=2)
     assert np.array_equal(each.raw, again.raw)  # stored, and free
     with pk.Ledger(book) as ledger:
         assert ledger.account("ann").remaining == pytest.approx(1_000_000, abs=1000)
@@ -75,62 +75,62 @@ def test_each_subject_is_answered_charged_and_verified(question, tmp_path):
     assert not pk.verify(lie).ok
     for number, who in enumerate(table.subjects):
         series = table.series(who)
-        exact = [float(v) for v in question.over(STATES, series).exact(series)]
+        exact = [float(v) for v in asked.bind(STATES, series).exact(series)]
         assert np.abs(each.raw[number] - exact).max() < 60 * each.scale[number]
-    whole = pk.release_all(table, CHAIN, 1, query=question)
+    whole = pk.release_all(table, CHAIN, 1, query=asked)
     assert whole.raw.shape == (1, each.raw.shape[1])
     assert pk.verify(whole).ok
 
 
 VALUES = {"rest": 3, "walk": 0.25}
 NUMBERS = [
-    pk.Question("count", of="walk"),
-    pk.Question("total", values=VALUES, clip=(0, 2)),
-    pk.Question("mean", values=VALUES),
-    pk.Question("variance", values=VALUES, clip=(0, 4)),
-    pk.Question("linear", values={"walk": [1, 3.5]}, labels=["active", "energy"]),
-    pk.Question("cumulative", values=VALUES),
-    pk.Question("quantile", values=VALUES, share=0.5),
-    pk.Question("peak", values=VALUES),
-    pk.Question("load-duration", values=VALUES),
-    pk.Question("top-states", top=1),
-    pk.Question("share-of-days", of="walk", at_least="3h"),
+    question("count", of="walk"),
+    question("total", values=VALUES, clip=(0, 2)),
+    question("mean", values=VALUES),
+    question("variance", values=VALUES, clip=(0, 4)),
+    question("linear", weights={"walk": [1, 3.5]}, labelled=["active", "energy"]),
+    question("cumulative", values=VALUES),
+    question("quantile", values=VALUES, share=0.5),
+    question("peak", values=VALUES),
+    question("load-duration", values=VALUES),
+    question("top-states", top=1),
+    question("share-of-days", of="walk", at_least="3h"),
 ]
 
 
-@pytest.mark.parametrize("question", NUMBERS, ids=str)
-def test_numbers_of_each_subject_and_of_all_are_those_of_their_entries(question, monkeypatch):
+@pytest.mark.parametrize("asked", NUMBERS, ids=str)
+def test_numbers_of_each_subject_and_of_all_are_those_of_their_entries(asked, monkeypatch):
     """Without noise, the answers of a fleet are those of the definition, in the same units."""
     monkeypatch.setattr("pufferkit.noise.discrete_laplace_rows", lambda counts, _: counts)
     table = read()
-    each = pk.release_each(table, CHAIN, 1, query=question)
+    each = pk.release_each(table, CHAIN, 1, query=asked)
     for number, who in enumerate(table.subjects):
         series = table.series(who)
-        exact = [float(v) for v in question.over(STATES, series).exact(series)]
+        exact = [float(v) for v in asked.bind(STATES, series).exact(series)]
         assert each.raw[number].tolist() == pytest.approx(exact)
-    whole, entries = pk.release_all(table, CHAIN, 1, query=question), table.all_series
-    if question.per != "days":
-        exact = [float(v) for v in question.over(STATES, entries).exact(entries)]
+    whole, entries = pk.release_all(table, CHAIN, 1, query=asked), table.all_series
+    if asked.per != "days":
+        exact = [float(v) for v in asked.bind(STATES, entries).exact(entries)]
         assert whole.raw[0].tolist() == pytest.approx(exact)
 
 
 @pytest.mark.parametrize(
-    "question",
+    "asked",
     [
         *NUMBERS[::3],
         *(pytest.param(q, marks=pytest.mark.slow) for q in NUMBERS if q not in NUMBERS[::3]),
     ],
     ids=str,
 )
-def test_numbers_are_charged_once_and_verified(question, tmp_path):
-    table, book = read(window=None if question.per == "days" else "2d"), str(tmp_path / "book.db")
-    each = pk.release_each(table, CHAIN, 1, query=question, ledger=book, budget=2)
-    again = pk.release_each(table, CHAIN, 1, query=question, ledger=book, budget=2)
+def test_numbers_are_charged_once_and_verified(asked, tmp_path):
+    table, book = read(window=None if asked.per == "days" else "2d"), str(tmp_path / "book.db")
+    each = pk.release_each(table, CHAIN, 1, query=asked, ledger=book, budget=2)
+    again = pk.release_each(table, CHAIN, 1, query=asked, ledger=book, budget=2)
     assert np.array_equal(each.raw, again.raw)
     with pk.Ledger(book) as ledger:
         assert ledger.account("ann").remaining == pytest.approx(1_000_000, abs=1000)
     groups = {"ann": "north", "bob": "south", "cem": "north"}
-    some = pk.release_all(read(), CHAIN, 1, query=question, groups=groups, keys=["north", "south"])
+    some = pk.release_all(read(), CHAIN, 1, query=asked, groups=groups, keys=["north", "south"])
     for releases in (each, some):
         verdict = pk.verify(releases)
         assert verdict.ok, str(verdict)
@@ -138,7 +138,7 @@ def test_numbers_are_charged_once_and_verified(question, tmp_path):
         lie["rows"]["scale"] = [scale * 0.9 for scale in lie["rows"]["scale"]]
         assert not pk.verify(lie).ok
     assert len(each.half_width()) == len(each)
-    if question.name in FOLLOWS:
+    if asked.replaced:
         assert len(each.follows()) == len(each)
         assert len(each.columns()) > 3 + len(each.labels)
     else:
@@ -149,9 +149,11 @@ def test_numbers_are_charged_once_and_verified(question, tmp_path):
 def test_what_follows_from_each_row_is_what_follows_from_one_release():
     table = read()
     each = pk.release_each(table, CHAIN, 1)
-    (first, *_) = each.follows(lambda row, level: pk.quantile(row, 0.5, [3, 0.25][::-1], level))
+    (first, *_) = each.follows(
+        lambda row, level: row.derive("quantile", share=0.5, values=[3, 0.25][::-1], level=level)
+    )
     assert first.epsilon == each.epsilon
-    stays = pk.release_each(table, CHAIN, 1, query=pk.Question("stays", of="walk"))
+    stays = pk.release_each(table, CHAIN, 1, query=question("stays", of="walk"))
     assert stays.follows()[0].what == "mean length of a stay"
     own = pk.influence_curve(CHAIN, pk.histogram(STATES, 240), 1)
     assert each.row(0).interval(0.9)[0][1] > each.row(0).raw[0]
@@ -170,8 +172,8 @@ def test_a_quantile_of_many_levels_is_chosen_and_verified(monkeypatch):
     ]
     frame = pl.DataFrame(rows, schema=["who", "t", "x"], orient="row")
     table = pk.read_table(frame, subject="who", time="t", state="x", states=levels)
-    question = pk.Question("quantile", values={s: k for k, s in enumerate(levels)}, share=0.9)
-    each = pk.release_each(table, chain, 1, query=question)
+    asked = question("quantile", values={s: k for k, s in enumerate(levels)}, share=0.9)
+    each = pk.release_each(table, chain, 1, query=asked)
     assert (each.kind, each.noise, each.labels) == ("quantile", "noisy choice", ("quantile 0.9",))
     assert set(each.raw.ravel()) <= set(range(12))
     assert pk.verify(each).ok
@@ -182,7 +184,7 @@ def test_a_quantile_of_many_levels_is_chosen_and_verified(monkeypatch):
     lie = each.to_dict() | {"noise": "laplace"}
     assert not pk.verify(lie).ok
     monkeypatch.setattr("pufferkit.noise.noisy_choice", lambda scores, *_: int(np.argmax(scores)))
-    exact = pk.release_each(table, chain, 1, query=question)
+    exact = pk.release_each(table, chain, 1, query=asked)
     for number, who in enumerate(table.subjects):
         values = np.sort(table.series(who).codes)
         below, upto = (values < exact.raw[number, 0]).sum(), (values <= exact.raw[number, 0]).sum()
@@ -190,16 +192,16 @@ def test_a_quantile_of_many_levels_is_chosen_and_verified(monkeypatch):
 
 
 def test_sums_that_a_float_cannot_hold_are_refused():
-    question = pk.Question("total", values={"rest": 1e-14, "walk": 1e3})
+    asked = question("total", values={"rest": 1e-14, "walk": 1e3})
     with pytest.raises(ValueError, match="too many digits to add up exactly"):
-        pk.release_each(read(), CHAIN, 1, query=question)
+        pk.release_each(read(), CHAIN, 1, query=asked)
 
 
 def test_an_empty_group_has_no_mean():
     groups, keys = dict.fromkeys(("ann", "bob", "cem"), "north"), ["north", "south"]
-    question = pk.Question("mean", values=VALUES)
+    asked = question("mean", values=VALUES)
     with pytest.raises(ValueError, match="no shares and no mean"):
-        pk.release_all(read(), CHAIN, 1, query=question, groups=groups, keys=keys)
+        pk.release_all(read(), CHAIN, 1, query=asked, groups=groups, keys=keys)
 
 
 def test_slots_of_each_subject_sum_to_what_was_observed():
@@ -225,25 +227,25 @@ def test_what_cannot_be_asked_says_what_can():
             lambda: pk.release_each(read(window="1h"), CHAIN, 1, query="transitions"),
             "without window",
         ),
-        (lambda: pk.release_each(read(), CHAIN, 1, query="episodes"), "of: episodes needs"),
+        (lambda: pk.release_each(read(), CHAIN, 1, query="episodes"), "of: is required"),
         (lambda: pk.release_each(read(), CHAIN, 1, query="medians"), "must be one of histogram"),
-        (lambda: pk.Question("days-with", of="walk"), "at_least: is required"),
-        (lambda: pk.Question("mean"), "values: are required"),
-        (lambda: pk.Question("mean", values={"rest": "a"}), "values"),
-        (lambda: pk.Question("mean", values=VALUES, clip=(2, 0)), "clip: low must be below high"),
-        (lambda: pk.Question("variance", values=VALUES), "clip: is required"),
-        (lambda: pk.Question("quantile", values=VALUES), "share: is required"),
-        (lambda: pk.Question("quantile", values=VALUES, share=2), "between 0 and 1"),
-        (lambda: pk.Question("peak", values={"rest": 1, "walk": 1}), "must differ"),
-        (lambda: pk.Question("count", of=["rest", "walk"]), "count is about one state"),
-        (lambda: pk.Question("histogram", values=VALUES), "values: applies to total"),
+        (lambda: question("days-with", of="walk"), "at_least: is required"),
+        (lambda: question("mean"), "values: is required"),
+        (lambda: question("mean", values={"rest": "a"}), "values"),
+        (lambda: question("mean", values=VALUES, clip=(2, 0)), "clip: low must be below high"),
+        (lambda: question("variance", values=VALUES), "clip: is required"),
+        (lambda: question("quantile", values=VALUES), "share: is required"),
+        (lambda: question("quantile", values=VALUES, share=2), "between 0 and 1"),
+        (lambda: question("peak", values={"rest": 1, "walk": 1}), "different values"),
+        (lambda: question("count", of=["rest", "walk"]), "count is about one state"),
+        (lambda: question("histogram", values=VALUES), "values: histogram does not take it"),
         (
-            lambda: pk.release_each(read(), CHAIN, 1, query=pk.Question("mean", values={"a": 1})),
+            lambda: pk.release_each(read(), CHAIN, 1, query=question("mean", values={"a": 1})),
             "no value for rest, walk",
         ),
         (
             lambda: pk.release_each(
-                read(window="hour of day"), CHAIN, 1, query=pk.Question("mean", values=VALUES)
+                read(window="hour of day"), CHAIN, 1, query=question("mean", values=VALUES)
             ),
             "consecutive windows of time",
         ),
@@ -270,7 +272,7 @@ def test_groups_with_declared_keys_cost_what_one_release_costs(tmp_path):
     assert rows.columns()["group"] == keys
     days = pk.release_all(read(window="1d"), CHAIN, 1, groups=groups, keys=keys)
     assert len(days) == 3 * len(set(days.windows.tolist()))
-    episodes = pk.Question("episodes", of="walk")
+    episodes = question("episodes", of="walk")
     assert pk.verify(pk.release_all(table, CHAIN, 1, query=episodes, groups=groups, keys=keys)).ok
 
 

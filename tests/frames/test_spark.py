@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 
 import pufferkit as pk
+from pufferkit.data.query import question
 from pufferkit.fleet import accounts as accounts_room
 from pufferkit.fleet import cluster as cluster_room
 from pufferkit.fleet import subject_run as run_room
@@ -132,7 +133,7 @@ def test_all_subjects_together(rows, cluster, tmp_path):
         assert (release.notes, release.labels) == (here.notes, here.labels)
         assert pk.verify(release).ok
     with pytest.raises(ValueError, match="needs the single entries"):
-        pk.release_all(far, BELIEF, 10, query=pk.Question("episodes", of="run"))
+        pk.release_all(far, BELIEF, 10, query=question("episodes", of="run"))
     groups = {subject: subject < "s05" for subject in near.subjects}
     both = pk.release_all(far, BELIEF, 10, groups=groups, keys=[True, False])
     assert both.groups == (True, False)

@@ -56,7 +56,7 @@ def honest() -> dict[str, dict[str, Any]]:
         "entry": pk.entry_dp(count, 1),
         "exact sum": pk.exact_sum(CHAIN, count, 1),
         "wasserstein": pk.wasserstein(CHAIN, count, 1),
-        "quantile": pk.influence_curve(CHAIN, pk.quantile_of(0.5, {"rest": 0, "run": 1}, size), 1),
+        "quantile": pk.influence_curve(CHAIN, pk.quantile(0.5, {"rest": 0, "run": 1}, size), 1),
         "transitions": pk.influence_curve(CHAIN, pk.transition_counts(STATES, size), 1),
         "hours": pk.influence_curve(CHAIN, pk.by_time("hour", STATES, size, calendar), 1),
         "total": pk.influence_curve(CHAIN, pk.total({"rest": 0, "run": 2.5}, size), 1),

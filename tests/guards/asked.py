@@ -90,10 +90,10 @@ QUESTIONS: dict[str, Ask] = {
     "histogram": lambda s, o: pk.histogram(s, o.told(s)),
     "relative_frequencies": lambda s, o: pk.relative_frequencies(s, o.told(s)),
     "total": lambda s, o: pk.total(_values(s), o.told(s)),
-    "total, clipped": lambda s, o: pk.clipped_total(_values(s), o.told(s), low=0.5, high=2),
+    "total, clipped": lambda s, o: pk.total(_values(s), o.told(s), clip=(0.5, 2)),
     "mean": lambda s, o: pk.mean(_values(s), o.told(s)),
-    "mean, clipped": lambda s, o: pk.clipped_mean(_values(s), o.told(s), low=0.5, high=2),
-    "variance": lambda s, o: pk.moments(_values(s), o.told(s), low=0, high=2),
+    "mean, clipped": lambda s, o: pk.mean(_values(s), o.told(s), clip=(0.5, 2)),
+    "variance": lambda s, o: pk.variance(_values(s), o.told(s), clip=(0, 2)),
     "linear": lambda s, o: pk.linear({x: ROWS[x] for x in s}, o.told(s), states=s),
     "linear of some": lambda s, o: pk.linear({"b": 2}, o.told(s)),
     "transition_counts": lambda s, o: pk.transition_counts(s, o.told(s)),
@@ -111,7 +111,7 @@ QUESTIONS: dict[str, Ask] = {
     "days_with, share": lambda s, o: pk.days_with(
         "b", 1, o.told(s), calendar=_calendar(o), share=True
     ),
-    "quantile": lambda s, o: pk.quantile_of(0.5, _values(s), o.told(s)),
+    "quantile": lambda s, o: pk.quantile(0.5, _values(s), o.told(s)),
     "per_entry": lambda s, o: pk.per_entry(_changes, 2, s, o.told(s), name="changes", trials=20),
     "per_entry, by state": lambda s, o: pk.per_entry(
         _some, {"b": 1}, s, o.told(s), name="some", trials=20

@@ -45,10 +45,6 @@ CLASSES = {
 """For each constructor of the package, the beliefs that stand for it; the first in quick tests."""
 
 QUESTION_OF = {
-    "clipped_total": "total, clipped",
-    "clipped_mean": "mean, clipped",
-    "moments": "variance",
-    "quantile_of": "quantile",
     "Query": "own",
 }
 """Questions whose name in the package is another one."""
@@ -302,18 +298,11 @@ def stated(query: Any, states: tuple[str, ...], over: Over) -> np.ndarray:
 
     The one place that reads it.
     """
-    rows = query.moved
-    size = len(states)
-    if rows is None:
-        each = query.lipschitz * (1 - np.eye(size))
-    else:
-        width = len(next(iter(rows.values())))
-        added = np.array([[float(w) for w in rows.get(x, (0,) * width)] for x in states])
-        each = np.abs(added[:, None] - added[None]).sum(axis=2)
-        each = np.minimum(each, query.lipschitz)
-    out = np.tile(each, (over.total, 1, 1))
-    out[sorted(over.missing)] = 0
-    return out
+    runs = query.moved(states)
+    told = np.concatenate([np.repeat(run.cost[None], run.entries, axis=0) for run in runs])
+    assert told.shape == (over.total, len(states), len(states))
+    assert told.max() <= query.lipschitz
+    return told
 
 
 def enumerated(question: str, states: tuple[str, ...], over: Over) -> np.ndarray:

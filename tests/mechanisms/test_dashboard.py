@@ -81,7 +81,7 @@ def test_parts_are_releases_of_their_own():
     parts = plan.release(data)
     assert list(parts) == ["runs", "time", "states"]
     assert sum(parts["states"].value) == pytest.approx(300)
-    assert pk.top_states(parts["states"], 1).labels[0] in {"0", "1", "2"}
+    assert parts["states"].derive("top states", count=1).labels[0] in {"0", "1", "2"}
     assert {part.epsilon for part in parts.values()} == {plan.epsilon}  # of all together
 
 

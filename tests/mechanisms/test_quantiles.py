@@ -10,7 +10,7 @@ import pytest
 
 import pufferkit as pk
 from pufferkit import noise
-from pufferkit.data.numbers import rank_scores
+from pufferkit.data.queries import rank_scores
 from pufferkit.mechanisms.quantiles import expected_errors
 from pufferkit.noise import opendp_draws
 from tests.oracles.choice import chosen, misses
@@ -52,7 +52,7 @@ def test_histograms_at_distance_d_move_a_choice_by_d_over_scale(share):
 @pytest.mark.parametrize("share", [0.5, 0.9])
 def test_every_entry_is_hidden_by_definition(share):
     length, epsilon = 5, 0.8
-    scale = pk.influence_curve(CHAIN, pk.quantile_of(share, VALUES, length), epsilon).scale
+    scale = pk.influence_curve(CHAIN, pk.quantile(share, VALUES, length), epsilon).scale
     outputs: dict = {}
     for data in product(range(3), repeat=length):
         p = CHAIN.stationary[data[0]]
@@ -145,22 +145,22 @@ def test_record_verdict_and_account():
 @pytest.mark.slow
 def test_a_session_pays_once_and_keeps_the_choice(tmp_path):
     data = [LEVELS[code] for code in CHAIN.sample(300, seed=1)]
-    query = pk.quantile_of(0.9, VALUES, 300)
+    query = pk.quantile(0.9, VALUES, 300)
     with pk.Ledger(tmp_path / "ledger.db") as book:
         session = pk.Session(data, CHAIN, 1.0, book)
         first = session.release(query, 0.4)
         assert session.remaining == pytest.approx(0.6, abs=1e-4)
         assert session.release(query, 0.4).value == first.value
-        other = session.release(pk.quantile_of(0.5, VALUES, 300), 0.4)
+        other = session.release(pk.quantile(0.5, VALUES, 300), 0.4)
         assert other.query == "quantile 0.5"
         assert len(session.history) == 2
         with pytest.raises(pk.OverBudget):
-            session.release(pk.quantile_of(0.25, VALUES, 300), 0.4)
+            session.release(pk.quantile(0.25, VALUES, 300), 0.4)
 
 
 def test_gaps_are_left_out_of_the_ranks():
     series = pk.Series.of(["0 kW", None, "2 kW", "2 kW", None, "2 kW"] * 50, LEVELS)
-    query = pk.quantile_of(0.5, VALUES, series)
+    query = pk.quantile(0.5, VALUES, series)
     assert query.exact(series) == [50, 0, 150]
     release = pk.influence_curve(CHAIN, query, 20).release(series)
     assert release.value == (2.5,)
@@ -170,13 +170,13 @@ def test_gaps_are_left_out_of_the_ranks():
 @pytest.mark.parametrize("share", [0, 1, -0.5, 1.5, 0.1234567, True, "half"])
 def test_shares_that_cannot_be_are_refused(share):
     with pytest.raises(ValueError, match="share"):
-        pk.quantile_of(share, VALUES, 10)
+        pk.quantile(share, VALUES, 10)
 
 
 def test_what_has_no_theorem_is_refused():
-    query = pk.quantile_of(0.5, VALUES, 6)
+    query = pk.quantile(0.5, VALUES, 6)
     with pytest.raises(ValueError, match="different values"):
-        pk.quantile_of(0.5, {"a": 1, "b": 1}, 6)
+        pk.quantile(0.5, {"a": 1, "b": 1}, 6)
     for mechanism in (pk.gk16, pk.wasserstein, pk.exact_sum):
         with pytest.raises(pk.NotApplicable):
             mechanism(pk.MarkovChain.steady(np.full((3, 3), 1 / 3), states=LEVELS), query, 1)
@@ -191,7 +191,7 @@ def test_the_rank_is_within_its_bound_as_often_as_said():
     counts = [20, 15, 10, 30, 25]
     away = [float(m) for m in misses(counts, share)]
     levels = {f"{n}": n for n in range(5)}
-    calibration = replace(pk.group_dp(pk.quantile_of(0.7, levels, 100), 1), scale=scale)
+    calibration = replace(pk.group_dp(pk.quantile(0.7, levels, 100), 1), scale=scale)
     bound = calibration.half_width(level)
     places = chosen([-m for m in away], scale)
     assert sum(p for p, m in zip(places, away, strict=True) if m <= bound) >= level

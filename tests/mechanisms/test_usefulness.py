@@ -209,7 +209,7 @@ def acts(folder, size):
     """Every public act that releases something, over this many entries."""
     query, data = pk.relative_frequencies([0, 1], size), [0, 1] * (size // 2)
     groups = {"groups": {1: "a", 2: "b", 3: "b"}, "keys": ["a", "b"]}
-    numbers = pk.Question("mean", values={0: 1, 1: 3})
+    numbers = pk.mean({0: 1, 1: 3})
     plan = pk.plan_quantile(CHAIN, 0.5, {0: 0, 1: 1}, size, 0.1)
     book = f"{folder}/ledger.db"
     return {
@@ -263,26 +263,27 @@ def test_answers_above_their_noise_need_no_word(tmp_path, name):
 
 
 @pytest.mark.parametrize(
-    "question",
+    "asked",
     [
-        pk.Question("count", of=1),
-        pk.Question("total", values={0: 0, 1: 2.5}),
-        pk.Question("variance", values={0: 0, 1: 2.5}, clip=(0, 2)),
-        pk.Question("quantile", values={0: 0, 1: 2.5}, share=0.5),
-        "cumulative",
-        "transitions",
+        pk.count(1),
+        pk.total({0: 0, 1: 2.5}),
+        pk.variance({0: 0, 1: 2.5}, clip=(0, 2)),
+        pk.quantile(0.5, {0: 0, 1: 2.5}),
+        pk.histogram(),
+        pk.transition_counts(),
     ],
+    ids=str,
 )
-def test_pooled_rows_are_judged_as_one_series_of_their_size(question):
+def test_pooled_rows_are_judged_as_one_series_of_their_size(asked):
     """One yardstick: the row of a table drowns where the same question about a series does."""
-    asked = question if isinstance(question, pk.Question) else pk.Question(question)
+    numbers = asked.histogram() if asked.chooses else asked
     for size in (20, 60, 100, 200, 1000):
-        alone = pk.influence_curve(CHAIN, asked.over_numbers([0, 1], size), 0.5)
+        alone = pk.influence_curve(CHAIN, numbers, 0.5, size)
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
             pk.release_each(few(size), CHAIN, 0.5, query=asked)
         chosen = [w.message.calibration for w in said if w.category is pk.DrownedAnswer]
-        if asked.name != "quantile":
+        if not asked.chooses:
             assert bool(chosen) == pk.Usefulness.of(alone).drowned, size
         for noise in chosen:
             assert noise.half_width() > 0.5 * pk.Usefulness.of(noise).average

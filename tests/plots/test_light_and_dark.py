@@ -28,7 +28,7 @@ FIGURES = {
     "by hour": lambda: released(pk.by_time("hour", CHAIN.states, WEEK)).plot(),
     "by weekday": lambda: released(pk.by_time("weekday and hour", CHAIN.states, WEEK)).plot(),
     "moves": lambda: released(pk.transition_counts(CHAIN.states, WEEK)).plot(),
-    "cumulative": lambda: pk.cumulative(RELEASE).plot(),
+    "cumulative": lambda: RELEASE.derive("cumulative").plot(),
     "chain": CHAIN.plot,
     "pairs": lambda: pk.explain(PLAN.best).plot(),
     "network": lambda: pk.BayesianNetwork(

@@ -27,9 +27,9 @@ def test_questions_by_time_are_heat_maps_of_shares(by):
 def test_moves_are_a_heat_map_of_rates_and_curves_have_intervals():
     moves = released(pk.transition_counts(STATES, 48))
     assert plots.figure_of(moves).axes[0].images[0].get_array().shape == (2, 2)
-    curve = plots.figure_of(pk.cumulative(released(pk.histogram(STATES, 48))))
+    curve = plots.figure_of(released(pk.histogram(STATES, 48)).derive("cumulative"))
     assert "cumulative" in curve.axes[0].get_ylabel()
-    assert plots.picture(plots.figure_of(pk.transition_rates(moves)), "a.png")
+    assert plots.picture(plots.figure_of(moves.derive("rates")), "a.png")
 
 
 def test_all_subjects_together_have_a_heat_map():

@@ -67,34 +67,43 @@ def test_other_states_in_the_question_need_other_noise():
         pk.influence_curve(CHAIN, pk.episodes("run", 48), 1).release(DATA).to_json()
     )
     assert pk.verify(record).ok
-    assert not pk.verify({**record, "question": {"of": ["walk", "run"]}}).ok
-    assert "not states" in str(pk.verify({**record, "question": {"of": ["fly"]}}))
+    more = pk.episodes(["walk", "run"], 48).question
+    assert not pk.verify({**record, "question": more}).ok
+    assert "not the states" in str(
+        pk.verify({**record, "question": pk.episodes("fly", 48).question})
+    )
+    assert not pk.verify({**record, "question": {**record["question"], "of": ["walk"]}}).ok
 
 
 def test_nothing_that_is_no_sum_passes_as_one():
     """A record by exact_sum about episodes: its theorem is for sums over entries."""
     record = pk.exact_sum(CHAIN, pk.count("run", 48), 1).release(DATA)
-    lie = replace(record, kind="episodes", question={"of": ["run"]}, query="episodes of run")
+    asked = pk.episodes("run", 48).question
+    lie = replace(record, kind="episodes", question=asked, query="episodes of run")
     assert not pk.verify(lie).ok
 
 
 def test_records_that_do_not_say_what_was_asked_are_refused():
     record = pk.influence_curve(CHAIN, QUERIES["by time"][0], 1).release(DATA).to_dict()
-    for question, words in (
-        (None, "needs a question"),
-        ({"by": "hour"}, "slots, observed"),
-        ({**record["question"], "slots": ["a"]}, "do not match"),
+    asked = record["question"]
+    for question in (
+        None,
+        {"by": "hour"},
+        {**asked, "arguments": {**asked["arguments"], "by": "minute"}},
+        {**asked, "arguments": {**asked["arguments"], "of": ["run"]}},
+        {**asked, "calendar": None},
+        {**asked, "calendar": {"starts": [0]}},
     ):
-        with pytest.raises(ValueError, match=words):
+        with pytest.raises(ValueError, match="release: "):
             pk.Release.from_dict({**record, "question": question})
-    slots = {**record["question"], "observed": [1] * 24}
-    assert "entries in its slots" in str(pk.verify({**record, "question": slots}))
-
-
-def test_files_without_questions_are_read_as_before():
-    record = pk.influence_curve(CHAIN, pk.count("run", 48), 1).release(DATA).to_dict()
-    del record["question"]
-    assert pk.verify(record).ok
+    for name, other in (("observed", [1] * 24), ("slots", ["a"])):
+        told = pk.verify({**record, "question": {**asked, name: other}})
+        assert not told.ok
+        assert name in " ".join(told.problems)
+    count = pk.influence_curve(CHAIN, pk.count("run", 48), 1).release(DATA).to_dict()
+    del count["question"]
+    with pytest.raises(ValueError, match="question"):
+        pk.verify(count)
 
 
 def test_times_are_taken_on_trust():

@@ -93,7 +93,7 @@ def test_a_row_is_not_given_twice():
     [
         ({"format": 3}, "format 3"),
         ({"format": None}, "pufferkit wrote"),
-        ({"kind": "count"}, "needs a question"),
+        ({"kind": "count"}, "question"),
         ({"kind": "mode"}, "kind"),
         ({"labels": [1, 2]}, "labels"),
         ({"calibrations": []}, "no calibration for segments of"),

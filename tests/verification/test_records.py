@@ -2,42 +2,11 @@
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 import pufferkit as pk
 from tests.verification.test_verify_files import CASES, CHAIN
-
-OLD = json.loads(Path(__file__).with_name("version_1.json").read_text())
-
-
-@pytest.mark.parametrize("name", OLD)
-def test_files_of_format_1_are_read_and_verified(name):
-    verdict = pk.verify(OLD[name])
-    assert verdict.ok, str(verdict)
-    assert not pk.verify({**OLD[name], "scale": 0.99 * OLD[name]["scale"]}).ok
-    read = pk.Release.from_dict(OLD[name])
-    again = json.loads(read.to_json())
-    assert again["format"] == 2
-    assert pk.Release.from_dict(again) == read
-    assert pk.verify(again).ok
-
-
-@pytest.mark.parametrize(
-    ("name", "bound", "variant"),
-    [
-        ("quilt as printed", "quilts", "formula"),
-        ("approx paper", "quilts", "paper"),
-        ("approx tight", "quilts", "tight"),
-        ("curve", "curve", None),
-        ("curve by quilts", "quilts", None),
-        ("mean by distance", "distance", None),
-    ],
-)
-def test_what_the_notes_of_format_1_said(name, bound, variant):
-    evidence = pk.Release.from_dict(OLD[name]).evidence
-    assert (evidence.bound, evidence.variant) == (bound, variant)
 
 
 @pytest.mark.parametrize("name", CASES)

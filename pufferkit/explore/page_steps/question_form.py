@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from nicegui import ui
 
 from pufferkit.explore import page_parts
-from pufferkit.explore.page_questions import OF_STATES, VALUED, PageQuestion
+from pufferkit.explore.page_questions import VALUED, PageQuestion, arguments
 from pufferkit.explore.workspace import PRIVATE
 
 if TYPE_CHECKING:
@@ -95,19 +95,23 @@ def _fields(workspace: Workspace, changed: Any) -> None:
         ).props("outlined dense debounce=600").mark(field)
 
     with ui.element("div").classes("pk-row"):
-        if question.kind == "count":
-            page_parts.select("State", states, question.of[0], of, mark="of")
-        elif question.kind in OF_STATES:
-            page_parts.select("States", states, list(question.of), of, mark="of", multiple=True)
-        if question.kind == "days-with":
-            typed("At least, like 30m or 2h", "at_least")
-        if question.kind == "time-in":
-            typed("Between, like 22:00-06:00", "between")
-        if question.kind == "quantile":
-            numbered("Share of entries below it; 0.5 is the median", "at", min=0, max=1, step=0.05)
-        if question.kind == "variance":
-            numbered("Values are kept at or above", "low")
-            numbered("and at or below", "high")
+        for form in [own.metadata["form"] for own in arguments(question.kind)]:
+            if form == "states" and question.kind == "count":
+                page_parts.select("State", states, question.of[0], of, mark="of")
+            elif form == "states":
+                page_parts.select("States", states, list(question.of), of, mark="of", multiple=True)
+            elif form == "time":
+                typed("At least, like 30m or 2h", "at_least")
+            elif form == "hours":
+                typed("Between, like 22:00-06:00", "between")
+            elif form == "share":
+                words = "Share of entries below it; 0.5 is the median"
+                numbered(words, "at", min=0, max=1, step=0.05)
+            elif form == "whole":
+                numbered("How many states", "top", min=1, step=1)
+            elif form == "range" and question.ranged:
+                numbered("Values are kept at or above", "low")
+                numbered("and at or below", "high")
     if question.kind in VALUED:
         page_parts.soft("The value of each state:")
         with ui.element("div").classes("pk-row"):

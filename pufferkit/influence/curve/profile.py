@@ -20,7 +20,7 @@ import numpy as np
 from pufferkit import checks
 from pufferkit.beliefs.chain_class import ChainClass, as_chain_class
 from pufferkit.checks import Floats
-from pufferkit.data.queries import CLOSE
+from pufferkit.data.query import CLOSE
 from pufferkit.influence.curve import regions  # noqa: F401  (registers its sides)
 from pufferkit.influence.curve.kernel_curve import KernelCurve
 from pufferkit.influence.curve.member_curves import (

@@ -81,7 +81,8 @@ class Charge(NamedTuple):
     that does not exist yet; several charges to one account in the same call are counted on from
     there. ``terms`` open an account with its first charge. ``value`` is the noisy answer, stored in
     the same transaction. ``data`` are the data of the account, by which they are recognised later.
-    ``state`` is the accumulated state after this charge.
+    ``state`` is the accumulated state after this charge. ``rows`` are those of its window alone,
+    where an account is charged window by window; ``body["use"]`` says which.
     """
 
     account: str
@@ -94,6 +95,7 @@ class Charge(NamedTuple):
     value: Mapping[str, Any] | None = None
     data: Data | None = None
     state: Mapping[str, Any] | None = None
+    rows: Data | None = None
 
 
 def checked_charges(charges: Sequence[Charge]) -> tuple[list[str], list[str]]:

@@ -36,8 +36,9 @@ class Draft(NamedTuple):
     """An entry before it has a place in the chain; amounts are millionths of epsilon.
 
     ``kind`` is ``open`` (an account begins, with its budget), ``budget`` (the budget is changed),
-    ``charge`` (privacy is spent) or ``value`` (the noisy answer of a charge). ``key`` ties a value
-    to its charge. Entries of the kind ``key``, without an account, name the keys of the ledger.
+    ``charge`` (privacy is spent), ``value`` (the noisy answer of a charge) or ``rows`` (a keyed
+    digest of the rows of a window, in ``key``). ``key`` ties a value to its charge. Entries of the
+    kind ``key``, without an account, name the keys of the ledger.
     """
 
     account: str

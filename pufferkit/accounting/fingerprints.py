@@ -305,6 +305,16 @@ def marks_of(key: bytes, account: str, data: Data) -> dict[str, Any]:
     return {"entries": length, "at": list(digests), "digests": hidden}
 
 
+def rows_named(key: bytes, data: Data) -> str | None:
+    """A name for all rows of a window; ``None`` if they have no identifying stretch.
+
+    Windows of few rows, or of few states, are equal by chance.
+    """
+    if not any(len(words) for words, _ in data.shingles(key)[:1]):
+        return None
+    return _stream(key, b"rows" + data.prefixes(key, [data.length])[data.length], 32).hex()
+
+
 class Marks:
     """The marks of one account, read with the key."""
 

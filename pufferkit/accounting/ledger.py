@@ -379,8 +379,10 @@ class Ledger(Shown):
             marks = self._recognition.marks(connection, data, data_meant)
             made = drafts_of(charges, known, charged, valued, marks)
             if made is not None:
-                before = connection.head
-                append(connection, made[0], self.by, known, made[1])
+                before, drafts = connection.head, made[0]
+                if drafts:
+                    drafts += self._recognition.rows(connection, charges, data_meant)
+                append(connection, drafts, self.by, known, made[1])
                 self._recognition.wrote(before, connection.head, names)
             return made is not None
 

@@ -5,12 +5,27 @@ from __future__ import annotations
 import json
 import secrets
 import threading
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pufferkit.accounting.entries import DATA_MARKS, digest_at, mark_texts, marks_named
-from pufferkit.accounting.fingerprints import Data, KnownData, Marks, marks_of, same_data
+from pufferkit.accounting.charges import Charge
+from pufferkit.accounting.entries import (
+    DATA_MARKS,
+    Draft,
+    digest_at,
+    entries_named,
+    mark_texts,
+    marks_named,
+)
+from pufferkit.accounting.fingerprints import (
+    Data,
+    KnownData,
+    Marks,
+    marks_of,
+    rows_named,
+    same_data,
+)
 from pufferkit.accounting.keys import KEY_SIZE, Keys, key_name, make_key, named_keys, read_key
 from pufferkit.accounting.ledger_tables import Connection
 from pufferkit.errors import LedgerError
@@ -76,6 +91,31 @@ class Recognition:
                 if refusal is not None:
                     raise ValueError(refusal)
         return stored, key
+
+    def rows(self, connection: Connection, charges: Iterable[Charge], meant: bool) -> list[Draft]:
+        """Entries that recognise the rows of windows; raises if an earlier window had the same.
+
+        Windows that overlap may well have the same rows.
+        """
+        drafts = []
+        for charge in charges:
+            key = self._key(connection, meant) if charge.rows is not None else None
+            named = None if key is None or charge.rows is None else rows_named(key, charge.rows)
+            if named is None:
+                continue
+            axis, begin, end = charge.body["use"][:3]
+            known = next(entries_named(connection, [charge.account], "rows", [named]), None)
+            if known is None:
+                use = {"use": [axis, begin, end]}
+                drafts.append(Draft(charge.account, "rows", named, 0, charge.total, use))
+            elif not meant and not _overlap(known.body["use"], charge.body["use"]):
+                raise ValueError(
+                    f"data: are, row for row, those of another window of {charge.account!r} "
+                    f"(ledger entry {known.seq}), which they have spent already; give the rows "
+                    "of this window. If they happen to be equal, confirm it with data_meant=True "
+                    "(--data-meant)"
+                )
+        return drafts
 
     def wrote(self, before: tuple[int, str], after: tuple[int, str], names: Iterable[str]) -> None:
         """Note that the entries between two heads are of these accounts.
@@ -147,6 +187,10 @@ class _Others:
             if before is text:
                 self.known.add(Marks(self._key, name, json.loads(text)))
         return same
+
+
+def _overlap(one: Sequence[Any], other: Sequence[Any]) -> bool:
+    return bool(one[1] < other[2] and other[1] < one[2])
 
 
 def _unchanged(key: bytes, name: str, stored: Any, data: Data) -> None:

@@ -123,7 +123,7 @@ def _balance(entry: Entry, known: Account | None, now: Account, state: _Replayed
             yield "the total does not add up"
     elif entry.kind == "value" and (entry.account, entry.key) not in state.charges:
         yield "its value was never charged"
-    elif entry.kind not in ("value", "budget"):
+    elif entry.kind not in ("value", "budget", "rows"):
         yield f"{entry.kind!r} is not a kind of entry"
     if entry.kind != "charge" and entry.total != known.total:
         yield "the total changed without a charge"

@@ -98,7 +98,8 @@ class Stream(Shown):
         between states need less noise than the largest distance everywhere.
     data_meant
         The data of the first window under a second name are refused, because two names would give
-        them two budgets; ``True`` confirms that this is intended.
+        them two budgets, and so are the rows of one window as those of another; ``True`` confirms
+        that this is intended.
 
     Examples
     --------
@@ -257,6 +258,7 @@ class Stream(Shown):
                 value=calibration.release(part, anyway=True).to_dict(),
                 state=after.to_dict(),
                 data=None if account.entries else _recognisable(part),
+                rows=SeriesData(part.codes, part.states, part.lengths, thinned=False),
             )
             # What counts is what is stored, if two processes ask at once.
             self.ledger.charge_many([charge], data_meant=self._meant)

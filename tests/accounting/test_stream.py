@@ -342,3 +342,41 @@ def test_the_frontier_never_lets_an_entry_spend_more_than_the_rate(moves):
         for (_, own), start, end in zip(frontier.runs, ends, ends[1:], strict=False):
             assert set(spent[start:end]) == {own}
         assert not spent[ends[-1] :].any()
+
+
+# -- the same rows as another window --------------------------------------------------------------
+
+LONG = CHAIN.sample(600, seed=5).tolist()
+OF_LONG = pk.histogram([0, 1], 600)
+
+
+def test_the_rows_of_one_window_are_refused_as_those_of_another(stream):
+    stream.release(OF_LONG, LONG, (1, 600))
+    stream.release(OF_LONG, CHAIN.sample(600, seed=6).tolist(), (601, 1200))
+    before = stream.ledger.entries()
+    with pytest.raises(ValueError, match="another window of 'anna'"):
+        stream.release(OF_LONG, LONG, (1201, 1800))
+    assert stream.ledger.entries() == before
+    meant = pk.Stream(CHAIN, 1.0, stream.ledger, name="anna", data_meant=True)
+    meant.release(OF_LONG, LONG, (1201, 1800))
+    stream.release(OF_LONG, CHAIN.sample(600, seed=7).tolist(), (1801, 2400))
+    assert stream.ledger.verify() == []
+
+
+def test_several_answers_about_one_window_and_overlapping_windows_are_no_second_window(stream):
+    for label in "ab":
+        stream.release(OF_LONG, LONG, (1, 600), share=0.25, label=label)
+    stream.release(OF_LONG, LONG, (2, 601), share=0.25)
+    with pytest.raises(ValueError, match="another window"):
+        stream.release(OF_LONG, LONG, (700, 1299), share=0.25)
+    assert stream.ledger.verify() == []
+
+
+def test_windows_that_are_equal_by_chance_or_habit_are_taken(stream):
+    habit = ([0] * 9 + [1] * 8 + [0] * 7) * 60
+    many = pk.histogram([0, 1], len(habit))
+    for n in range(3):
+        stream.release(HOW, DAY, (6 * n + 1, 6 * n + 6))
+    for n in range(1, 4):
+        stream.release(many, habit, (2000 * n, 2000 * n + len(habit) - 1))
+    assert not [e for e in stream.ledger.entries() if e.kind == "rows"]

@@ -76,7 +76,7 @@ def release(
     label: Annotated[str, option("Distinguishes equal releases.")] = "",
     out: Annotated[File, option("Write JSON here instead of stdout (-).", "FILE")] = None,
     data_meant: Annotated[
-        bool, option("A second account for the same data is meant.", None, "--data-meant")
+        bool, option("A second account or window for the same data is meant.", None, "--data-meant")
     ] = False,
     plot: inputs.Plot = None,
     anyway: Anyway = False,

@@ -14,9 +14,20 @@ def day(name="2026-11-16", *more, epsilon="1"):
             *every, *more)  # fmt: skip
 
 
+def next_day():
+    """Other rows in the same file: from the middle on, and then its beginning."""
+    head, *rows = Path("data.csv").read_text().splitlines()
+    times, states = zip(*(row.split(",", 1) for row in rows), strict=True)
+    turned = [*states[150:], *states[:150]]
+    lines = [head, *(f"{t},{s}" for t, s in zip(times, turned, strict=True))]
+    Path("data.csv").write_text("\n".join(lines) + "\n")
+
+
 def test_a_job_a_day(folder):  # noqa: F811
     first = json.loads(good(*day()))
     assert first["evidence"]["horizon"] == 10**12
+    assert "another window" in refusal(*day("2026-11-17"))  # yesterday's file
+    next_day()
     second = json.loads(good(*day("2026-11-17")))
     assert json.loads(good(*day()))["raw"] == first["raw"]  # the job ran again
     assert first["scale"] == second["scale"]
@@ -50,6 +61,7 @@ def test_epsilon_is_changed_by_a_command_of_its_own(folder):  # noqa: F811
     words = good("stream", "change", "anna", "2", "--model", "model.json", "--epsilon", "1",
                  "--ledger", "l.db", "--why", "agreed")  # fmt: skip
     assert "epsilon 1 is now 2" in words
+    next_day()
     good(*day("2026-11-17", epsilon="2"))
     assert "budget changed (agreed)" in good("ledger", "show", "l.db", "--account", "anna")
     assert "no problems" in good("ledger", "verify", "l.db")

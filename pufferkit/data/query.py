@@ -494,6 +494,12 @@ class Query(Asked):
     ... )
     >>> changes.exact(data)
     [Fraction(2, 1)]
+    >>> [(run.entries, run.cost.max()) for run in changes.moved(data.states)]
+    [(3, 2.0)]
+    >>> changes.cost(data.states).tolist(), changes.bind(over=3) is changes
+    ([[0.0, 2.0], [2.0, 0.0]], True)
+    >>> changes.stated()["labels"], changes.asked()["lipschitz"]  # what its digest is made of
+    (['value'], ['float', '2.0'])
     """
 
     name: str

@@ -14,7 +14,7 @@ from pufferkit.checks import Floats
 from pufferkit.data.queries import Histogram
 from pufferkit.data.query import Query, Question
 from pufferkit.data.table import Counts, Table
-from pufferkit.fleet.exact_answers import rows_of, whole_series
+from pufferkit.fleet.exact_answers import RowsAndQuery, rows_of, whole_series
 from pufferkit.fleet.groups import Groups
 from pufferkit.fleet.releases import Releases
 from pufferkit.fleet.subject_run import FleetRows, FleetRun, aligned
@@ -23,18 +23,15 @@ from pufferkit.mechanisms.changed_queries import over
 from pufferkit.mechanisms.usefulness import warn_if_drowned
 from pufferkit.noise import Family
 
-Asked = tuple[FleetRows, Query]
-"""The rows to release, and the question about one of them."""
 
-
-def asked_of(table: Table, run: FleetRun) -> Asked:
+def asked_of(table: Table, run: FleetRun) -> RowsAndQuery:
     """The question about a table; refused for beliefs that are not about it, or bought."""
     check_paid(run.beliefs.sources)
     check_table(run.beliefs, table)
     return exact_rows(table, run.question, run.beliefs.states)
 
 
-def exact_rows(table: Table, question: Question, states: Sequence[Hashable]) -> Asked:
+def exact_rows(table: Table, question: Question, states: Sequence[Hashable]) -> RowsAndQuery:
     """The exact answers of a table."""
     return rows_of(table, aligned(table, states), question, states)
 

@@ -20,14 +20,13 @@ from pufferkit.data.series import declared_independent
 from pufferkit.data.table import Windows
 from pufferkit.mechanisms.calibration import Calibration
 from pufferkit.mechanisms.evidence import Guarantee
-from pufferkit.mechanisms.post_processing import Derived
+from pufferkit.mechanisms.post_processing import Derived, rank_error
 from pufferkit.mechanisms.release import (
     FORMAT,
     Presentation,
     Release,
     half_width,
     project_to_simplex,
-    rank_error,
 )
 from pufferkit.noise import Family, Sampler
 from pufferkit.records import JsonRecord

@@ -24,7 +24,8 @@ from pufferkit.data.query import Query, bound
 from pufferkit.data.series import Series, declared_independent
 from pufferkit.errors import NotApplicable
 from pufferkit.mechanisms.evidence import Evidence, Guarantee, Variant
-from pufferkit.mechanisms.release import Release, expected_size, half_width, rank_error
+from pufferkit.mechanisms.post_processing import rank_error
+from pufferkit.mechanisms.release import Release, expected_size, half_width
 from pufferkit.mechanisms.usefulness import warn_if_drowned
 from pufferkit.shown import Shown
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from math import inf
+from math import inf, log
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -344,7 +344,7 @@ def derive(release: Release, what: str | None, *, level: float, **arguments: Any
 def _chosen(release: Release, level: float) -> Derived:
     """The level that was chosen; only the error of its rank is bounded."""
     levels = (release.question or {})["levels"]
-    ranks = release.rank_error(level)
+    ranks = rank_error(release.scale, len(levels), level)
     return Derived(
         release.query,
         (release.query.removeprefix("quantile "),),
@@ -356,6 +356,17 @@ def _chosen(release: Release, level: float) -> Derived:
         f"exponential mechanism; its rank is off by at most {ranks:.4g} entries; there is no "
         "interval of levels",
     )
+
+
+def rank_error(scale: float, levels: int, level: float) -> float:
+    """A bound on the error in ranks of a noisy choice among levels, with this probability.
+
+    A level with error t is chosen only if its exponential noise is at least t, because some
+    level has no error: P(error >= t) <= (levels - 1) e^{-t / scale}.
+    """
+    if not 0 < checks.real("level", level) < 1:
+        raise ValueError(f"level: must lie between 0 and 1, got {level:g}; for example 0.95")
+    return scale * max(0.0, log((levels - 1) / (1 - level)))
 
 
 def _made_for(release: Release, what: str) -> bool:

@@ -27,7 +27,7 @@ from pufferkit.data.joint import check_parts
 from pufferkit.data.query import KINDS, Question, remade
 from pufferkit.errors import printable
 from pufferkit.mechanisms.evidence import Evidence, Guarantee, is_list, is_number, is_whole
-from pufferkit.mechanisms.post_processing import Derived, derive
+from pufferkit.mechanisms.post_processing import Derived, derive, rank_error
 from pufferkit.noise import Family, Sampler
 from pufferkit.records import Report
 from pufferkit.shown import aligned
@@ -307,11 +307,8 @@ class Release(Report):
         return "\n".join([head, *rows, f"  {self.guarantee}", f"  binds: {self.evidence}"])
 
     def _rank_in_words(self) -> str:
-        return f"95%: its rank is off by at most {self.rank_error():.6g} entries"
-
-    def rank_error(self, level: float = 0.95) -> float:
-        """By how many entries the rank of a chosen level is off at most, with this probability."""
-        return rank_error(self.scale, len((self.question or {})["levels"]), level)
+        ranks = rank_error(self.scale, len((self.question or {})["levels"]), 0.95)
+        return f"95%: its rank is off by at most {ranks:.6g} entries"
 
 
 def _check_question(release: Release) -> None:
@@ -432,17 +429,6 @@ def _units_to_either_side(scale: float, outside: float, unit: Fraction) -> int:
     # log of 2 / (1 + a), for any b.
     heavier = math.log(2) - math.log1p(math.exp(-b))
     return max(0, math.ceil((heavier - math.log(outside)) / b * (1 + _ROUNDING) - 1))
-
-
-def rank_error(scale: float, levels: int, level: float) -> float:
-    """A bound on the error in ranks of a noisy choice among levels, with this probability.
-
-    A level with error t is chosen only if its exponential noise is at least t, because some
-    level has no error: P(error >= t) <= (levels - 1) e^{-t / scale}.
-    """
-    if not 0 < checks.real("level", level) < 1:
-        raise ValueError(f"level: must lie between 0 and 1, got {level:g}; for example 0.95")
-    return scale * max(0.0, math.log((levels - 1) / (1 - level)))
 
 
 def project_to_simplex(values: Floats, total: float | Floats) -> Floats:

@@ -93,5 +93,6 @@ def cost_of_pairs(record: Release, theta: Beliefs, lipschitz: float) -> Floats:
 
 def cost_in_scales(record: Release, theta: Beliefs, lipschitz: float, scale: float) -> Floats:
     """The cost of each pair in units of a scale, with that of what was released beside it."""
-    cost = cost_of_pairs(record, theta, lipschitz) / scale
+    with np.errstate(over="ignore"):  # by a scale that hides nothing
+        cost = cost_of_pairs(record, theta, lipschitz) / scale
     return np.asarray(cost + (record.evidence.beside or 0.0) * ~np.eye(len(cost), dtype=bool))

@@ -25,7 +25,7 @@ from pufferkit.accounting.ledger import Ledger
 from pufferkit.accounting.spending import Spending
 from pufferkit.checks import Floats
 from pufferkit.data.table import Counts
-from pufferkit.errors import OverBudget
+from pufferkit.errors import LedgerError, OverBudget
 from pufferkit.fleet.released_entries import (
     Span,
     check_same,
@@ -41,8 +41,8 @@ from pufferkit.records import canonical, digest
 
 _MOST_PROFILES = 200
 
-Draw = Callable[[Counts, Floats], tuple[Floats, Floats]]
-"""Draws noisy counts for these releases, with at least these scales; returns both."""
+Draw = Callable[[Counts], tuple[Floats, Floats]]
+"""Draws noisy counts for these releases; returns them and their scales."""
 
 DrawRecord = Callable[[float], Mapping[str, Any]]
 """The noisy values of a run that are kept in one place, with at least this scale."""
@@ -171,13 +171,16 @@ class Accounts:
             known, entries, stored = self.ledger.paid(names, list(keys.values()))
             known, values = self._with_new(known, names), _bodies(stored)
             unpaid = self._unpaid(pending, known, entries)
-            charged = {(e.account, e.key): e for e in entries if e.body["run"] == run}
+            charged = {(e.account, e.key) for e in entries if e.body["run"] == run}
             missing = np.array([n for n, at in enumerate(places) if at not in values], dtype=int)
             if len(missing):
-                # A run that was killed may have been charged for more noise, with subjects of
-                # more lengths.
-                least = [charged[p].body["scale"] if p in charged else 0.0 for p in places]
-                noisy, scales = draw(missing, np.array(least)[missing])
+                lost = next((places[n][0] for n in missing if places[n] in charged), None)
+                if lost is not None:  # a charge and its value are written together
+                    raise LedgerError(
+                        f"ledger: {lost!r} was charged for this run, and the value is missing: "
+                        "entries were removed. Restore a backup and run pufferkit ledger verify"
+                    )
+                noisy, scales = draw(missing)
                 new = {
                     places[n]: {"value": value, "scale": scale}
                     for n, value, scale in zip(
@@ -185,7 +188,6 @@ class Accounts:
                     )
                 }
                 batch = self._charges(unpaid, known, new)
-                batch += [_again(charged[at], known, new[at]) for at in new if at in charged]
                 if not self.ledger.charge_many(batch, data_meant=self._meant):
                     continue
                 values |= new
@@ -487,9 +489,3 @@ def _bodies(
     entries: Mapping[tuple[str, str], Entry],
 ) -> dict[tuple[str, str], Mapping[str, Any]]:
     return {place: entry.body for place, entry in entries.items()}
-
-
-def _again(entry: Entry, known: Mapping[str, Account], value: Mapping[str, Any]) -> Charge:
-    """A charge that was made before, to store its value with."""
-    name, key, after = entry.account, entry.key, known[entry.account].entries
-    return Charge(name, key, entry.epsilon, entry.total, entry.body, after, value=value)

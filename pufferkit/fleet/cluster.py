@@ -287,9 +287,9 @@ class _Packs:
         wanted = np.array([self.scales.calibrations[int(n)].scale for n in used])[asked.owner]
         values, scales = np.empty(asked.counts.shape), np.empty(len(asked.owner))
 
-        def draw(rows: Counts, which: Counts, least: Floats) -> tuple[Floats, Floats]:
-            enough = np.maximum(wanted[rows[which]], least)
-            return run.draw(asked.counts[rows[which]], enough), enough
+        def draw(rows: Counts, which: Counts) -> tuple[Floats, Floats]:
+            scales = wanted[rows[which]]
+            return run.draw(asked.counts[rows[which]], scales), scales
 
         for rows in chunks_of(asked.owner):
             pending = self._releases(table, asked, rows, used)

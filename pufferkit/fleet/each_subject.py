@@ -327,12 +327,9 @@ def _recorded(
     return np.array(stored.body["value"]), np.array(stored.body["scale"])
 
 
-def _draw(
-    run: FleetRun, counts: Counts, wanted: Floats, which: Counts, least: Floats
-) -> tuple[Floats, Floats]:
+def _draw(run: FleetRun, counts: Counts, wanted: Floats, which: Counts) -> tuple[Floats, Floats]:
     """Noisy counts of some rows, and their scales."""
-    scales = np.maximum(wanted[which], least)
-    return run.draw(counts[which], scales), scales
+    return run.draw(counts[which], wanted[which]), wanted[which]
 
 
 @contextmanager

@@ -18,7 +18,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import permutations
 from math import log, log2
 
 import numpy as np
@@ -161,12 +160,17 @@ def convolved(first: Masses, second: Masses, pairs: RowPairs, room: int) -> Mass
     blocks = max(1, -(-room // BLOCK))
     numbers = np.empty((len(pairs), blocks * BLOCK))
     exponents = np.empty((len(pairs), blocks), dtype=np.int64)
-    one = first.numbers, first.exponents, second.numbers, second.exponents
-    lost = first.lost or second.lost
-    for m, terms in enumerate(pairs):
-        chosen = np.array(terms, dtype=np.int64)
-        lost |= bool(_convolve.metered(*one, chosen, numbers[m], exponents[m]))
-    return Masses(numbers, exponents, lost)
+    lost = _convolve_all.metered(
+        first.numbers,
+        first.exponents,
+        second.numbers,
+        second.exponents,
+        np.array([pair for terms in pairs for pair in terms], dtype=np.int64).reshape(-1, 2),
+        np.cumsum([0, *map(len, pairs)]),
+        numbers,
+        exponents,
+    )
+    return Masses(numbers, exponents, first.lost or second.lost or bool(lost))
 
 
 def within(rows: Masses, places: Ints, most: int, error: float) -> bool:
@@ -182,18 +186,9 @@ def within(rows: Masses, places: Ints, most: int, error: float) -> bool:
     shares = np.ldexp(sums, np.maximum(rows.exponents - tops[:, None], -2000)).sum(axis=1)
     if np.ptp(tops) > _NEAR:  # a product with one so rare might underflow
         return False
-    return all(
-        _crosses_once.metered(
-            rows.numbers[a],
-            rows.exponents[a],
-            rows.numbers[b],
-            rows.exponents[b],
-            math.ldexp(shares[a] / shares[b], int(tops[a] - tops[b])),
-            most + int(places[a] - places[b]),
-            error,
-        )
-        for a, b in permutations(range(len(tops)), 2)
-    )
+    ratios = np.ldexp(shares[:, None] / shares, tops[:, None] - tops)
+    shifts = most + places[:, None] - places
+    return bool(_all_cross_once.metered(rows.numbers, rows.exponents, ratios, shifts, error))
 
 
 @compiled_loop
@@ -240,6 +235,18 @@ def _mix(mantissas, exponents, weights, out_mantissas, out_exponents):  # type: 
                     for n in range(weights.shape[1]):
                         lost |= weights[m, n] > 0.0 and mantissas[n, j] > 0.0
             _normalise(out_mantissas[m], out_exponents[m], block)
+    return lost
+
+
+@compiled_loop
+def _convolve_all(  # type: ignore[no-untyped-def]
+    first, first_exp, second, second_exp, pairs, bounds, out, out_exp
+):
+    """Fill in a row for each part of the pairs; whether some number underflowed."""
+    lost = False
+    for m in range(len(out)):
+        chosen = pairs[bounds[m] : bounds[m + 1]]
+        lost |= _convolve(first, first_exp, second, second_exp, chosen, out[m], out_exp[m])
     return lost
 
 
@@ -378,6 +385,24 @@ def _add_up(mantissas, exponents, backwards, sums, sum_exponents):  # type: igno
 
 
 @compiled_loop
+def _all_cross_once(numbers, exponents, ratios, shifts, error):  # type: ignore[no-untyped-def]
+    """Whether `_crosses_once` holds for all pairs of rows."""
+    for a in range(len(numbers)):
+        for b in range(len(numbers)):
+            if a != b and not _crosses_once(
+                numbers[a],
+                exponents[a],
+                numbers[b],
+                exponents[b],
+                ratios[a, b],
+                shifts[a, b],
+                error,
+            ):
+                return False
+    return True
+
+
+@compiled_loop
 def _crosses_once(first, first_exp, second, second_exp, ratio, shift, error):  # type: ignore[no-untyped-def]
     """Whether F_a(t) <= F_b(t + shift) for all t follows from comparing single probabilities.
 
@@ -411,9 +436,9 @@ def _crosses_once(first, first_exp, second, second_exp, ratio, shift, error):  #
 
 def expect(seconds: float) -> None:
     """Compile the loops at once if they would run for so many seconds as plain Python."""
-    _convolve.expect(seconds)
+    _convolve_all.expect(seconds)
 
 
 def wait(seconds: float) -> float:
     """How many seconds the loops would wait for a compiler, if they took so many without."""
-    return float(_convolve.wait(seconds))
+    return float(_convolve_all.wait(seconds))

@@ -15,7 +15,7 @@ from pufferkit.influence.quilts.given_start import GivenStartInfluence
 from pufferkit.influence.quilts.hardest import influence_of
 from pufferkit.influence.sums.least_scale import EntryDistributions, LeastScale, least_scale
 from pufferkit.mechanisms.calibration import GAPS, Calibration, chains_only, checked
-from pufferkit.mechanisms.chain_distances import whole_values
+from pufferkit.mechanisms.chain_distances import values_of
 from pufferkit.mechanisms.evidence import Evidence
 from pufferkit.noise import grid_exponent, is_discrete
 from pufferkit.rounding import at_least, round_up
@@ -86,8 +86,7 @@ def exact_sum(
         raise NotApplicable(GAPS)
     chains = chains_only(theta, "exact_sum")
     members = _known(chains)
-    nothing = (Fraction(0),)
-    values, unit = whole_values(query.weights.get(state, nothing)[0] for state in chains.states)
+    values, unit = values_of(query, chains.states)
     if max(values) == 0:
         raise NotApplicable("no entry moves the answer: there is nothing to hide")
     # Discrete noise has no grid; no scale is above that of group privacy.

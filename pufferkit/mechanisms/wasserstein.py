@@ -31,7 +31,7 @@ from pufferkit.mechanisms.chain_distances import (
     known_members,
     largest_between,
     summed_network,
-    whole_values,
+    values_of,
     work_of_chain,
 )
 from pufferkit.mechanisms.event_distances import (
@@ -239,16 +239,15 @@ def _(
 ) -> LargestDistance:
     _only_sums(query)
     worst, name = Farthest(Fraction(0), None), ""
-    weights = {state: row[0] for state, row in (query.weights or {}).items()}
-    labels = list(theta.states)
-    values, unit = whole_values(weights.get(label, Fraction(0)) for label in labels)
-    added = dict(zip(labels, values, strict=True))
+    values, unit = values_of(query, theta.states)
+    added = dict(zip(theta.states, values, strict=True))
     if secrets is not None:
         return of_network_events(theta, added, unit, _pairs(secrets))
     for number, network in enumerate(theta.networks, 1):
-        largest = checked_distance(summed_network(network, added).by_value(), unit)
+        between = summed_network(network, added).by_value()
+        largest = checked_distance(between, unit)
         if largest.distance > worst.distance or not name:
-            worst = replace(largest, node=theta.nodes[int(str(largest.node))])
+            worst = replace(largest, node=network.nodes[between.place])
             name = f"network {number} of {len(theta.networks)}"
     return worst, name, len(theta.nodes), None
 
@@ -358,7 +357,7 @@ def estimated_work(theta: Beliefs, query: Query) -> float:
     """Approximate nanoseconds, of a compiler too; 0 if the mechanism refuses or needs few."""
     if query.size > 1 or query.weights is None or theta.entries is not None:
         return 0.0
-    values, _ = whole_values(query.weights.get(s, (Fraction(0),))[0] for s in theta.states)
+    values, _ = values_of(query, theta.states)
     try:
         chains = [member.chain for member in theta.members()]
     except NotApplicable:
@@ -376,12 +375,9 @@ def _(theta: EventClass, query: Query) -> float:
 def _(theta: NetworkClass, query: Query) -> float:
     if query.size > 1 or query.weights is None:
         return 0.0
-    weights, labels = query.weights, list(theta.states)
-    values, _ = whole_values(weights.get(label, (Fraction(0),))[0] for label in labels)
-    return sum(
-        summed_network(network, dict(zip(labels, values, strict=True))).work
-        for network in theta.networks
-    )
+    values, _ = values_of(query, theta.states)
+    added = dict(zip(theta.states, values, strict=True))
+    return sum(summed_network(network, added).work for network in theta.networks)
 
 
 @estimated_work.register

@@ -33,7 +33,7 @@ from pufferkit.accounting.ledger import Ledger
 from pufferkit.accounting.session_plan import BEST, SessionPlan, best_for, composable
 from pufferkit.accounting.spending import (
     Spending,
-    check_query,
+    asked_query,
     joined,
     recorded_charge,
     spendings_of,
@@ -183,8 +183,8 @@ class Session(Shown):
         self, query: Query, epsilon: float, *, window: tuple[int, int] | None = None
     ) -> SessionPlan:
         """Every mechanism side by side, and what the best one would cost."""
-        check_query(query, _OVER)
         bounds = self._window(window)
+        query = asked_query(query, self.beliefs.states, self.data.window(*bounds), _OVER)
         check_start(bounds, self.beliefs, self.data.lengths)
         table = plan(self.beliefs, query, epsilon)
         account, composed = self._standing()
@@ -205,8 +205,8 @@ class Session(Shown):
 
         0 for a release that is already stored.
         """
-        check_query(query, _OVER)
         bounds = self._window(window)
+        query = asked_query(query, self.beliefs.states, self.data.window(*bounds), _OVER)
         if self.ledger.find(self.name, self._key(query, epsilon, mechanism, bounds, label)):
             return 0.0
         account, composed = self._standing()
@@ -237,8 +237,8 @@ class Session(Shown):
         Parameters
         ----------
         query
-            Made for the length of the window. Your own functions are distinguished by their names
-            and numbers.
+            Made for the length of the window, or a question about no series yet. Your own functions
+            are distinguished by their names and numbers.
         epsilon
             Pufferfish privacy of this release alone.
         mechanism
@@ -265,8 +265,8 @@ class Session(Shown):
         asked = questioned(checks.privacy(epsilon))
         if asked is not None:
             warnings.warn(asked, UserWarning, stacklevel=2)
-        check_query(query, _OVER)
         bounds = self._window(window)
+        query = asked_query(query, self.beliefs.states, self.data.window(*bounds), _OVER)
         if mechanism not in ANY_START:
             check_start(bounds, self.beliefs, self.data.lengths)
         part = self.data.window(*bounds)

@@ -15,7 +15,7 @@ from pufferkit.accounting.entries import Entry
 from pufferkit.accounting.windows import QUILTS
 from pufferkit.beliefs.base import Beliefs
 from pufferkit.checks import Floats
-from pufferkit.data.query import Query
+from pufferkit.data.query import Query, Question, bound
 from pufferkit.data.series import Pattern, observed_places, runs_of
 from pufferkit.errors import NoTheorem
 from pufferkit.influence.curve.pairs import off_diagonal
@@ -242,7 +242,8 @@ def joined(pattern: Pattern) -> tuple[int, ...]:
     return runs_of(places)
 
 
-def check_query(query: Any, over: str) -> None:
-    """Raise a helpful error for a name, a state or a number in place of a query."""
-    if not isinstance(query, Query):
-        raise ValueError(f"query: expected a Query, got {query!r:.60}; make it over {over}")
+def asked_query(query: Any, states: Sequence[Hashable], over: Any, how: str) -> Query:
+    """A query as it is, a question about these data; a helpful error for anything else."""
+    if not isinstance(query, (Query, Question)):
+        raise ValueError(f"query: expected a Query, got {query!r:.60}; make it over {how}")
+    return query if isinstance(query, Query) else bound(query, states, over)

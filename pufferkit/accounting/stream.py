@@ -41,7 +41,7 @@ from pufferkit.accounting.entries import Account
 from pufferkit.accounting.fingerprints import IDENTIFYING, SeriesData
 from pufferkit.accounting.frontier import Frontier, Use
 from pufferkit.accounting.ledger import Ledger
-from pufferkit.accounting.spending import check_query
+from pufferkit.accounting.spending import asked_query
 from pufferkit.accounting.stream_windows import (
     HORIZON,
     Window,
@@ -54,7 +54,7 @@ from pufferkit.beliefs.base import Beliefs, as_beliefs
 from pufferkit.beliefs.meeting import check_step
 from pufferkit.beliefs.provenance import check_paid
 from pufferkit.checks import Floats
-from pufferkit.data.query import Query
+from pufferkit.data.query import Query, Question
 from pufferkit.data.series import Series
 from pufferkit.errors import LedgerError, NoTheorem
 from pufferkit.influence.curve.profile import as_metric
@@ -215,7 +215,9 @@ class Stream(Shown):
         OverBudget
             If entries of the window have too little left to spend; nothing is spent then.
         """
-        check_query(query, "the data of the window, like histogram(states, data)")
+        states, how = self.beliefs.states, "the data of the window, like histogram(states, data)"
+        over = Series.of(data, states) if isinstance(query, Question) else None
+        query = asked_query(query, states, over, how)
         axis, begin, end, shown = located(window)
         use = Use(axis, begin, end, self._amount(share))
         key = digest({**query.stated(), "stream": [axis, begin, end, use.pico], "label": label})
@@ -389,7 +391,8 @@ class Stream(Shown):
     def _distances(self, question: Query | None) -> Floats | None:
         if question is None:
             return None
-        check_query(question, "any number of entries, like count(state, 1)")
+        states = self.beliefs.states
+        question = asked_query(question, states, 1, "any number of entries, like count(state, 1)")
         check_states(self.beliefs, question)
         if question.rows is None:
             raise NoTheorem(

@@ -264,7 +264,7 @@ def choose(
     table = table_of(source)
     day, firsts = _clock(table)
     asked = question.like(table.states, length)
-    if missing and asked.kind in ("relative frequencies", "mean"):
+    if missing and asked.per_entry:
         asked = over(asked, [length], [max(1, length - missing)])
     choice = pk.choose_beliefs(
         _people(table),

@@ -23,7 +23,7 @@ import numpy as np
 from pufferkit import checks
 from pufferkit.checks import Floats
 from pufferkit.data.durations import seconds
-from pufferkit.data.joint import check_parts
+from pufferkit.data.joint import Several, check_parts
 from pufferkit.data.query import KINDS, Question, remade
 from pufferkit.errors import printable
 from pufferkit.mechanisms.evidence import Evidence, Guarantee, is_list, is_number, is_whole
@@ -313,7 +313,7 @@ class Release(Report):
 
 def _check_question(release: Release) -> None:
     """Refuse a record whose question cannot be asked again."""
-    if release.kind == "several":
+    if release.kind == Several.kind:
         check_parts(release.question, len(release.labels))
     elif release.kind != "own":
         remade(release.kind, release.question, release.lengths, release.observed)

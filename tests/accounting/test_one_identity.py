@@ -158,3 +158,20 @@ def test_a_question_without_a_stated_bound_is_refused(fivefold):
         pk.release_each(table, CHAIN, 1.0, query=fivefold)
     with pytest.raises(pk.NoTheorem, match="moves"):
         pk.influence_curve(CHAIN, fivefold, 1.0, 50)
+
+
+def test_a_question_about_no_series_is_asked_of_the_data_of_the_account(tmp_path):
+    series = pk.Series.of(data(), STATES)
+    session = pk.Session(series, CHAIN, 50.0, str(tmp_path / "l.db"))
+    for unbound, bound in (
+        (pk.count("a"), pk.count("a", series)),
+        (pk.histogram(), pk.histogram(STATES, series)),
+        (pk.mean({"a": 0, "b": 1, "c": 2.5}), pk.mean({"a": 0, "b": 1, "c": 2.5}, 200)),
+        (pk.episodes("c"), pk.episodes("c", 200)),
+    ):
+        first = session.release(unbound, 1.0)
+        assert session.release(bound, 1.0).raw == first.raw  # the same question, free
+        assert session.cost(unbound, 1.0) == 0
+    assert len(session.history) == 4
+    stream = pk.Stream(CHAIN, 1.0, str(tmp_path / "s.db"))
+    assert stream.release(pk.count("a"), data(), (1, 200)).labels == ("a",)

@@ -96,8 +96,8 @@ def test_a_table_is_no_list_of_states(ask):
     for wrong in ((data,), (data, 2), (data.to_pandas(), 2), (pk.Series.of(["ab"]),)):
         with pytest.raises(ValueError, match="name the states first"):
             ask(*wrong)
-    with pytest.raises(ValueError, match="the number of entries"):
-        ask(["a", "b"])
+    with pytest.raises(ValueError, match="over"):
+        pk.entry_dp(ask(["a", "b"]), 1)
 
 
 def test_pandas_and_polars_kinds():

@@ -95,7 +95,8 @@ class PrivateTransitions:
                 "query: must run over the series whose transitions were counted, with segments of "
                 f"{list(self.release.lengths)[:5]}; got {list(query.lengths)[:5]}"
             )
-        allowed, evidence, _ = entry_epsilon_for(self.region, query.longest, epsilon, None, None)
+        region, longest = self.region, query.longest
+        allowed, evidence, proof = entry_epsilon_for(region, longest, epsilon, None, None)
         left = allowed - self.entry_epsilon
         if left <= 0:
             spent = InfluenceCurve(self.region, query.lengths).epsilon(self.entry_epsilon)
@@ -117,6 +118,7 @@ class PrivateTransitions:
                 beside=self.entry_epsilon,
                 bought=self.entry_epsilon,
             ),
+            verification_data=proof,
         )
 
 

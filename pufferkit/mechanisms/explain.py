@@ -100,8 +100,8 @@ def explain(calibration: Calibration) -> PairTable:
     """How well each pair of values of an entry is hidden.
 
     The guarantee is epsilon for every pair. Many pairs lose less: values that add about the same to
-    a sum, and values with similar futures. For classes that only the scalar curve covers (any
-    start, mixing) all pairs share one bound.
+    a sum, and values with similar futures. For classes known by bounds only (mixing) all pairs
+    share one.
 
     Parameters
     ----------

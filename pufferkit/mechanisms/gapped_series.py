@@ -17,8 +17,9 @@ from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.checks import Floats
 from pufferkit.data.query import Query
 from pufferkit.data.series import SegmentPattern
+from pufferkit.influence.curve.engine import EntryLoss
+from pufferkit.influence.curve.member_curves import Run
 from pufferkit.influence.curve.profile import InfluenceCurve
-from pufferkit.influence.curve.sweep import EntryLoss, Run
 from pufferkit.influence.quilts.gaps import Named, hardest_observed
 from pufferkit.influence.quilts.hardest import QuiltBound
 from pufferkit.mechanisms.evidence import Bound, Evidence
@@ -32,9 +33,6 @@ MOST_PATTERNS = 20
 
 WORTH = 1e-3
 """The least relative gain for which a pattern is recorded."""
-
-PAIRWISE = 400
-"""Longest segment for which the pairwise curve is computed entry by entry."""
 
 _CLOSE = 1e-4
 """Relative precision of the search."""
@@ -73,8 +71,8 @@ def quilts_of_observed(
 
 def curve_of_observed(
     theta: ChainClass, query: Query, epsilon: float, metric: Floats | None, least: float
-) -> tuple[float, Evidence] | None:
-    """The largest event-level epsilon of the observed entries, and its evidence.
+) -> tuple[float, Evidence, dict[str, Any]] | None:
+    """The largest event-level epsilon of the observed entries, its evidence, verification data.
 
     ``None`` to keep ``least``, that of the unbroken span.
     """
@@ -82,15 +80,11 @@ def curve_of_observed(
     if not patterns:
         return None
     curves = {n: InfluenceCurve(theta, n, metric) for n in {sum(runs) for runs in patterns}}
-    by_pairs = max(curves) <= PAIRWISE
 
     @cache
     def binding(b: float) -> tuple[float, tuple[str, EntryLoss, int]]:
         """The largest loss, whose it is, and in a segment of which length."""
-        rows = [
-            (*curves[sum(runs)].binding(profile(runs, b), by_pairs=by_pairs), sum(runs))
-            for runs in patterns
-        ]
+        rows = [(*curves[sum(runs)].binding(profile(runs, b)), sum(runs)) for runs in patterns]
         worst = max(rows, key=lambda row: row[1].value)
         return worst[1].value, worst
 
@@ -102,12 +96,12 @@ def curve_of_observed(
     if best is None or best[0] <= least:
         return None
     b, (name, loss, length) = best
-    blocks = (loss.left, loss.right) if loss.pairs is None else None
-    bound: Bound = "curve" if loss.pairs is None else "pairs"
+    ordered = sorted(patterns)
+    proofs = [curves[sum(runs)].proof(profile(runs, b), epsilon) for runs in ordered]
+    bound: Bound = "pairs" if any(proofs) else "curve"
     notes = curves[length].notes
-    return b, Evidence(
-        name, loss.node, length, notes=notes, blocks=blocks, bound=bound, counted="observed"
-    )
+    evidence = Evidence(name, loss.node, length, notes=notes, bound=bound, counted="observed")
+    return b, evidence, recorded(query) | ({"pairs": proofs} if any(proofs) else {})
 
 
 def profile(runs: Sequence[int], b: float) -> list[Run]:

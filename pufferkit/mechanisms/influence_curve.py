@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from fractions import Fraction
 from functools import singledispatch
 from itertools import combinations
@@ -20,21 +19,15 @@ from pufferkit.beliefs.secrets import Secrets
 from pufferkit.checks import Floats
 from pufferkit.data.query import Query, Question
 from pufferkit.errors import NotApplicable
-from pufferkit.influence.answers import quilt_bound, record_loss
+from pufferkit.influence.answers import record_loss
 from pufferkit.influence.curve.graph_work import graph_work
 from pufferkit.influence.curve.graphs import GraphCurve
 from pufferkit.influence.curve.profile import InfluenceCurve, as_metric, metric_of_sum
 from pufferkit.influence.curve.trees import TreeCurve, tree_work
 from pufferkit.influence.progress import Progress
-from pufferkit.influence.quilts.gaps import solvers
 from pufferkit.mechanisms.calibration import Calibration, chains_only, checked
 from pufferkit.mechanisms.evidence import Bound, Evidence
-from pufferkit.mechanisms.gapped_series import (
-    WORTH,
-    curve_of_observed,
-    quilts_of_observed,
-    recorded,
-)
+from pufferkit.mechanisms.gapped_series import curve_of_observed
 from pufferkit.rounding import round_up
 from pufferkit.threads import one_thread
 
@@ -45,7 +38,6 @@ Solved = tuple[float, Evidence, dict[str, Any] | None]
 """An event-level epsilon, the binding evidence, and verification data."""
 
 _EARLY = 20
-_BY_QUILTS = "the Markov quilt bound was the better one"
 
 
 def influence_curve(
@@ -62,15 +54,14 @@ def influence_curve(
 
     The scale is L / b, with b the largest event-level epsilon whose loss on the influence curve is
     at most epsilon. Secrets are any two values of an entry (or ``secrets``), releases any Lipschitz
-    query with Laplace noise. It never needs more noise than `markov_quilt`: if that bound is
-    better, it is used.
+    query with Laplace noise.
 
     Parameters
     ----------
     beliefs
         A `MarkovChain`, any `ChainClass`, a `BayesianNetwork` or a `MarkovRandomField`, or several
         of one kind. Known distributions use exact kernels. Any start uses exact kernels to the
-        right and projective diameters to the left. Mixing classes use bounds.
+        right and a formula for all distributions to the left. Mixing classes use bounds.
     query
         Any Lipschitz query, vectors included. Made with a `Series` that has gaps, it
         has event-level epsilon 0 at the entries that were not observed.
@@ -133,13 +124,13 @@ def scale_per_bin(one_scale: Calibration) -> Calibration:
     query, epsilon, theta = one_scale.query, one_scale.epsilon, one_scale.beliefs
     assert theta is not None
     added = _check_bins(theta, query)
-    if one_scale.evidence.bound != "pairs":
+    chains = chains_only(theta, "a scale for each bin")
+    if one_scale.evidence.bound != "pairs" or (chains.names_secrets and not chains.kernels()):
         raise NotApplicable(
             "the pairwise curve does not decide here, so all bins need the same scale"
         )
     from pufferkit.mechanisms.per_bin import relative_scales  # noqa: PLC0415  (few need it)
 
-    chains = chains_only(theta, "a scale for each bin")
     # Where the start decides, it does so at one of the first entries.
     settled = one_scale.evidence.node > _EARLY
     scales = relative_scales(chains, query.longest, epsilon, added, one_scale.scale, settled)
@@ -185,31 +176,14 @@ Contribution = float | tuple[float, ...]
 def _where_observed(
     theta: ChainClass, query: Query, epsilon: float, metric: Metric, whole: Solved
 ) -> Solved:
-    """The same for the pattern of observed entries, by the curve or by quilts, if that is more.
+    """The same for the pattern of observed entries, if that is more.
 
     ``whole`` is the result for the unbroken span.
     """
-    best = whole
     if theta.kernels() or theta.names_secrets:  # their curve is that of the unbroken span
-        return best
+        return whole
     by_curve = curve_of_observed(theta, query, epsilon, metric, whole[0])
-    if by_curve is not None:
-        best = *by_curve, recorded(query)
-    with suppress(NotApplicable):
-        span = quilt_bound(theta, query.longest, epsilon)
-        quilt = quilts_of_observed(lambda length: solvers(theta, length), query, epsilon, span)
-        if quilt is not None and 1 / round_up(quilt.score) > best[0] * (1 + WORTH):
-            evidence = Evidence(
-                quilt.belief,
-                quilt.node,
-                quilt.length,
-                notes=(_BY_QUILTS,),
-                bound="quilts",
-                variant=quilt.variant,
-                counted="observed",
-            )
-            best = 1 / round_up(quilt.score), evidence, recorded(query)
-    return best
+    return whole if by_curve is None else by_curve
 
 
 def metric_of(beliefs: Beliefs, query: Query, scales: Sequence[float] | None = None) -> Metric:
@@ -377,23 +351,7 @@ def _(
     beliefs.check_length(length)
     curve = InfluenceCurve(beliefs, length, metric)
     b, name, loss = curve.solve(epsilon, progress)
-    blocks = (loss.left, loss.right) if loss.pairs is None else None
-    bound: Bound = "curve" if loss.pairs is None else "pairs"
-    try:
-        quilt = quilt_bound(beliefs, length, epsilon)
-        by_quilt = 1 / round_up(quilt.score)
-    except NotApplicable:  # too long for quilts, not for the curve; or the chain does not mix
-        by_quilt = 0.0
-    if by_quilt > b:
-        evidence = Evidence(
-            quilt.belief,
-            quilt.node,
-            length,
-            notes=(_BY_QUILTS,),
-            bound="quilts",
-            variant=quilt.variant,
-        )
-        return by_quilt, evidence, None
-    verification_data = None if loss.pairs is None else {"pairs": curve.pair_record(b, epsilon)}
-    evidence = Evidence(name, loss.node, length, notes=curve.notes, blocks=blocks, bound=bound)
-    return b, evidence, verification_data
+    proof = curve.proof(b, epsilon)
+    bound: Bound = "pairs" if proof else "curve"
+    evidence = Evidence(name, loss.node, length, notes=curve.notes, bound=bound)
+    return b, evidence, {"pairs": proof} if proof else None

@@ -22,7 +22,8 @@ from pufferkit.beliefs.chain_class import ChainClass, Member
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
-from pufferkit.influence.curve.pair_curve import PairCurve
+from pufferkit.influence.curve.chain_parts import part_of
+from pufferkit.influence.curve.engine import PartCurve
 
 _SHORT = 12
 _LONG = 10**6
@@ -62,13 +63,15 @@ def relative_scales(
         # Only the limit of the variation of a long series, which is quick to compute.
         length = max(length, _LONG)
         corners = [_settled(member) if settled else member for member in corners]
-    curves = [PairCurve(member, length) for member in corners]
+    curves = [PartCurve(part_of(member, length), length) for member in corners]
 
     def losses(u: Floats) -> Floats:
         rows = [curve.losses([(length, apart @ u)]) for curve in curves]
         if any(row is None for row in rows):
             raise NotApplicable("a scale for each bin needs chains that mix; use one scale for all")
         largest: Floats = np.max([loss for row in rows for _, _, loss in row or ()], axis=0)
+        if not largest.any():
+            raise NotApplicable("nothing is to be hidden, so no bin needs a scale of its own")
         return largest
 
     def fitted(u: Floats) -> tuple[Floats, Floats]:

@@ -12,7 +12,7 @@ that of `pufferkit.verification.pair_steps` with the cost of each entry, 0 in a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from math import inf
 from typing import Any
 
@@ -22,10 +22,8 @@ from numpy.typing import NDArray
 from pufferkit.checks import Bools, Floats
 from pufferkit.data.series import SegmentPattern
 from pufferkit.mechanisms.release import Release
-from pufferkit.verification.pair_steps import steps
-from pufferkit.verification.pair_tables import Allowance, KnownChain, NotChecked, PairTables
+from pufferkit.verification.pair_tables import Allowance, PairTables
 
-_ROUND = 3e-8
 """Variations of pairs are rounded up to multiples of this share of the largest cost, so that they
 repeat."""
 
@@ -192,39 +190,16 @@ def _best_ends(
     return best, ends
 
 
-def pairs_over_gaps(
-    chain: KnownChain, runs: SegmentPattern, cost: Floats, work: Allowance
-) -> float:
-    """Largest loss of a pair of values of an entry, computed from both ends."""
-    if chain.any_start:
-        raise NotChecked("the pairwise curve is for chains with a known initial distribution")
-    observed = spent(runs, 1.0) > 0
-    length = len(observed)
-    costs = [cost if own else np.zeros_like(cost) for own in observed]
-    memory: dict[tuple[bytes, bytes], Floats] = {}
-
-    unit = _ROUND * float(cost.max())
-
-    def side(kernel: Callable[[int], Floats], order: Iterable[int]) -> dict[int, Floats]:
-        """What the entries before each entry add, in this order."""
-        tables: dict[int, Floats] = {}
-        variation: Floats | None = None
-        for node in order:
-            own = np.zeros_like(cost)
-            if variation is not None:
-                matrix = kernel(node)
-                key = matrix.tobytes(), variation.tobytes()
-                if key not in memory:
-                    memory[key] = steps(matrix, variation, work)
-                own = memory[key]
-            tables[node] = own
-            variation = np.ceil((costs[node - 1] + own) / unit) * unit
-        return tables
-
-    left = side(chain.backward, range(1, length + 1))
-    right = side(lambda _: chain.matrix, range(length, 0, -1))
-    losses = (costs[n - 1] + left[n] + right[n] for n in range(1, length + 1))
-    return max(float(own[chain.pairs(n)].max()) for n, own in enumerate(losses, 1))
+def cost_runs(runs: SegmentPattern, cost: Floats) -> list[tuple[int, Floats]]:
+    """Runs of entries and their cost; nothing is spent on those that were not observed."""
+    found: list[tuple[int, Floats]] = []
+    for place, count in enumerate(runs):
+        own = cost * (place % 2 == 0)
+        if found and np.array_equal(found[-1][1], own):
+            found[-1] = found[-1][0] + count, own
+        elif count:
+            found.append((count, own))
+    return found
 
 
 def _largest(table: Floats, pairs: Bools) -> float:

@@ -19,14 +19,14 @@ only fail.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from math import inf
 from typing import Any
 
 import numpy as np
 
 from pufferkit.checks import Floats
-from pufferkit.verification.pair_tables import Allowance, KnownChain, NotChecked
+from pufferkit.verification.pair_tables import Allowance, NotChecked
 from pufferkit.verification.recorded_plans import Bases, steps_of_bases
 
 UNIT = 1e4
@@ -128,112 +128,25 @@ def steps(kernel: Floats, limit: Floats, work: Allowance) -> Floats:
     return table
 
 
-def _limit(recorded: Mapping[str, Any], size: int) -> tuple[int, Floats]:
-    """The entry from which a limit holds, and the limit, as recorded."""
-    start = recorded["from"]
-    try:
-        limit = np.array(recorded["limit"], dtype=float)
-    except ValueError as error:
-        raise TypeError(f"a limit of pairs must hold numbers; {error}") from None
-    if isinstance(start, bool) or not isinstance(start, int):
-        raise TypeError(f"a limit of pairs holds from an entry on, not from {start!r}")
-    if limit.shape != (size, size) or not np.isfinite(limit).all() or limit.min() < 0:
-        raise TypeError("a limit of pairs must have a number for each pair of states")
-    np.fill_diagonal(limit, 0.0)
-    return start, limit
-
-
 class Programmes:
     """Steps of one kernel after another, by recorded bases if there are any, else by a solver."""
 
     def __init__(self, text: Any, work: Allowance) -> None:
         self.bases = None if text is None else Bases(text)
         self.work = work
-        self._last = b""
+        self._last: dict[int, bytes] = {}
 
-    def steps(self, kernel: Floats, limit: Floats, *, again: bool = False) -> Floats:
-        """Steps at the variation ``limit``; with ``again`` by the bases of the previous call."""
+    def steps(
+        self, kernel: Floats, limit: Floats, *, again: bool = False, place: int = 0
+    ) -> Floats:
+        """Steps at the variation ``limit``; ``again`` by the last bases of a place."""
         if self.bases is None:
             return steps(kernel, limit, self.work)
-        if not again:
-            self._last = self.bases.following(kernel)
-        return steps_of_bases(kernel, limit, self._last, self.work)
+        if not again or place not in self._last:
+            self._last[place] = self.bases.following(kernel)
+        return steps_of_bases(kernel, limit, self._last[place], self.work)
 
     def end(self) -> None:
         """All recorded bases must have been used."""
         if self.bases is not None:
             self.bases.end()
-
-
-class _SideTables:
-    """What a side adds to its entries 1, 2, ..., counted from its end; the last one repeats."""
-
-    def __init__(
-        self,
-        kernel: Callable[[int], Floats],
-        repeats_from: int,
-        length: int,
-        cost: Floats,
-        recorded: Mapping[str, Any] | None,
-        programmes: Programmes,
-    ) -> None:
-        self.tables = [np.zeros_like(cost)]
-        start, limit = (length + 1, cost) if recorded is None else _limit(recorded, len(cost))
-        variation = cost
-        for place in range(2, min(length + 1, start)):
-            own = programmes.steps(kernel(place), variation)
-            self.tables.append(own)
-            variation = cost + own
-        self.holds = bool(np.isfinite(variation).all())
-        if start > length:
-            programmes.end()
-            return
-        self.holds = bool(start >= 2 and np.all(variation <= limit))
-        for place in range(start, min(max(start, repeats_from + 2), length) + 1):
-            if not self.holds:
-                return
-            own = programmes.steps(kernel(place), limit, again=place > start)
-            self.tables.append(own)
-            self.holds = bool(np.all(cost + own <= limit))
-        programmes.end()
-
-    def at(self, place: int) -> Floats:
-        return self.tables[min(place, len(self.tables)) - 1]
-
-
-def loss_of_pairs(
-    chain: KnownChain, length: int, cost: Floats, recorded: Mapping[str, Any], work: Allowance
-) -> float:
-    """Largest loss of a pair of values of an entry; infinite if a recorded limit does not hold.
-
-    Parameters
-    ----------
-    chain
-        A chain with a fixed initial distribution, or stationary.
-    length
-        Length of the segment.
-    cost
-        D, for each pair of states.
-    recorded
-        ``left`` and ``right``: from which entry on, counted from that end, which limit holds;
-        ``None`` for a side that is computed entry by entry. ``plans``: bases for each side.
-    """
-    limits, plans = [recorded.get(side) for side in ("left", "right")], recorded.get("plans") or {}
-    if chain.any_start or (chain.period > 1 and any(limits)):
-        raise NotChecked(
-            "the pairwise curve is for chains with a known initial distribution that they forget"
-        )
-
-    ways = [Programmes(plans.get(side), work) for side in ("left", "right")]
-    right = _SideTables(lambda _: chain.matrix, 0, length, cost, limits[1], ways[1])
-    left = _SideTables(chain.backward, chain.repeats_from, length, cost, limits[0], ways[0])
-    if not (left.holds and right.holds):
-        return inf
-    # Between the first and the last entries with their own tables, all are equal.
-    nodes = {*range(1, min(length, len(left.tables) + 1) + 1)}
-    nodes |= {*range(max(1, length - len(right.tables)), length + 1)}
-    largest = 0.0
-    for node in nodes:
-        loss = cost + left.at(node) + right.at(length + 1 - node)
-        largest = max(largest, float(loss[chain.pairs(node)].max()))
-    return largest

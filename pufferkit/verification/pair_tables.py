@@ -108,7 +108,7 @@ class Compared:
         return most - float(self.right(block, variation)[pairs].max())
 
 
-def projective_step(diameter: Floats, a: float) -> Floats:
+def projective_step(diameter: Floats, a: Floats | float) -> Floats:
     """The s with tanh(s / 4) = tanh(D / 4) tanh(a / 4)."""
     finite = np.where(np.isfinite(diameter), diameter, 0.0)
     s = 2 * (np.logaddexp(0, (finite + a) / 2) - np.logaddexp(finite / 2, a / 2))
@@ -139,7 +139,7 @@ class KnownChain(Compared):
         while (
             node < length and self.chain.limit_distance(self.distribution(node)[0], node) > _SETTLED
         ):
-            node += 16
+            node += 16 if self.period == 1 else 1
         return min(node, length)
 
     def _remembered(self, key: Hashable, make: Callable[[], Any]) -> Any:

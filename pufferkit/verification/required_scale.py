@@ -28,9 +28,10 @@ from pufferkit.verification.chain_bounds import (
     score_by_quilts,
     spread_by_neighbours,
 )
+from pufferkit.verification.chain_proofs import loss_of_chain
 from pufferkit.verification.gap_bounds import (
+    cost_runs,
     loss_over_gaps,
-    pairs_over_gaps,
     patterns,
     score_over_gaps,
 )
@@ -38,7 +39,6 @@ from pufferkit.verification.graph_bounds import loss_on_graphs
 from pufferkit.verification.graph_spread import largest_part, spread_on_graph
 from pufferkit.verification.kernel_steps import loss_of_kernels
 from pufferkit.verification.network_bounds import loss_on_trees, score_of_quilts
-from pufferkit.verification.pair_steps import loss_of_pairs
 from pufferkit.verification.pair_tables import (
     TOLERANCE,
     Allowance,
@@ -199,16 +199,27 @@ def _over_gaps(theta: ChainClass, claim: _Claim, seen: Sequence[SegmentPattern])
     if evidence.bound == "quilts":
         scores = [score_over_gaps(side, r, b, epsilon, work) for side in sides for r in seen]
         return claim.lipschitz * max(scores)
+    proofs = claim.verification_data.get("pairs") or [{}] * len(seen)
+    if len(proofs) != len(seen):
+        raise BadBeliefs("there is not one proof for each pattern of gaps")
+    cost = cost_of_pairs(record, theta, claim.lipschitz) / scale
     largest = 0.0
-    for side in sides:
-        for runs in seen:
-            loss = loss_over_gaps(side, runs, b, epsilon, work)
-            if loss > epsilon and isinstance(side, KnownChain) and not side.any_start:
-                cost = cost_of_pairs(record, theta, claim.lipschitz) / scale
-                loss = pairs_over_gaps(side, runs, cost, work)
+    for runs, proof in zip(seen, proofs, strict=True):
+        for side, name in zip(sides, _names(theta, sides, proof), strict=True):
+            if proof.get(name) is not None:
+                loss = loss_of_chain(side, cost_runs(runs, cost), proof[name], work)
+            else:
+                loss = loss_over_gaps(side, runs, b, epsilon, work)
             largest = max(largest, loss)
     claim.checks.append(f"influence_curve: the largest loss of an entry is {largest:.9g}")
     return claim.scale_for(largest)
+
+
+def _names(theta: ChainClass, sides: Sequence[PairTables], proofs: Mapping[str, Any]) -> list[str]:
+    """Names of the proofs: of the chains that are checked, or of one for all."""
+    if all(isinstance(side, KnownChain) for side in sides):
+        return [member.name for member in members_to_check(theta)]
+    return [next(iter(proofs), "")] * len(sides)
 
 
 def _by_mixing(theta: ChainClass, record: Release) -> bool:
@@ -282,7 +293,15 @@ def _around_windows(theta: EventClass, claim: _Claim) -> float:
         if base.names_matrices
         else _mixing_bounds(base, work, True)
     )
-    largest = max(loss_by_curve(side, task, window) for side in sides) / strictest
+    proofs = claim.verification_data.get("pairs") or {}
+    cost = cost_in_scales(record, theta, claim.lipschitz, claim.scale)
+    largest = 0.0
+    for side, name in zip(sides, _names(base, sides, proofs), strict=True):
+        if proofs.get(name) is not None:
+            loss = loss_of_chain(side, [(longest, cost)], proofs[name], work, window)
+        else:
+            loss = loss_by_curve(side, task, window)
+        largest = max(largest, loss / strictest)
     claim.checks.append(
         f"influence_curve: {window} entries in a row for {base.description}, over segments of up "
         f"to {longest}; the largest loss is {largest:.9g}"
@@ -333,19 +352,19 @@ def _by_pairs(theta: ChainClass, claim: _Claim) -> float:
     record, work = claim.record, claim.work
     longest, scale = longest_promised(record), claim.scale
     recorded = claim.verification_data.get("pairs")
-    if not isinstance(recorded, Mapping) or not theta.lists_matrices:
-        raise BadBeliefs("no pairs of values are recorded for them in the verification data")
+    if not isinstance(recorded, Mapping):
+        raise BadBeliefs("no proof is recorded for them in the verification data")
     cost = cost_in_scales(record, theta, claim.lipschitz, scale)
     largest, used = 0.0, list[Any]()
-    for member in members_to_check(theta):
-        chain, own = KnownChain(member, longest, work), recorded.get(member.name)
+    sides = _sides_of(theta, record, longest, work)
+    for side, name in zip(sides, _names(theta, sides, recorded), strict=True):
+        own = recorded.get(name)
         if own is None:
             task = Task(longest, float(cost.max()), record.epsilon, None, work)
-            loss = loss_by_curve(chain, task)
+            loss = loss_by_curve(side, task)
         else:
-            loss = loss_of_pairs(chain, longest, cost, own, work)
-            plans = own.get("plans") or {}
-            used += [plans.get(side) for side in ("left", "right")]
+            loss = loss_of_chain(side, [(longest, cost)], own, work)
+            used += [own[side].get("plans") for side in ("left", "right")]
         largest = max(largest, loss)
     claim.checks.append(
         f"influence_curve: pair by pair of values for {theta.description}, over segments of up to "

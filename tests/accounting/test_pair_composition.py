@@ -85,7 +85,7 @@ def test_a_session_remembers_distances(tmp_path):
         session.release(pk.count(state, 120), 0.5, mechanism="influence_curve")
     bodies = [entry.body for entry in session._charges()]
     assert [body["contributions"] for body in bodies] == [[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]
-    assert session.spent.epsilon == 2.0 - session.remaining
+    assert session.spent.epsilon == pytest.approx(2.0 - session.remaining)
     # Without distances all states are equally far apart.
     old = [
         replace(s, contributions=None)

@@ -284,7 +284,8 @@ def test_a_hull_is_at_least_each_of_its_vertices():
         ChainClass.hull(MarkovChain.steady(MATRIX), MarkovChain.steady(OTHER)), 50
     )
     for matrix in (MATRIX, OTHER):
-        assert curve.epsilon(0.2) >= InfluenceCurve(MarkovChain.steady(matrix), 50).epsilon(0.2)
+        own = InfluenceCurve(MarkovChain.steady(matrix), 50).epsilon(0.2)
+        assert curve.epsilon(0.2) >= own * (1 - 1e-9)
 
 
 def test_more_is_never_less():

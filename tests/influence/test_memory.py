@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import pufferkit as pk
-from pufferkit.influence.curve import graph_work, member_curves
-from pufferkit.influence.curve.member_curves import curve_bytes
+from pufferkit.influence.curve import chain_parts, graph_work
+from pufferkit.influence.curve.chain_parts import curve_bytes
 from pufferkit.influence.sums.chain_sums import value_bytes
 from pufferkit.mechanisms.chain_distances import summed_network
 
@@ -65,7 +65,7 @@ def test_memory_of_the_curve_of_dense_rows():
 
 
 def test_a_curve_that_does_not_fit_is_refused_with_the_number(monkeypatch):
-    monkeypatch.setattr(member_curves, "MOST_BYTES", 10**6)
+    monkeypatch.setattr(chain_parts, "MOST_BYTES", 10**6)
     with pytest.raises(pk.NotApplicable, match=r"needs about 0\.003 GB of memory"):
         pk.influence_curve(dense(50), pk.count(1, 100), 1)
 

@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 
 import pufferkit as pk
-from pufferkit.influence.curve import pair_sides
-from pufferkit.influence.curve.pair_curve import PairCurve
+from pufferkit.influence.curve.chain_parts import part_of
+from pufferkit.influence.curve.engine import loss
 from pufferkit.influence.curve.pairs import PairSteps, off_diagonal
-from pufferkit.influence.curve.profile import InfluenceCurve
 
 STATES = 26
 LENGTH = 10**6
@@ -33,7 +32,6 @@ def solved(monkeypatch):
         return ask(self, limit)
 
     monkeypatch.setattr(PairSteps, "__call__", counted)
-    monkeypatch.setattr(pair_sides, "_KEPT", {})
     return calls
 
 
@@ -50,35 +48,18 @@ def test_a_scale_takes_few_rounds_and_does_not_hang_on_what_was_asked_before(sol
     assert again.scale == pytest.approx(first.scale, rel=1e-6)
     assert second.scale > 3 * first.scale
     # The loss at that scale, by a curve that knows nothing of the search.
-    pair_sides._KEPT.clear()
     (member,) = pk.ChainClass.of(chain).corners()
     for made in (first, second, again):
         cost = 2 / made.scale * off_diagonal(STATES)
-        assert PairCurve(member, LENGTH).loss([(LENGTH, cost)]).value <= made.epsilon
-        less = PairCurve(member, LENGTH).loss([(LENGTH, cost * 1.0005)])
+        assert loss(part_of(member, LENGTH), [(LENGTH, cost)]).value <= made.epsilon
+        less = loss(part_of(member, LENGTH), [(LENGTH, cost * 1.0005)])
         assert less.value > made.epsilon
-
-
-def test_the_scalar_curve_is_asked_once_where_the_pairwise_one_decides(monkeypatch):
-    curve = InfluenceCurve(levels(), LENGTH)
-    (member,) = curve._members
-    asked = []
-    scalar = type(member).scalar
-    monkeypatch.setattr(
-        type(member), "scalar", lambda self, runs: asked.append(runs) or scalar(self, runs)
-    )
-    b, _, loss = curve.solve(1.0)
-    assert loss.pairs is not None
-    assert len(asked) == 1
-    # What it was asked shows that no larger b passes the scalar curve.
-    assert asked[0][0].b >= b
-    assert scalar(member, asked[0]).value > 1
 
 
 def test_progress_is_reported():
     told = []
     chain = pk.MarkovChain.steady([[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.3, 0.3, 0.4]])
-    pk.plan(chain, pk.histogram([0, 1, 2], 50), 1, lambda *at: told.append(at))
+    pk.plan(chain, pk.histogram([0, 1, 2], 50), 1, progress=lambda *at: told.append(at))
     curve = [(done, whole) for name, done, whole in told if name == "influence_curve"]
     assert curve
     assert all(0 < done <= whole for done, whole in curve)

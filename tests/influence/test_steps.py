@@ -19,10 +19,8 @@ from pufferkit.influence.curve.steps import (
     DiameterStep,
     KernelStep,
     RatioStep,
-    ReweightedStep,
     contracted,
 )
-from pufferkit.influence.curve.sweep import fixed_point
 from pufferkit.influence.quilts.powers import Kernel
 from pufferkit.rounding import last_passing
 from tests.oracles import brute_curve as brute
@@ -323,44 +321,7 @@ def test_the_ratio_step_is_reached(ratio, a):
     assert RatioStep(inf, 2).largest(a) == a
 
 
-@settings(max_examples=80, deadline=None)
-@given(kernels(4), st.floats(1e-6, 5), st.floats(0.001, 20), st.integers(0, 2**32))
-def test_no_reweighting_of_bounded_spread_exceeds_the_reweighted_step(kernel, spread, a, seed):
-    rng = np.random.default_rng(seed)
-    step = ReweightedStep(exact(kernel), spread)
-    assert step.pairs(a) is None
-    for _ in range(20):
-        logs = rng.choice([rng.random(len(kernel)), rng.integers(0, 2, len(kernel))])
-        truth = brute.step(reweighted(kernel, np.exp(spread * logs)), a).max()
-        assert truth <= step.largest(a) + 1e-11
-        assert step.largest(a) <= a
-    assert ReweightedStep(exact(kernel), 0.0).largest(a) == exact(kernel).largest(a)
-
-
 # -------------------------------------------------------------------- fixed points and roots
-
-
-@settings(max_examples=60, deadline=None)
-@given(kernels(4), st.floats(1e-6, 10), st.integers(1, 12))
-def test_fixed_points_are_above_what_they_bound(kernel, b, blocks):
-    powers = {m: exact(np.linalg.matrix_power(kernel, m)) for m in range(1, blocks + 1)}
-    value = fixed_point(powers.get, list(powers), b)
-    if value < inf:
-        assert min(m * b + step.largest(value) for m, step in powers.items()) <= value
-        assert value >= b
-        # and not far above: a bit lower, the inequality fails or the bound is b itself
-        lower = value * (1 - 1e-6)
-        assert value == b or min(m * b + s.largest(lower) for m, s in powers.items()) > lower
-
-
-def test_fixed_point_of_a_chain_that_never_forgets_is_infinite():
-    assert fixed_point({1: exact(np.eye(2))}.get, [1], 0.1) == inf
-
-
-@pytest.mark.parametrize("b", [0.0, 0.1])
-def test_fixed_point_without_any_kernel_ends(b):
-    with brute.within(5):
-        assert fixed_point(lambda _: None, [1, 2], b) in (0.0, inf)
 
 
 @settings(max_examples=100, deadline=None)

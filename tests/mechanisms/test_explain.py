@@ -1,6 +1,5 @@
 """The losses of pairs: all within the promise, close pairs far below it."""
 
-import numpy as np
 import pytest
 
 import pufferkit as pk
@@ -29,10 +28,10 @@ def test_a_release_explains_itself(query):
     assert release.explain().losses == pytest.approx(pk.explain(noise).losses, rel=1e-6, abs=1e-9)
 
 
-def test_any_start_has_one_bound_for_all_pairs():
+def test_any_start_has_a_bound_for_each_pair():
     beliefs = pk.ChainClass.any_start(LADDER)
     table = pk.explain(pk.influence_curve(beliefs, pk.histogram([0, 1, 2], 50), 1))
-    assert np.unique(np.round(table.losses, 9)).size == 2
+    assert table.losses[0, 1] < table.losses[0, 2] <= 1
 
 
 def test_only_chains_have_pairs_of_values():

@@ -85,12 +85,12 @@ AREAS = {
     "curve": Area(
         ["influence/curve/*.py"],
         [
+            "influence/test_engine.py",
             "influence/test_influence_curve.py",
             "influence/test_influence_curve_bounds.py",
             "influence/test_pairs.py",
             "influence/test_region.py",
             "influence/test_steps.py",
-            "influence/test_sweep.py",
             "influence/test_tree_curve.py",
         ],
         "four_hundred or stretches or more_spent_or_more_entries or what_is_solved_for "

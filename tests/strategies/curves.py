@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import replace
 
 import numpy as np
 
 from pufferkit import ChainClass, InfluenceCurve, MarkovChain
-from pufferkit.influence.curve.sweep import Run
+from pufferkit.influence.curve.member_curves import Run
 
 SLACK = 1e-9
 """Brute force is itself rounded; a promise may lie this far below it."""
@@ -19,13 +18,6 @@ KINDS = ["dense", "skewed", "sparse", "periodic", "reducible", "ties", "determin
 def losses(curve: InfluenceCurve, b) -> np.ndarray:
     """The promise for every entry, over all beliefs."""
     return np.max(list(curve.entry_losses(b).values()), axis=0)
-
-
-def scalar(curve: InfluenceCurve) -> InfluenceCurve:
-    """The same without the pairwise bound: the theorem with one number for all pairs."""
-    plain = InfluenceCurve(curve.beliefs, curve.length, curve.metric)
-    plain.__dict__["_members"] = [replace(member, pairs=None) for member in curve._members]
-    return plain
 
 
 def keeps_promise(curve: InfluenceCurve, b, real: np.ndarray) -> None:

@@ -69,19 +69,23 @@ def test_false_limits_are_caught(honest):
 
     def scaled(side, factor):
         def change(own):
-            own[side]["limit"] = (factor * np.array(own[side]["limit"])).tolist()
+            (limit,) = own[side]["limits"]
+            limit["limit"] = (factor * np.array(limit["limit"])).tolist()
 
         return change
 
     def one_pair(own):
-        own["left"]["limit"][0][1] *= 0.999
+        own["left"]["limits"][0]["limit"][0][1] *= 0.999
 
     assert passes(lambda own: None)
     assert not passes(scaled("left", 0.99))  # no certificate
     assert not passes(scaled("right", 0.5))
     assert not passes(scaled("right", 1.1))  # a certificate, but of too much
     assert not passes(one_pair)
-    assert not passes(lambda own: own["left"].update({"from": 1}))
+    for change in ({"first": 1}, {"last": 3001}, {"first": 3, "last": 2}, {"last": 2.5}):
+        assert not passes(lambda own, change=change: own["left"]["limits"][0].update(change))
+    for blocks in ([[2, {"plans": [4000]}]], [[2, {"plans": ["1"]}]], [[2]], [[2, {"": [1]}]]):
+        assert not passes(lambda own, blocks=blocks: own["left"].update({"blocks": blocks}))
 
 
 @pytest.mark.parametrize(
@@ -90,7 +94,7 @@ def test_false_limits_are_caught(honest):
 def test_limits_that_are_none_are_caught(honest, limit):
     record = deepcopy(honest)
     (own,) = record["verification_data"]["pairs"].values()
-    own["left"]["limit"] = limit
+    own["left"]["limits"][0]["limit"] = limit
     assert not verify(record).ok
 
 
@@ -116,7 +120,11 @@ def test_a_limit_for_one_chain_does_not_serve_another():
     assert not verify(record).ok
 
 
-NOTHING = {"from": 2, "limit": [[0.0] * 3] * 3}
+NOTHING = {
+    "limits": [{"first": 2, "last": 500, "limit": [[0.0] * 3] * 3}],
+    "blocks": [],
+    "plans": None,
+}
 BAD = {"left": NOTHING, "right": NOTHING}
 
 

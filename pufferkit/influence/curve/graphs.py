@@ -27,9 +27,9 @@ from pufferkit.beliefs.junction_tree import (
 )
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
+from pufferkit.influence.curve.engine import PRECISION
 from pufferkit.influence.curve.graph_passes import GraphPasses
 from pufferkit.influence.curve.graph_work import check_memory, quick_trees, sizes_of
-from pufferkit.influence.curve.pair_curve import WITHIN_EPSILON
 from pufferkit.influence.curve.pairs import off_diagonal
 from pufferkit.influence.curve.resampling import Rates
 from pufferkit.influence.progress import Progress
@@ -203,7 +203,7 @@ class GraphCurve:
 
         # Where b is small, losses are nearly proportional to it.
         start = most / _START
-        best = largest_within(loss_at, epsilon, start, most, WITHIN_EPSILON, progress=progress)
+        best = largest_within(loss_at, epsilon, start, most, PRECISION, progress=progress)
         if best is not None:
             return best
         # If the whole part is paid, the loss is at most epsilon.

@@ -39,15 +39,17 @@ from pufferkit.beliefs.kernel_class import Kernels
 from pufferkit.checks import Bools, Floats
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.curve.contaminated import ContaminatedSteps, contaminated_discrete
-from pufferkit.influence.curve.pair_curve import (
-    WITHIN_EPSILON,
+from pufferkit.influence.curve.engine import (
+    EXPLICIT_WORK,
+    PRECISION,
     CostRuns,
+    EntryLoss,
+    Side,
     Stretch,
     stretches_of_both,
     swept,
 )
 from pufferkit.influence.curve.pair_plans import plans_bytes
-from pufferkit.influence.curve.pair_sides import EXPLICIT_WORK, PairSide
 from pufferkit.influence.curve.pairs import (
     LARGEST,
     SLACK,
@@ -57,7 +59,6 @@ from pufferkit.influence.curve.pairs import (
     off_diagonal,
 )
 from pufferkit.influence.curve.pinned import Pinned, PinnedSide
-from pufferkit.influence.curve.sweep import EntryLoss
 from pufferkit.influence.curve.window_losses import LabelLosses, value_losses, windows_of_both
 from pufferkit.influence.progress import Progress
 from pufferkit.rounding import EPS, largest_within
@@ -160,10 +161,10 @@ class KernelCurve:
         hidden = [(count, self.hidden_cost(cost)) for count, cost in runs]
         if self.kernels.period > 1:
             return self._by_clock(runs, hidden, most)
-        left = swept(PairSide([], self._left[0]), hidden, most)
+        left = swept(Side.of(self._left[0]), hidden, most)
         if left is None:
             return None
-        right = swept(PairSide([], self._right[0]), hidden[::-1], most)
+        right = swept(Side.of(self._right[0]), hidden[::-1], most)
         if right is None:
             return None
         if self.kernels.sets > 1:
@@ -172,8 +173,8 @@ class KernelCurve:
             return self._of_windows(left, right, runs)
         costs = list(stretches_of_both([_whole(self.length)], [_whole(self.length)], runs))
         stretches = [
-            (first, last, next(c for a, z, c, _ in costs if a <= first <= z), own, steps)
-            for first, last, own, steps in stretches_of_both(left, right, hidden)
+            (first, last, next(c for a, z, c, *_ in costs if a <= first <= z), own, before + after)
+            for first, last, own, before, after in stretches_of_both(left, right, hidden)
         ]
         return self._undominated(stretches)
 
@@ -373,7 +374,7 @@ class KernelCurve:
             return self._clock_record(hidden)
         record: dict[str, Any] = {}
         for name, steps in (("left", self._left[0]), ("right", self._right[0])):
-            stretches = swept(PairSide([], steps), [(self.length, hidden)], LARGEST)
+            stretches = swept(Side.of(steps), [(self.length, hidden)], LARGEST)
             if stretches is None:
                 return None
             record[name] = None
@@ -411,7 +412,7 @@ class KernelCurve:
         if not rows:
             return None
         first, last, losses = max(rows, key=lambda row: float(row[2].max()))
-        return EntryLoss(float(losses.max()), (first + last) // 2, None, None, losses)
+        return EntryLoss(float(losses.max()), (first + last) // 2, losses)
 
     def solve(
         self, metric: Floats, epsilon: float, most: float, progress: Progress | None = None
@@ -431,7 +432,7 @@ class KernelCurve:
             return None if loss is None else (loss.value, loss)
 
         start = epsilon / _FIRST_TRIAL
-        return largest_within(loss_at, epsilon, start, most, WITHIN_EPSILON, progress=progress)
+        return largest_within(loss_at, epsilon, start, most, PRECISION, progress=progress)
 
 
 def _cut(steps: Steps, variation: Floats) -> Floats:

@@ -41,6 +41,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import inf
 from time import process_time
 from typing import Any, Protocol
@@ -53,7 +54,7 @@ from pufferkit.influence.curve import transport_programme
 from pufferkit.influence.curve.pair_plans import MOST_PIVOTS, CompiledPlans, PlansAtOnce
 from pufferkit.rounding import EPS
 
-SLACK = 1e-6
+SLACK = 1e-7
 """Added to the cost of every pair, relative to the largest, to reach a certificate."""
 
 LARGEST = 600.0
@@ -128,8 +129,13 @@ class PairSteps:
         self._solve_by(PlansAtOnce if small else CompiledPlans)
 
     def _solve_by(self, way: type[PlansAtOnce] | type[CompiledPlans]) -> None:
-        self._compiled = way is CompiledPlans
-        self._plans = [way(kernel, self._half) for kernel in self.kernels]
+        self._way, self._compiled = way, way is CompiledPlans
+        self.__dict__.pop("_plans", None)
+
+    @cached_property
+    def _plans(self) -> list[PlansAtOnce] | list[CompiledPlans]:
+        """The plans, made when first used: many steps are only asked for their least."""
+        return [self._way(kernel, self._half) for kernel in self.kernels]  # type: ignore[return-value]
 
     def start_like(self, other: PairSteps) -> None:
         """Begin with the trees of steps whose kernels are close to these."""
@@ -174,6 +180,14 @@ class PairSteps:
             if not _CLOSE_ENOUGH * float(point.max()) < moved < LARGEST / 2:
                 break
         return point if float(point.max()) < LARGEST else cost
+
+    def least(self, limit: Floats) -> Floats:
+        """A quick lower bound on the steps: of g = limit(., z), for every z."""
+        low = np.zeros((self.rows, self.rows))
+        for kernel in self.kernels:
+            logs = np.log(kernel @ np.exp(limit))
+            np.maximum(low, (logs[:, None, :] - logs[None, :, :]).max(axis=2), out=low)
+        return low
 
     @property
     def may_follow(self) -> bool:

@@ -1,16 +1,13 @@
 """From a profile of event-level epsilons to Pufferfish epsilon: the influence curve of a class.
 
-Two bounds hold for every chain of a class, and the better one is taken:
-
-- the *scalar* curve (`pufferkit.influence.curve.sweep`), which may jump over blocks of entries and
-  knows bounds for any start, regions and mixing classes;
-- the *pairwise* curve (`pufferkit.influence.curve.pair_curve`), for chains with a known initial
-  distribution, which follows the variation between each pair of states: similar values reveal less.
+A class is the parts of its chains, or one part that holds for all of them
+(`pufferkit.influence.curve.engine`); the part that loses most decides.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from functools import cached_property
 from math import inf
 from typing import Any
@@ -22,20 +19,19 @@ from pufferkit.beliefs.chain_class import ChainClass, as_chain_class
 from pufferkit.checks import Floats
 from pufferkit.data.query import CLOSE
 from pufferkit.influence.curve import regions  # noqa: F401  (registers its sides)
+from pufferkit.influence.curve.chain_parts import part_of
+from pufferkit.influence.curve.class_parts import class_part
+from pufferkit.influence.curve.engine import EntryLoss
 from pufferkit.influence.curve.kernel_curve import KernelCurve
 from pufferkit.influence.curve.member_curves import (
     CornerCurves,
     KernelMember,
     MemberCurve,
     PairRun,
+    Run,
 )
 from pufferkit.influence.curve.pairs import off_diagonal
 from pufferkit.influence.curve.screening import FEW, Screen
-from pufferkit.influence.curve.starts import class_sides, sides_of
-from pufferkit.influence.curve.sweep import (
-    EntryLoss,
-    Run,
-)
 from pufferkit.influence.progress import Progress
 from pufferkit.rounding import EPS
 from pufferkit.threads import one_thread
@@ -106,6 +102,8 @@ class InfluenceCurve:
     [[0.0, 0.8], [1.0, 0.0]]
     >>> curve.entry_losses(0.2997)["chain 1 of 1"].max().round(2).item()
     1.0
+    >>> sorted(curve.proof(0.2997, 1.0)["chain 1 of 1"])
+    ['left', 'right']
     """
 
     def __init__(
@@ -123,16 +121,14 @@ class InfluenceCurve:
         parts = self.beliefs.kernels()
         if parts:
             return [KernelMember(p.name, KernelCurve(p, self.length), p.notes) for p in parts]
-        whole = class_sides(self.beliefs, self.length)
+        whole = class_part(self.beliefs, self.length)
+        corners = self.beliefs.corners() or () if whole is None else ()
+        if whole is None and not self.beliefs.names_secrets:
+            return CornerCurves(corners, self.length)
         window, share = self.beliefs.window, self.beliefs.share
-        if whole is not None:
-            left, right, notes = whole.left, whole.right, whole.notes
-            return [MemberCurve(whole.name, left, right, None, notes, window, share)]
-        corners = self.beliefs.corners() or ()
-        if self.beliefs.names_secrets:
-            sides = [(m.name, *sides_of(m, self.length)) for m in corners]
-            return [MemberCurve(*own, None, (), window, share) for own in sides]
-        return CornerCurves(corners, self.length)
+        every = [part_of(m, self.length) for m in corners] if whole is None else [whole]
+        hidden = [replace(part, window=window, share=share) for part in every]
+        return [MemberCurve(part, self.length) for part in hidden]
 
     @cached_property
     def _screen(self) -> Screen | None:
@@ -169,15 +165,12 @@ class InfluenceCurve:
         return self.binding(b)[1].value
 
     @one_thread()
-    def binding(self, b: Profile, *, by_pairs: bool = True) -> tuple[str, EntryLoss]:
-        """The chain and the entry that lose most under ``b``, and how much.
-
-        Without ``by_pairs``, by the scalar curve only, if there is one: for long profiles.
-        """
+    def binding(self, b: Profile) -> tuple[str, EntryLoss]:
+        """The chain and the entry that lose most under ``b``, and how much."""
         spent = self._spent(b)
         if all(not run.cost.any() for run in spent):
-            return self._members[0].name, EntryLoss(0.0, 1, None, None)
-        losses = [(member.name, member.loss(spent, by_pairs)) for member in self._members]
+            return self._members[0].name, EntryLoss(0.0, 1)
+        losses = [(member.name, member.loss(spent)) for member in self._members]
         return max(losses, key=lambda pair: pair[1].value)
 
     @one_thread()
@@ -188,12 +181,13 @@ class InfluenceCurve:
         return largest
 
     @one_thread()
-    def pair_record(self, b: float, epsilon: float) -> dict[str, Any]:
-        """Verification data of every chain whose scalar curve loses more than ``epsilon``."""
-        spent = PairRun(self.length, _nonnegative(b) * self.metric)
+    def proof(self, b: Profile, epsilon: float) -> dict[str, Any]:
+        """Proofs of the losses of every chain that a rough bound does not show to be hidden."""
+        spent = self._spent(b)
+        largest = max(float(run.cost.max()) for run in spent)
         record = {}
-        for member in (self._members[n] for n in sorted(self._critical(b, epsilon))):
-            shown = member.record(spent, epsilon)
+        for member in (self._members[n] for n in sorted(self._critical(largest, epsilon))):
+            shown = member.record(spent)
             if shown is not None:
                 record[member.name] = shown
         return record
@@ -251,7 +245,7 @@ class InfluenceCurve:
         by a rough bound. ``progress`` is called with the number of scales tried, and about how many
         there will be.
         """
-        b, name, binding = inf, "", EntryLoss(0.0, 1, None, None)
+        b, name, binding = inf, "", EntryLoss(0.0, 1)
         done: set[int] = set()
         while todo := self._critical(min(b, epsilon), epsilon if b < inf else -inf, done):
             for n in todo:
@@ -259,9 +253,7 @@ class InfluenceCurve:
                 done.add(n)
                 if b < inf and member.hides(PairRun(self.length, b * self.metric), epsilon):
                     continue
-                b, binding = member.solve(
-                    self.metric, epsilon, min(b, epsilon), self.length, progress
-                )
+                b, binding = member.solve(self.metric, epsilon, min(b, epsilon), progress)
                 name = member.name
                 if self._screen is not None:
                     break  # fewer chains matter at this b

@@ -31,18 +31,18 @@ everywhere.
 
 from __future__ import annotations
 
-from functools import cache, lru_cache
-from math import inf, sqrt, tanh
+from functools import lru_cache
+from math import inf, tanh
 
 import numpy as np
 
 from pufferkit.beliefs.region_class import RegionClass
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
+from pufferkit.influence.curve.class_parts import class_part, widest_side
+from pufferkit.influence.curve.engine import Part
 from pufferkit.influence.curve.region_steps import ListedStep, RelaxedStep
-from pufferkit.influence.curve.starts import ClassSides, class_sides
 from pufferkit.influence.curve.steps import DiameterStep, Step
-from pufferkit.influence.curve.sweep import Side
 from pufferkit.influence.quilts.hardest import (
     QuiltBound,
     QuiltSearch,
@@ -56,8 +56,6 @@ from pufferkit.rounding import EPS
 LISTED = 10
 """Up to this many states, all sets of states are listed."""
 
-SHORT = 48
-_FORGOTTEN = 0.02
 _NEGLIGIBLE = 1e-4
 _ROUND = 1e-12
 _NO_CONTRACTION = (
@@ -177,19 +175,14 @@ class RegionInfluence:
         """Bounds on the log-ratios of the distribution m entries before, given two values."""
         return self.diameter(m) if self.before is None else self.before.ratio(m)
 
-    def sides(self, length: int) -> tuple[Side, Side]:
-        """Left and right side of the entries of a segment of ``length`` nodes."""
-        right, left = cache(self.right_step), cache(self.left_step)
-        if length <= SHORT and self.listed:
-            blocks = list(range(1, length))
-        else:
-            ratio, blocks, m = (1.25 if self.listed else sqrt(2)), [], 1.0
-            while m < min(length, self.most):
-                blocks.append(int(m))
-                if max(self.ratio(int(m)).max(), self.left_ratio(int(m)).max()) < _FORGOTTEN:
-                    break
-                m = max(int(m) + 1, m * ratio)
-        return Side([(1, left)], blocks), Side([(1, right)], blocks)
+    def part(self, length: int) -> Part:
+        """What is known about the entries of a segment of ``length`` nodes."""
+        most = min(length, self.most)
+        left, right = (widest_side(s, self.size, most) for s in (self.left_step, self.right_step))
+        notes = () if self.contracts else (_NO_CONTRACTION,)
+        every = [np.ones(self.size, dtype=bool)]
+        name = "all chains of the region"
+        return Part(name, left, right, every, notes=notes)
 
     def hardest(self, length: int, epsilon: float) -> tuple[int, Quilt]:
         """The node with the largest least score of a quilt; every node has the same bounds.
@@ -219,13 +212,9 @@ def region_influence(theta: RegionClass) -> RegionInfluence:
     return RegionInfluence(theta)
 
 
-@class_sides.register
-def _(theta: RegionClass, length: int) -> ClassSides | None:
-    if theta.corners() is not None:
-        return None
-    source = region_influence(theta)
-    notes = () if source.contracts else (_NO_CONTRACTION,)
-    return ClassSides("all chains of the region", *source.sides(length), notes)
+@class_part.register
+def _(theta: RegionClass, length: int) -> Part | None:
+    return None if theta.corners() is not None else region_influence(theta).part(length)
 
 
 @hardest_quilt.register

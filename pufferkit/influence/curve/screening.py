@@ -9,9 +9,9 @@ Started from v = infinity every iterate of F is a bound on the variation beyond 
 
     loss <= b + max over x, x' of step_{x,x'}(R, v_R) + step_{x,x'}(P, v_P)
 
-is the scalar curve with few blocks (`pufferkit.influence.curve.sweep`), so it is never below that
-curve. A chain whose bound is at most epsilon needs no further work. All chains
-are taken at once: a few array operations for a thousand of them.
+is the curve with few blocks and one number for all pairs, so it is never below that of
+`pufferkit.influence.curve.engine`. A chain whose bound is at most epsilon needs no further work.
+All chains are taken at once: a few array operations for a thousand of them.
 """
 
 from __future__ import annotations

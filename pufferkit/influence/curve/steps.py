@@ -20,7 +20,6 @@ reweighting, and over all reweightings the step is largest at
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from functools import cached_property
 from math import atanh, exp, expm1, inf, log1p, tanh
 from typing import TYPE_CHECKING, Any
@@ -119,31 +118,6 @@ class KernelStep(Step):
         return steps
 
 
-class StepRow:
-    """The largest steps of several kernels at once, for one incoming variation.
-
-    For kernels of few candidates, all in one table, padded with the first candidate of each.
-    """
-
-    def __init__(self, steps: Sequence[KernelStep]) -> None:
-        best = [step.best for step in steps]
-        width = max(len(above) for above, _ in best)
-        places = [np.minimum(np.arange(width), len(above) - 1) for above, _ in best]
-        self._above = np.array([own[0][at] for own, at in zip(best, places, strict=True)])
-        self._below = np.array([own[1][at] for own, at in zip(best, places, strict=True)])
-        self._errors = np.array([step.error for step in steps])
-
-    def largest(self, variation: float) -> Floats:
-        """The step of each kernel for its worst pair of rows, rounded up."""
-        steps: Floats = _largest_of(self._above, self._below, variation) + self._errors
-        return np.minimum(steps, variation)
-
-    @staticmethod
-    def serves(step: Step) -> bool:
-        """Whether a step can be part of such a table."""
-        return isinstance(step, KernelStep) and 0 < len(step.best[0]) <= _FEW
-
-
 def kernel_error(error: float, size: int, columns: int) -> float:
     """The error of a step: of both entries of its ratios, and of sums over the columns."""
     return 2 * error + 8 * max(size, columns) * EPS
@@ -190,24 +164,6 @@ class RatioStep(Step):
         steps = np.full((self.size, self.size), self.largest(variation))
         np.fill_diagonal(steps, 0.0)
         return steps
-
-
-class ReweightedStep(Step):
-    """The step of a kernel whose columns are reweighted by factors whose logs vary by ``spread``.
-
-    Reweighting by w turns (K G)(x) into (K w G)(x) / (K w)(x), so the step at a is at most the step
-    at a + spread plus the step at spread.
-    """
-
-    def __init__(self, base: Step, spread: float) -> None:
-        self.base, self.spread = base, spread
-        self._own = base.largest(spread)
-
-    def largest(self, variation: float) -> float:
-        return min(variation, self.base.largest(variation + self.spread) + self._own)
-
-    def pairs(self, variation: float) -> Floats | None:
-        return None
 
 
 def contracted(limit: float, variation: float, scale: int) -> float:

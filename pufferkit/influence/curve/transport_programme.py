@@ -246,7 +246,10 @@ def optimal_flow(p, q, cost, across, raised, known, arc_y, arc_z, stay, flow, pi
     done, last = 0, False
     while True:
         # With the heaviest state as the root, flows are sums of what is light.
-        above, below, heaviest = 1.0 / supply.sum(), 1.0 / demand.sum(), 0
+        above, below, heaviest = supply.sum(), demand.sum(), 0
+        if not (above > 0.0 and below > 0.0):  # potentials too far apart for floats
+            return _no_flow(arc_y, arc_z, flow, stay, size)
+        above, below = 1.0 / above, 1.0 / below
         for node in range(size):
             here, there = supply[node] * above, demand[node] * below
             net[node], gross[node] = here - there, here + there
@@ -289,9 +292,7 @@ def optimal_flow(p, q, cost, across, raised, known, arc_y, arc_z, stay, flow, pi
             up = not up
             shift, enter_y, enter_z = _entering(p, q, cost, across, g, inside, few, up)
         if enter_y < 0:
-            for node in range(size):
-                arc_y[node], arc_z[node], flow[node], stay[node] = node, node, 0.0, 0.0
-            return -1
+            return _no_flow(arc_y, arc_z, flow, stay, size)
         move = max(shift, 0.0) if up else -max(shift, 0.0)
         factor = np.exp(move)
         for node in range(size):
@@ -318,6 +319,14 @@ def optimal_flow(p, q, cost, across, raised, known, arc_y, arc_z, stay, flow, pi
             stay[node] = demand[node] * below
         stay[node] = max(stay[node], 0.0) if q[node] > 0.0 else 0.0
     return done
+
+
+@compiled_loop
+def _no_flow(arc_y, arc_z, flow, stay, size):
+    """Nothing flows; -1."""
+    for node in range(size):
+        arc_y[node], arc_z[node], flow[node], stay[node] = node, node, 0.0, 0.0
+    return -1
 
 
 @compiled_loop

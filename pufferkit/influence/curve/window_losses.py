@@ -37,7 +37,7 @@ import numpy as np
 
 from pufferkit.beliefs.kernel_class import Paths
 from pufferkit.checks import Bools, Floats
-from pufferkit.influence.curve.pair_curve import CostRuns, Stretch
+from pufferkit.influence.curve.engine import CostRuns, Stretch
 from pufferkit.influence.curve.pairs import LARGEST, PairSteps, closure, off_diagonal
 from pufferkit.rounding import EPS
 

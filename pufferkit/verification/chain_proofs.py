@@ -178,7 +178,7 @@ class _Side:
     def rows(self) -> SideRows | None:
         """What the side adds to every entry; ``None`` if a limit does not hold."""
         rows: SideRows = [(1, 1, np.zeros((self.size, self.size)))]
-        self.met[1] = _closed(self.costs[0])
+        self.met[1] = self._closure(self.costs[0])
         entry = 2
         while entry <= self.length:
             self.work.spend(1e4 * len(self.ends))
@@ -194,11 +194,19 @@ class _Side:
             else:
                 last = entry
                 adds = self._adds(entry, entry)
-                self.met[entry] = _closed(self.costs[self._run(entry)] + adds)
+                self.met[entry] = self._closure(self.costs[self._run(entry)] + adds)
             rows.append((entry, last, adds))
             entry = last + 1
         self.programmes.end()
         return rows
+
+    def _closure(self, variation: Floats) -> Floats:
+        """The triangle closure; infinite where a way between values that never meet was shorter."""
+        closed = _closed(variation)
+        masked = not np.all(self.counted | np.eye(self.size, dtype=bool))
+        if masked and not closed[self.counted].max(initial=0.0) <= _FAR / 2:
+            return np.where(self.counted, inf, closed)
+        return closed
 
     def _run(self, entry: int) -> int:
         return bisect_left(self.ends, entry)

@@ -301,7 +301,7 @@ class _Sweep:
         while done < end:
             here, left = done + 1, end - done
             if here == 1:
-                self._add(Stretch(1, 1, np.zeros_like(cost), None), closure(cost))
+                self._add(Stretch(1, 1, np.zeros_like(cost), None), self._closed(cost))
                 done = 1
                 continue
             cheap = left * self.size**2 <= EXPLICIT_WORK
@@ -330,7 +330,7 @@ class _Sweep:
                 every = len(self.ends) > 1 or here in _LOOKS or here % _LOOK == 0
                 adds, sizes = self._in_use(*self._adds_of(here, every))
                 beyond = {size: self.met[here - size] for size in sizes}
-                variation = closure((cost + adds) * ((1 + 2 * EPS) * self.outside))
+                variation = self._closed((cost + adds) * ((1 + 2 * EPS) * self.outside))
                 self._add(Stretch(here, here, adds, self.met[done], beyond), variation)
             self.walked += self.found[-1].last - done
             done = self.found[-1].last
@@ -344,6 +344,17 @@ class _Sweep:
             self.met[entry] = variation
         self.met[stretch.last] = variation
 
+    def _closed(self, variation: Floats) -> Floats:
+        """The triangle closure; infinite where a way between values that never meet was shorter."""
+        closed = closure(variation)
+        return closed if self._near_enough(closed) else np.where(self.counted, inf, closed)
+
+    def _near_enough(self, variation: Floats) -> bool:
+        """Whether no way over values that are never possible together, FAR or longer, was taken."""
+        if self.side.together is None:
+            return True
+        return bool(variation[self.counted].max(initial=0.0) <= FAR / 2)
+
     def _limit(self, run: int) -> Floats | None:
         """A matrix C with cost + adds(C) <= C, for entries that pay alike."""
         cost, paid = self.costs[run], self.paid[run]
@@ -353,7 +364,8 @@ class _Sweep:
         if self.side.together is not None:
             start = np.where(self.counted, start, FAR) * self.outside
         most = self.most if self.side.together is None else LARGEST
-        return certificate(steps, cost, most, self.slack, start)
+        limit = certificate(steps, cost, most, self.slack, start)
+        return limit if limit is not None and self._near_enough(limit) else None
 
     def _converges(self, limit: Floats | None, entries: int) -> bool:
         return converges(_Alike(self, self.paid[0]), limit, entries)
@@ -410,6 +422,9 @@ class _Sweep:
     def _kept(self, here: int, along: Followed) -> bool:
         """Keep what the compiled loop found, unless blocks are better at its last entry."""
         last = here + len(along.steps) - 1
+        if not all(self._near_enough(own) for own in (*along.met, along.after)):
+            self.by_loop = False
+            return False
         for place, met in enumerate(along.met):
             self.met[here - 1 + place] = met
         if len(self.side.sizes) > 1:

@@ -80,8 +80,8 @@ def _loss(
     whole = sum(count * float(cost.max()) for count, cost in runs)
     if window >= length > 1:
         return whole
-    left = _Side(chain, runs, recorded["left"], work, to_left=True).rows()
-    right = _Side(chain, runs[::-1], recorded["right"], work, to_left=False).rows()
+    left = _CheckedSide(chain, runs, recorded["left"], work, to_left=True).rows()
+    right = _CheckedSide(chain, runs[::-1], recorded["right"], work, to_left=False).rows()
     if left is None or right is None:
         return whole
     if window > 1:
@@ -151,7 +151,7 @@ def _together(chain: PairTables, first: int, last: int) -> Bools:
     return pairs
 
 
-class _Side:
+class _CheckedSide:
     """One side of all entries, counted from its end."""
 
     def __init__(

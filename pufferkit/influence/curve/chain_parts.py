@@ -42,6 +42,9 @@ TOO_DENSE = "one bound for all pairs of values: this chain has too many transiti
 
 _GROWTH = 1.25
 _MOST_SIZES, _ALL_SIZES = 50, 16
+_FEW, _DOUBLED = 24, (1, 4, 16)
+"""From so many states on few blocks are tried: each has programmes for all pairs."""
+
 _OWN_BLOCKS = 200
 """Entries with kernels of their own for which blocks are tried."""
 
@@ -86,7 +89,9 @@ class _Chain:
             )
         self.source = influence_of(member, "definition", length)
         self.powers: Powers = self.source.powers
-        self.sizes = block_sizes(length)
+        self.sizes = (
+            block_sizes(length) if states < _FEW else [m for m in _DOUBLED if m < length or m == 1]
+        )
 
     def part(self) -> Part:
         source = self.source

@@ -494,7 +494,7 @@ class Query(Asked):
     ... )
     >>> changes.exact(data)
     [Fraction(2, 1)]
-    >>> [(run.entries, run.cost.max()) for run in changes.moved(data.states)]
+    >>> [(run.entries, float(run.cost.max())) for run in changes.moved(data.states)]
     [(3, 2.0)]
     >>> changes.cost(data.states).tolist(), changes.bind(over=3) is changes
     ([[0.0, 2.0], [2.0, 0.0]], True)
@@ -702,8 +702,9 @@ class Query(Asked):
         """Whether every change of an entry moves the answer by the same."""
         if self.rows is None:
             return True
-        told = self.asks.apart(self.evaluate.over) if isinstance(self.evaluate, Answering) else None  # type: ignore[union-attr]
-        return isinstance(told, int)
+        if self.asks is None or not isinstance(self.evaluate, Answering):
+            return False  # the rows say it
+        return isinstance(self.asks.apart(self.evaluate.over), int)
 
     def moved(self, states: Iterable[Hashable] | None = None) -> tuple[CostRun, ...]:
         """How far an entry moves the answer: a matrix over pairs of states for runs of entries.

@@ -99,7 +99,8 @@ class Releases(Shown, Frozen, JsonRecord):
     (4, (4,))
     >>> weeks.to_frame().columns
     ['subject', 'window_start', 'entries', 'scale', 'rest', 'walk']
-    >>> weeks.row(0).kind, weeks.follows(lambda row, level: pk.top_states(row, 1, level))[0].what
+    >>> most = weeks.follows(lambda row, level: row.derive("top states", count=1, level=level))
+    >>> weeks.row(0).kind, most[0].what
     ('histogram', 'top 1 states')
     >>> weeks.as_drawn().presentation, weeks.as_histogram().presentation
     ('as drawn', 'nearest histogram')

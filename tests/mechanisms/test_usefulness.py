@@ -146,6 +146,9 @@ def test_merged_bins_count_together():
     data = pk.Series.of(["low", "mid", "high", "high", "low", "mid"], THREE.states)
     assert [int(x) for x in both.exact(data)] == [2, 4]
     assert both.labels == ("low", "mid or high")
+    assert not both.uniform  # within a bin an entry moves nothing
+    noise = pk.influence_curve(THREE, both, 1)
+    assert noise.scale <= pk.influence_curve(THREE, query, 1).scale * (1 + 1e-6)
 
 
 def test_targets_in_words():

@@ -59,7 +59,7 @@ MOST_CELLS = 1_000_000
 FINEST = 10**6
 """Shares of quantiles are fractions of at most this denominator."""
 
-COUNTS, TIMES, MOVES, NUMBERS = "shares and counts", "by time", "moves", "numbers"
+TOPICS = COUNTS, TIMES, MOVES, NUMBERS = "shares and counts", "by time", "moves", "numbers"
 """Topics."""
 
 

@@ -1,4 +1,4 @@
-"""The questions of the page: those of the command line, by the same names.
+"""The questions of the page: those of the command line but `linear`, by the same names.
 
 A question creates the query, knows how an answer is derived from its release, and writes itself as
 Python and as options of a command.
@@ -18,21 +18,6 @@ from pufferkit.data.query import NAMES, Question, question
 if TYPE_CHECKING:
     from pufferkit import ChainClass, Derived, Query, Release
 
-KINDS = {name: made.names[name].words for name, made in NAMES.items()}
-"""All questions in words, by their names on the command line."""
-
-TOPICS = {name: made.names[name].topic for name, made in NAMES.items()}
-"""What each is about."""
-
-GROUPS = {
-    topic: {name: KINDS[name] for name in NAMES if TOPICS[name] == topic}
-    for topic in dict.fromkeys(TOPICS.values())
-}
-"""The same by topic."""
-
-CLOCKED = tuple(name for name, made in NAMES.items() if made.clocked)
-"""About hours and days, so that entries need times."""
-
 
 def arguments(kind: str) -> Iterator[Field[Any]]:
     """The arguments of a question that the page asks for."""
@@ -47,7 +32,29 @@ def takes(kind: str, form: str) -> bool:
     return any(own.metadata["form"] == form for own in arguments(kind))
 
 
-VALUED = tuple(name for name in NAMES if takes(name, "values") or takes(name, "weights"))
+ON_PAGE = [name for name in NAMES if not takes(name, "weights")]
+"""The questions of the page; weights come from a file, and with one number a state are a total."""
+
+KINDS = {name: NAMES[name].names[name].words for name in ON_PAGE}
+"""All questions in words, by their names on the command line."""
+
+TOPICS = {name: NAMES[name].names[name].topic for name in ON_PAGE}
+"""What each is about."""
+
+GROUPS = {
+    topic: {
+        name: KINDS[name]
+        for name in sorted(ON_PAGE, key=lambda name: NAMES[name].per != "entries")
+        if TOPICS[name] == topic
+    }
+    for topic in queries.TOPICS
+}
+"""The same by topic, shares and means first: they do not depend on the length."""
+
+CLOCKED = tuple(name for name in ON_PAGE if NAMES[name].clocked)
+"""About hours and days, so that entries need times."""
+
+VALUED = tuple(name for name in ON_PAGE if takes(name, "values"))
 """About values of states."""
 
 
@@ -112,7 +119,7 @@ class PageQuestion:
 
     def question(self, states: Sequence[Hashable]) -> Question:
         """What is asked, with labels of states for their names."""
-        if self.kind not in NAMES:
+        if self.kind not in KINDS:
             raise ValueError(f"question: {self.kind!r} is unknown; known are {', '.join(KINDS)}")
         given: dict[str, Any] = {}
         for own in arguments(self.kind):
@@ -126,7 +133,7 @@ class PageQuestion:
             if not self.of:
                 raise ValueError("states: choose at least one that the question is about")
             return tuple(_label(name, states) for name in self.of)
-        if form in ("values", "weights"):
+        if form == "values":
             return self._valued(states)
         return {
             "range": (self.low, self.high),
@@ -195,8 +202,6 @@ class PageQuestion:
             form, flag = own.metadata["form"], f"--{own.metadata['option'].replace('_', '-')}"
             if form == "range" and not self.ranged:
                 continue
-            if form == "weights":
-                raise ValueError("the command line takes these numbers from a file; see --weights")
             _listed([name for name, _ in self.values])
             options += [
                 flag,

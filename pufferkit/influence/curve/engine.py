@@ -251,16 +251,15 @@ class _Sweep:
         met: Callable[[int], Floats],
         paid: Callable[[int], float],
         whole: float,
-        every: bool,
+        sizes: Sequence[int],
     ) -> tuple[Floats, NDArray[np.int64]]:
         """The least over blocks of what is paid and a step, and the size that each pair takes.
 
-        All blocks are tried, or those that were in use when all were last tried. A bound that is
-        not a finite number bounds nothing.
+        Blocks of ``sizes`` are tried. A bound that is not a finite number bounds nothing.
         """
         least = np.where(self.counted, whole, 0.0)
         taken = np.zeros(least.shape, dtype=np.int64)
-        for size in self.side.sizes if every else self.used:
+        for size in sizes:
             if size >= entry or (spent := paid(size)) >= float(least.max()):
                 break
             steps = self.side.steps(entry, size)
@@ -272,24 +271,27 @@ class _Sweep:
             bound = (spent + steps(variation)) * (1 + 2 * EPS)
             better = (bound < least) & np.isfinite(bound)
             least, taken = np.where(better, bound, least), np.where(better, size, taken)
-        if every and entry < _FOREVER:
-            self.used = sorted({1, *np.unique(taken[taken > 0]).tolist()})
         return least, taken
 
     def _adds_of(self, entry: int, every: bool) -> tuple[Floats, NDArray[np.int64]]:
-        """The same from the entries that were met."""
-        return self._adds(
+        """The same from the entries that were met: all blocks, or those last in use."""
+        adds, taken = self._adds(
             entry,
             lambda size: self.met[entry - size],
             lambda size: self._between(entry - size + 1, entry - 1),
             self._total(entry - 1) if self.side.paid else inf,
-            every,
+            self.side.sizes if every else self.used,
         )
+        if every:
+            self.used = sorted({1, *np.unique(taken[taken > 0]).tolist()})
+        return adds, taken
 
-    def adds_at(self, limit: Floats, paid: float) -> tuple[Floats, NDArray[np.int64]]:
+    def adds_at(
+        self, limit: Floats, paid: float, sizes: Sequence[int]
+    ) -> tuple[Floats, NDArray[np.int64]]:
         """The same where every entry beyond has the variation ``limit`` and pays the same."""
         return self._adds(
-            _FOREVER, lambda _: limit, lambda size: (size - 1) * paid * (1 + 4 * EPS), inf, True
+            _FOREVER, lambda _: limit, lambda size: (size - 1) * paid * (1 + 4 * EPS), inf, sizes
         )
 
     def _through(self, run: int) -> bool:
@@ -307,10 +309,12 @@ class _Sweep:
             cheap = left * self.size**2 <= EXPLICIT_WORK
             if here >= self.side.settled and left > 2:
                 if not looked:
-                    limit, looked = self._limit(run), True
+                    (limit, sizes), looked = self._limit(run), True
                     soon = cheap and self.alike and self._converges(limit, left // 2)
                     if limit is not None:
-                        ahead = self._in_use(*self.adds_at(limit, self.paid[run]))
+                        ahead = self._in_use(*self.adds_at(limit, self.paid[run], sizes))
+                        # Of a long run only the entries before the limit holds are left.
+                        self.used = self.used if cheap else list(sizes)
                 if limit is not None and ahead is not None:
                     near = cheap and not soon
                     if self._may_take(here, begun, limit, max(ahead[1], default=1), near):
@@ -328,6 +332,7 @@ class _Sweep:
             if not self._along(run, here, limit):
                 # Between runs blocks of other sizes end where nothing is paid.
                 every = len(self.ends) > 1 or here in _LOOKS or here % _LOOK == 0
+                every = every and (cheap or limit is None)
                 adds, sizes = self._in_use(*self._adds_of(here, every))
                 beyond = {size: self.met[here - size] for size in sizes}
                 variation = self._closed((cost + adds) * ((1 + 2 * EPS) * self.outside))
@@ -355,12 +360,34 @@ class _Sweep:
             return True
         return bool(variation[self.counted].max(initial=0.0) <= FAR / 2)
 
-    def _limit(self, run: int) -> Floats | None:
-        """A matrix C with cost + adds(C) <= C, for entries that pay alike."""
-        cost, paid = self.costs[run], self.paid[run]
-        steps = _Alike(self, paid)
-        start = self.met[max(self.met)]
-        start = np.maximum(start, steps.guess(cost) if self.near is None else self.near)
+    def _limit(self, run: int) -> tuple[Floats | None, Sequence[int]]:
+        """A matrix C with cost + adds(C) <= C, for entries that pay alike, and its blocks.
+
+        A limit for single entries is one for all blocks, whose least is no larger. Blocks have
+        programmes for all pairs, one for each size, so only those are tried by which some pair
+        gains there. Of two limits the least, pair by pair, is a limit.
+        """
+        every, single = self.side.sizes, self._certified(run, [1])
+        if single is None:
+            return self._certified(run, every), every
+        paid = self.paid[run]
+        alone, _ = self.adds_at(single, paid, [1])
+        blocks, taken = self.adds_at(single, paid, every)
+        gain = float((alone - blocks)[self.counted].max(initial=0.0))
+        if gain <= _GAIN * paid:
+            return single, [1]
+        sizes = sorted({1, *self._in_use(blocks, taken)[1]})
+        several = self._certified(run, sizes, single)
+        return (single, [1]) if several is None else (np.minimum(single, several), sizes)
+
+    def _certified(
+        self, run: int, sizes: Sequence[int], near: Floats | None = None
+    ) -> Floats | None:
+        """A limit with blocks of these sizes, from ``near`` on; ``None`` if the search fails."""
+        cost = self.costs[run]
+        steps = _Alike(self, self.paid[run], sizes)
+        start, near = self.met[max(self.met)], self.near if near is None else near
+        start = np.maximum(start, steps.guess(cost) if near is None else near)
         if self.side.together is not None:
             start = np.where(self.counted, start, FAR) * self.outside
         most = self.most if self.side.together is None else LARGEST
@@ -368,7 +395,7 @@ class _Sweep:
         return limit if limit is not None and self._near_enough(limit) else None
 
     def _converges(self, limit: Floats | None, entries: int) -> bool:
-        return converges(_Alike(self, self.paid[0]), limit, entries)
+        return converges(_Alike(self, self.paid[0], self.side.sizes), limit, entries)
 
     def _in_use(self, adds: Floats, taken: NDArray[np.int64]) -> tuple[Floats, list[int]]:
         return adds, [int(size) for size in np.unique(taken[self.counted]) if size > 0]
@@ -444,13 +471,13 @@ class _Sweep:
 class _Alike:
     """The steps of entries that are alike and pay the same: the least over blocks."""
 
-    def __init__(self, sweep: _Sweep, paid: float) -> None:
-        self._sweep, self._paid = sweep, paid
+    def __init__(self, sweep: _Sweep, paid: float, sizes: Sequence[int]) -> None:
+        self._sweep, self._paid, self._sizes = sweep, paid, sizes
         self._taken = np.zeros((sweep.size, sweep.size), dtype=np.int64)
 
     def __call__(self, limit: Floats) -> Floats:
         """The matrix of steps at the variation ``limit``."""
-        adds, self._taken = self._sweep.adds_at(limit, self._paid)
+        adds, self._taken = self._sweep.adds_at(limit, self._paid, self._sizes)
         return adds
 
     def derivative(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats]:

@@ -70,6 +70,7 @@ _ROUGH_SWEEPS = 20
 _CLOSE_ENOUGH = 0.01
 _FEW = 16
 _DENSE = 24
+_LEAP = 8.0
 _CLOSE = 1e-5
 _MOST_TURNS = 30
 _SMALL = 15**3
@@ -412,18 +413,24 @@ def _newton(steps: Steps, point: Floats, update: Floats) -> Floats | None:
             return None
     else:
         change = _sparse_solution(rows, columns, values, target)
-    guess: Floats = point + change.reshape(size, size)
-    sensible = np.isfinite(guess).all() and guess.min() > -update.max()
-    return guess if sensible and guess.max() < 8 * update.max() else None
+    if not np.isfinite(change).all():
+        return None
+    # Far from the limit the tangent leads too far.
+    farthest, largest = float(change.max()), float(update.max())
+    share = min(1.0, _LEAP * largest / farthest) if farthest > 0 else 1.0
+    guess: Floats = point + share * change.reshape(size, size)
+    return guess if guess.min() > -largest else None
 
 
 def _sparse_solution(
     rows: NDArray[np.int64], columns: NDArray[np.int64], values: Floats, target: Floats
 ) -> Floats:
     from scipy.sparse import coo_matrix, identity  # noqa: PLC0415  (only large problems need it)
-    from scipy.sparse.linalg import gmres  # noqa: PLC0415
+    from scipy.sparse.linalg import splu  # noqa: PLC0415
 
     size = len(target)
-    jacobian = coo_matrix((values, (rows, columns)), shape=(size, size)).tocsr()
-    solution, _ = gmres(identity(size, format="csr") - jacobian, target, rtol=1e-4, restart=120)
-    return np.asarray(solution)
+    jacobian = coo_matrix((values, (rows, columns)), shape=(size, size)).tocsc()
+    try:
+        return np.asarray(splu(identity(size, format="csc") - jacobian).solve(target))
+    except RuntimeError:  # singular
+        return np.full(size, np.nan)

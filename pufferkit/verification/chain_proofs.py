@@ -328,7 +328,9 @@ class _CheckedSide:
             table = self.chain.right(size, largest)
         if table.shape != self.counted.shape:  # one pair of values stands for all
             table = np.full(self.counted.shape, float(table.max()))
-        table = np.where(np.isnan(table), inf, np.maximum(table, 0.0))
+        table = np.where(np.isnan(table), inf, table)
+        # A way over a value that is not possible is never the shorter one.
+        table = np.maximum(np.where(np.isneginf(table), table.max(), table), 0.0)
         np.fill_diagonal(table, 0.0)
         return table
 
@@ -359,6 +361,10 @@ class _CheckedSide:
                 diameter = np.where(np.isfinite(diameter), np.maximum(diameter, 0.0), inf)
                 own = np.where(up, projective_step(diameter, ahead), 0.0)
                 table[x, other] = float(own.max(initial=0.0)) + _ROUNDING * float(ahead.max())
+        # A way over a value that is not possible is never the shorter one.
+        reached = np.isfinite(logs).any(axis=0)
+        table[~np.outer(reached, reached)] = table.max()
+        np.fill_diagonal(table, 0.0)
         return table
 
 

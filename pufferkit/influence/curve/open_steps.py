@@ -60,8 +60,10 @@ class OpenSteps:
         gains = np.tanh(ahead / 4)
         found = [self._at(values, ahead, gains) for values in self._parts]
         steps, self._best, self._slopes = (np.vstack(each) for each in zip(*found, strict=True))
-        inside = off_diagonal(len(limit)) * np.outer(self._rows, self._rows)
-        return np.where(inside > 0, steps, 0.0)
+        outside, met = off_diagonal(len(limit)) > 0, np.outer(self._rows, self._rows)
+        # A way over a value that X_i cannot have is never the shorter one.
+        steps = np.where(met, steps, steps[met & outside].max(initial=0.0))
+        return np.where(outside, steps, 0.0)
 
     def _at(
         self, values: NDArray[np.int64], ahead: Floats, gains: Floats

@@ -26,6 +26,8 @@ class WidestSteps:
         table = self._step.pairs(widest)
         if table is None:
             return self._step.largest(widest) * self._outside
+        # A way over a value that is not possible is never the shorter one.
+        table = np.where(np.isneginf(table), table.max(), table)
         return np.where(self._outside > 0, np.maximum(table, 0.0), 0.0)
 
     def __call__(self, limit: Floats) -> Floats:

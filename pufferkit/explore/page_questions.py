@@ -104,12 +104,12 @@ class PageQuestion:
     @property
     def group(self) -> str:
         """What it is about."""
-        return TOPICS[self.kind]
+        return NAMES[self.kind].names[self.kind].topic
 
     @property
     def words(self) -> str:
         """The question as the beginning of a sentence."""
-        sentence = KINDS[self.kind].capitalize()
+        sentence = NAMES[self.kind].names[self.kind].words.capitalize()
         some = " or ".join(f"“{name}”" for name in self.of)
         if takes(self.kind, "share"):
             sentence += f", {self.at:g} of the entries below it"
@@ -119,7 +119,7 @@ class PageQuestion:
 
     def question(self, states: Sequence[Hashable]) -> Question:
         """What is asked, with labels of states for their names."""
-        if self.kind not in KINDS:
+        if self.kind not in NAMES or takes(self.kind, "weights"):
             raise ValueError(f"question: {self.kind!r} is unknown; known are {', '.join(KINDS)}")
         given: dict[str, Any] = {}
         for own in arguments(self.kind):

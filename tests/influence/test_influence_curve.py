@@ -142,7 +142,8 @@ def test_a_count_of_a_positively_correlated_binary_chain_reaches_the_promise(q, 
     logs = np.vstack([brute.count_release(2, length, x, b) for x in (0, 1)])
     real = brute.losses_by_paths(pi, matrix, length, logs)
     promised = losses(InfluenceCurve(MarkovChain.steady(matrix), length), b)
-    assert promised == pytest.approx(real, rel=1e-5)
+    assert (promised >= real * (1 - 1e-9)).all()
+    assert promised == pytest.approx(real, rel=2e-3)  # a limit for later entries serves them all
     assert (promised >= real - SLACK).all()
 
 

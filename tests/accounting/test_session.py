@@ -64,10 +64,12 @@ def test_asking_again_gives_the_same_value_for_free(session, path):
 
 
 def test_a_label_asks_for_another_draw(session):
-    first = session.release(count(1, 120), 0.1)
-    second = session.release(count(1, 120), 0.1, label="again")
-    assert first.value != second.value
-    assert len(session.history) == 2
+    labels = ["", *(f"again {n}" for n in range(7))]
+    values = [
+        session.release(count(1, 120), 0.01, label=label, anyway=True).value for label in labels
+    ]
+    assert len(session.history) == len(labels)
+    assert len(set(values)) > 1  # two draws are equal once in a thousand times, eight never
 
 
 def test_different_questions_are_different_releases(session):

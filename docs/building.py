@@ -43,7 +43,9 @@ def _surroundings() -> bytes:
     root = HERE.parent
     look_alikes = root / "tests" / "strategies" / "look_alikes.py"
     examples = sorted(path for path in (root / "examples").iterdir() if path.is_file())
-    package = sorted((root / "pufferkit").rglob("*.py"))
+    package = [
+        path for part in ("pufferkit", "papers") for path in sorted((root / part).rglob("*.py"))
+    ]
     for path in [*package, *examples, look_alikes, HERE / "running.py"]:
         digest.update(path.read_bytes())
     return digest.digest()

@@ -34,11 +34,10 @@ ROOMS = {
     "accounting": ("pufferkit.accounting", "pufferkit.fleet"),
     "local": ("pufferkit.local",),
     "audit": ("pufferkit.audit",),
-    "experiments": ("pufferkit.experiments",),
 }
 """Page to the modules whose public names it shows; the rest is on the page "more"."""
 
-DOORS = ("pufferkit", "pufferkit.local", "pufferkit.audit", "pufferkit.experiments")
+DOORS = ("pufferkit", "pufferkit.local", "pufferkit.audit")
 """Modules whose ``__all__`` is public."""
 
 

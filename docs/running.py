@@ -1,10 +1,10 @@
 """Runs what pages and notebooks show, and keeps what comes out of it.
 
-A page runs in a folder of its own that has ``examples/``, as a clone has. Its Python blocks share
-one namespace; a block shows what it prints, its last expression as a notebook would, and the
-pictures it writes. Of shell blocks every line is run; a line that is meant to fail ends in
-``# exit code N``. Blocks of JSON are models. Blocks marked ``py`` need what is not here, a cluster;
-they only have to be Python. ``text`` is shown as it stands.
+A page runs in a folder of its own that has ``examples/`` and finds `papers`, as a clone does. Its
+Python blocks share one namespace; a block shows what it prints, its last expression as a notebook
+would, and the pictures it writes. Of shell blocks every line is run; a line that is meant to fail
+ends in ``# exit code N``. Blocks of JSON are models. Blocks marked ``py`` need what is not here, a
+cluster; they only have to be Python. ``text`` is shown as it stands.
 """
 
 from __future__ import annotations
@@ -46,6 +46,8 @@ def ran(text: str, name: str) -> list[str]:
     with empty_folder() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         shutil.copytree(ROOT / "examples", "examples")
+        if str(ROOT) not in sys.path:
+            sys.path.append(str(ROOT))  # `papers`, and the readers' files
         _files_of_the_reader(name)
         names: dict[str, Any] = {"__name__": "page"}
         found = [_block(*match.groups(), name, names) for match in FENCE.finditer(text)]
@@ -233,7 +235,6 @@ def _files_of_the_reader(name: str) -> None:
     if name == "many-subjects":
         _table_of_subjects()
     if name == "raw-files":
-        sys.path.append(str(ROOT))
         from tests.strategies import look_alikes  # noqa: PLC0415
 
         look_alikes.all_of_them(Path())

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pufferkit import audit as audit
-    from pufferkit import experiments as experiments
     from pufferkit import frames as frames
     from pufferkit import local as local
     from pufferkit import plots as plots
@@ -74,13 +73,10 @@ if TYPE_CHECKING:
     from pufferkit.influence.sums.transport import w_infinity as w_infinity
     from pufferkit.mechanisms.active_quilts import ActiveQuilts as ActiveQuilts
     from pufferkit.mechanisms.active_quilts import active_quilts as active_quilts
-    from pufferkit.mechanisms.baselines import Baseline as Baseline
     from pufferkit.mechanisms.baselines import entry_dp as entry_dp
     from pufferkit.mechanisms.baselines import gk16 as gk16
     from pufferkit.mechanisms.baselines import group_dp as group_dp
     from pufferkit.mechanisms.calibration import Calibration as Calibration
-    from pufferkit.mechanisms.comparison import Comparison as Comparison
-    from pufferkit.mechanisms.comparison import compare as compare
     from pufferkit.mechanisms.dashboard import Dashboard as Dashboard
     from pufferkit.mechanisms.dashboard import dashboard as dashboard
     from pufferkit.mechanisms.evidence import Evidence as Evidence
@@ -99,15 +95,10 @@ if TYPE_CHECKING:
     from pufferkit.mechanisms.quantiles import QuantilePlan as QuantilePlan
     from pufferkit.mechanisms.quantiles import plan_quantile as plan_quantile
     from pufferkit.mechanisms.release import Release as Release
-    from pufferkit.mechanisms.renyi import renyi_pufferfish as renyi_pufferfish
     from pufferkit.mechanisms.synthetic import synthetic as synthetic
     from pufferkit.mechanisms.target_errors import Target as Target
     from pufferkit.mechanisms.target_errors import epsilon_for as epsilon_for
     from pufferkit.mechanisms.target_errors import remedies as remedies
-    from pufferkit.mechanisms.temporal import TemporalLeakage as TemporalLeakage
-    from pufferkit.mechanisms.temporal import leakage_limit as leakage_limit
-    from pufferkit.mechanisms.temporal import step_epsilon as step_epsilon
-    from pufferkit.mechanisms.temporal import temporal_leakage as temporal_leakage
     from pufferkit.mechanisms.usefulness import Usefulness as Usefulness
     from pufferkit.mechanisms.wasserstein import wasserstein as wasserstein
     from pufferkit.verification.verify import Verdict as Verdict
@@ -135,15 +126,7 @@ _HOMES = {
     "frames": ["TextFormat", "read_series", "read_table"],
     "influence.quilts.hardest": ["max_influence"],
     "mechanisms.active_quilts": ["ActiveQuilts", "active_quilts"],
-    "mechanisms.baselines": ["Baseline", "entry_dp", "gk16", "group_dp"],
-    "mechanisms.comparison": ["Comparison", "compare"],
-    "mechanisms.renyi": ["renyi_pufferfish"],
-    "mechanisms.temporal": [
-        "TemporalLeakage",
-        "leakage_limit",
-        "step_epsilon",
-        "temporal_leakage",
-    ],
+    "mechanisms.baselines": ["entry_dp", "gk16", "group_dp"],
     "mechanisms.calibration": ["Calibration"],
     "fitting.check_model": ["check_model"],
     "fitting.choosing": ["choose_beliefs"],
@@ -195,7 +178,7 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = [*sorted(_HOME_OF), "__version__"]  # noqa: PLE0604
 
 
-_ROOMS = ("audit", "experiments", "frames", "local", "plots")
+_ROOMS = ("audit", "frames", "local", "plots")
 
 
 def __getattr__(name: str) -> Any:

@@ -9,14 +9,13 @@
 >>> audit(noise, trials=5000).verdict
 'passed'
 
-torch is loaded only when the `LSTM` learns, compiled kernels only when an attacker needs them.
+Compiled kernels are loaded only when an attacker needs them.
 """
 
 from pufferkit.audit.attackers import Attacker, ForwardBackward, SingleBit, Viterbi
 from pufferkit.audit.audit_targets import LocalMechanism
 from pufferkit.audit.auditor import audit
 from pufferkit.audit.exact_loss import exact_loss, worst_case
-from pufferkit.audit.lstm import LSTM, Training, Validation, cross_validate
 from pufferkit.audit.report import Audit, WorstCase
 from pufferkit.audit.success_limits import (
     charged_epsilon,
@@ -27,20 +26,16 @@ from pufferkit.audit.success_limits import (
 )
 
 __all__ = [
-    "LSTM",
     "Attacker",
     "Audit",
     "ForwardBackward",
     "LocalMechanism",
     "SingleBit",
-    "Training",
-    "Validation",
     "Viterbi",
     "WorstCase",
     "audit",
     "charged_epsilon",
     "clopper_pearson",
-    "cross_validate",
     "exact_loss",
     "prior_odds",
     "proven_epsilon",

@@ -6,8 +6,9 @@ attackers differ in what they use:
 - `SingleBit`: the symbol of the entry and the distribution of the entry, nothing else ([B] 4.1);
 - `ForwardBackward`: all symbols and the chain; the exact posterior, so the best guess there is of
   each entry ([B] 4.1, the correlation-aware attacker);
-- `Viterbi`: the likeliest whole path ([B] 4.3);
-- `LSTM` in `pufferkit.audit.lstm`: learns from examples ([B] 4.3).
+- `Viterbi`: the likeliest whole path ([B] 4.3).
+
+The attacker of [B] 4.3 that learns from examples is in the repository, `papers/lstm.py`.
 
 Numbers are scaled at every step, or kept as logarithms, so a million steps neither underflow nor
 lose a state that is rare for long and certain later.

@@ -32,7 +32,6 @@ _COMMANDS = {
     "verify": "verify_command",
     "audit": "audit_command",
     "explore": "explore_command",
-    "reproduce": "reproduce_command",
 }
 _GROUPS = {"model": "hide_command", "ledger": "ledger_command", "stream": "stream_command"}
 

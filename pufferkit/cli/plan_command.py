@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import pufferkit as pk
 from pufferkit.cli import inputs, outputs, terminal, usefulness_output
 from pufferkit.cli.asked_questions import asked
-from pufferkit.cli.flags import File, Text, option, real
+from pufferkit.cli.flags import File, Text, option
 from pufferkit.cli.format_options import Form
 from pufferkit.cli.options import with_options
 from pufferkit.cli.question_options import QuestionOptions
@@ -39,14 +39,10 @@ def plan(
     simulate: Annotated[
         File, option("Draw releases of data simulated from the model.", "FILE")
     ] = None,
-    delta: Annotated[
-        float | None, real("Also compare with mechanisms that allow this delta.", "X")
-    ] = None,
     slow: Annotated[bool, option("Also try mechanisms that take minutes.")] = False,
 ) -> None:
     """Compare mechanisms for a query, and their noise with the answer; spends nothing.
 
-    With --delta: also Rényi Pufferfish privacy and temporal leakage, for comparison.
     With --target: the epsilon, number of entries or coarser question that reaches it.
     """
     pictures = [own for own in (error_plot, simulate, who_binds) if own is not None]
@@ -57,7 +53,7 @@ def plan(
     lengths = size.of(beliefs, form)
     about = asked(question, beliefs, lengths, epsilon)
     query = about.query
-    sides, table = _planned(beliefs, query, epsilon, delta, slow=slow)
+    table = _planned(beliefs, query, epsilon, slow=slow)
     written = {}
     if active_quilts is not None:
         written[active_quilts] = _active_quilts(beliefs, query, epsilon, active_quilts)
@@ -77,8 +73,6 @@ def plan(
     outputs.write_all(written)
     if not as_json:
         terminal.show_plan(table)  # first, because the search for remedies is slower
-        if sides is not None:
-            terminal.say(f"\n{sides}\n")
     ways = usefulness_output.ways(beliefs, table, wanted)
     if as_json:
         record = {
@@ -87,7 +81,6 @@ def plan(
             "epsilon": table.epsilon,
             "beliefs": table.beliefs,
             "rows": table.rows,
-            **({} if sides is None else {"compared": sides.table_rows()}),
             "useful": table.useful.to_dict(),
             "target": None if wanted is None else wanted.half_width(query),
             **({} if about.plan is None else {"ways": about.plan.table_rows()}),
@@ -108,20 +101,12 @@ def plan(
     terminal.written(written)
 
 
-def _planned(
-    beliefs: Any, query: pk.Query, epsilon: float, delta: float | None, *, slow: bool
-) -> tuple[pk.Comparison | None, pk.Plan]:
-    """The plan, and other mechanisms beside it if a delta is allowed."""
-    if slow and delta is not None:
-        raise ValueError("--slow: cannot be given with --delta; ask for one of them at a time")
-    with terminal.progress() as progress:
-        if delta is not None:
-            sides = pk.compare(beliefs, query, epsilon, delta, progress)
-            return sides, sides.plan
-        from pufferkit.mechanisms.plan import LONG_WORK  # noqa: PLC0415
+def _planned(beliefs: Any, query: pk.Query, epsilon: float, *, slow: bool) -> pk.Plan:
+    from pufferkit.mechanisms.plan import LONG_WORK  # noqa: PLC0415
 
-        most_work = inf if slow else LONG_WORK
-        return None, pk.plan(beliefs, query, epsilon, progress=progress, most_work=most_work)
+    most_work = inf if slow else LONG_WORK
+    with terminal.progress() as progress:
+        return pk.plan(beliefs, query, epsilon, progress=progress, most_work=most_work)
 
 
 def _check_kinds(pictures: list[Path], table: Path | None) -> None:

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from pufferkit.errors import printable
 
@@ -26,14 +26,14 @@ _INTERRUPTED = 130
 _PASSWORD = re.compile(r"(:/{1,2}[^:/@\s]*:)[^@\s]*@")  # a path has one slash
 
 
-class OneLineErrors(TyperGroup):
-    """A command group that reports every error as one line on stderr, with exit code 2."""
+class _OneLine:
+    """Every error is one line on stderr, with exit code 2."""
 
     def main(self, *args: Any, **extra: Any) -> Any:
         """Run a command without a traceback for bad input."""
         extra["standalone_mode"] = False
         try:
-            code = super().main(*args, **extra)
+            code = super().main(*args, **extra)  # type: ignore[misc]
             sys.stdout.flush()
         except typer.Abort:
             sys.exit(_INTERRUPTED)
@@ -48,6 +48,14 @@ class OneLineErrors(TyperGroup):
             say(f"error: {message}", err=True)
             sys.exit(BAD_INPUT)
         sys.exit(code or 0)
+
+
+class OneLineErrors(_OneLine, TyperGroup):
+    """A group of commands that reports every error as one line."""
+
+
+class OneLineCommand(_OneLine, TyperCommand):
+    """A command on its own that reports every error as one line."""
 
 
 def _explained(error: BaseException) -> str | None:

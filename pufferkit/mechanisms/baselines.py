@@ -12,7 +12,6 @@ of Gamma is below 1. A release with event-level epsilon b is then epsilon-privat
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import singledispatch
 from math import inf, pi, sqrt
 from typing import Any, NamedTuple
@@ -33,43 +32,6 @@ from pufferkit.mechanisms.calibration import Calibration, check_states, checked
 from pufferkit.mechanisms.evidence import Evidence, Guarantee
 from pufferkit.rounding import last_passing, round_up
 from pufferkit.threads import one_thread
-
-
-@dataclass(frozen=True)
-class Baseline:
-    """Noise by another theorem, for comparison. It cannot be released.
-
-    Attributes
-    ----------
-    name
-        The mechanism.
-    noise
-        The distribution, "gaussian" or "laplace".
-    deviation, expected_l1_error
-        Standard deviation of the noise on a coordinate, and the mean error over all of them.
-    promise
-        The guarantee, and against whom it holds.
-    why
-        What determined the size of the noise.
-    weaker
-        Whether the guarantee is weaker than Pufferfish for each entry.
-
-    Examples
-    --------
-    >>> from pufferkit import MarkovChain, count
-    >>> from pufferkit.mechanisms.renyi import renyi_pufferfish
-    >>> chain = MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
-    >>> renyi_pufferfish(chain, count(1, 20), 1, delta=1e-6).weaker
-    True
-    """
-
-    name: str
-    noise: str
-    deviation: float
-    expected_l1_error: float
-    promise: str
-    why: str
-    weaker: bool
 
 
 def group_dp(

@@ -19,7 +19,6 @@ from pufferkit.beliefs.network_class import NetworkClass
 from pufferkit.beliefs.seasonal_class import SeasonalClass
 from pufferkit.data.joint import Several
 from pufferkit.data.queries import TopStates
-from pufferkit.experiments.result import Result
 from pufferkit.fleet.releases import Releases
 from pufferkit.mechanisms.active_quilts import ActiveQuilts
 from pufferkit.mechanisms.calibration import Calibration
@@ -37,7 +36,6 @@ from pufferkit.plots.dashboard_figures import (
     synthetic_figure,
     ways_figure,
 )
-from pufferkit.plots.experiment_figures import experiment_figure
 from pufferkit.plots.graph_figures import graph_figure
 from pufferkit.plots.member_figures import clock_figure, matrices_figure, network_figure
 from pufferkit.plots.question_figures import (
@@ -91,7 +89,6 @@ figure_of.register(Synthetic, synthetic_figure)
 figure_of.register(PairTable, pair_figure)
 figure_of.register(ActiveQuilts, active_figure)
 figure_of.register(Audit, audit_figure)
-figure_of.register(Result, experiment_figure)
 
 
 @figure_of.register(MarkovChain)

@@ -249,57 +249,6 @@ def audit_figure(audit: Audit) -> Figure:
     return figure
 
 
-def attack_figure(rows: Sequence[Mapping[str, Any]]) -> Figure:
-    """[B] Figure 2: success of attackers against correlation, next to what the promise allows.
-
-    Parameters
-    ----------
-    rows
-        Of `pufferkit.experiments.attack_curve`: ``theta``, ``noise`` ("dp" or "ours"), ``epsilon``,
-        ``single_bit``, ``correlation_aware`` and ``bound``.
-    """
-    if not rows:
-        raise ValueError("rows: there is nothing to draw")
-    epsilon, bound = rows[0]["epsilon"], rows[0]["bound"]
-    title = (
-        f"Guessing a hidden bit, promise epsilon {epsilon:g}\n"
-        "DP noise is broken where bits predict one another; ours is not"
-    )
-    figure, axes = blank(7.2, 4.6, title)
-    lines = (
-        ("dp", "correlation_aware", ORANGE, "o", "-", "DP noise, attacker knows the chain"),
-        ("dp", "single_bit", ORANGE, "s", ":", "DP noise, attacker sees one bit"),
-        ("ours", "correlation_aware", BLUE, "o", "-", "our noise, attacker knows the chain"),
-        ("ours", "single_bit", SKY, "s", ":", "our noise, attacker sees one bit"),
-    )
-    for noise, attacker, colour, marker, style, words in lines:
-        own = sorted((row for row in rows if row["noise"] == noise), key=lambda row: row["theta"])
-        axes.plot(
-            [row["theta"] for row in own],
-            [row[attacker] for row in own],
-            color=colour,
-            marker=marker,
-            markersize=5,
-            linestyle=style,
-            label=words,
-        )
-    axes.axhline(bound, color=BLACK, linewidth=1.2, linestyle="--")
-    axes.annotate(
-        f"most that epsilon {epsilon:g} allows: {bound:.3f}",
-        (max(row["theta"] for row in rows), bound),
-        xytext=(0, 6),
-        textcoords="offset points",
-        ha="right",
-        fontsize=9,
-        color=BLACK,
-    )
-    grid(axes, "y")
-    axes.set_xlabel("probability of a change between neighbours (left: more correlation)")
-    axes.set_ylabel("share of guesses that are right")
-    legend(figure, 2)
-    return figure
-
-
 def active_figure(table: ActiveQuilts) -> Figure:
     """The noise that each node alone would need: points over entries, bars of named nodes.
 

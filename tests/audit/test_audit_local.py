@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import pufferkit as pk
+from papers.local_figures import attack_curve
 from pufferkit.audit import audit, exact_loss
-from pufferkit.experiments.attack_curve import attack_curve
 from tests.strategies.stand_ins import Response, symmetric
 
 LAZY = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])

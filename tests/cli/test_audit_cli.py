@@ -5,8 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from pufferkit import plots
-from pufferkit.experiments.attack_curve import attack_curve
 from tests.strategies.command_line import folder, good, refusal, refusals, run  # noqa: F401
 
 AUDIT = ("audit", "--model", "model.json", "--epsilon", "1", "--length", "4", "--trials", "2000")
@@ -59,22 +57,6 @@ def test_refusals(options, words):
 @pytest.mark.usefixtures("folder")
 def test_a_length_is_needed():
     assert "--length" in refusal("audit", "--model", "model.json", "--epsilon", "1")
-
-
-@pytest.mark.slow
-def test_the_curve_shows_all_four_attacks_and_the_bound():
-    rows = attack_curve(0.5, [0.1, 0.5], trials=200)
-    figure = plots.attack_figure(rows)
-    axes = figure.axes[0]
-    lines = [line for line in axes.get_lines() if len(line.get_xdata()) == 2]
-    named = {line.get_label(): list(line.get_ydata()) for line in lines}
-    assert named["DP noise, attacker knows the chain"] == [
-        row["correlation_aware"] for row in rows if row["noise"] == "dp"
-    ]
-    assert len([name for name in named if "noise" in name]) == 4
-    assert plots.picture(figure, "x.png").startswith(b"\x89PNG")
-    with pytest.raises(ValueError, match="nothing to draw"):
-        plots.attack_figure([])
 
 
 @pytest.mark.usefixtures("folder")

@@ -56,7 +56,7 @@ def test_no_command_shows_help(command: list[str]):
 )
 def test_a_command_is_made_alone_unless_the_whole_is_asked_for(words: list[str], whole: bool):
     made = application(words)
-    assert len(made.registered_commands + made.registered_groups) == (16 if whole else 1)
+    assert len(made.registered_commands + made.registered_groups) == (15 if whole else 1)
 
 
 def test_version():
@@ -145,15 +145,6 @@ def test_plan_as_json(folder: Path):
     assert rows["entry_dp"]["pufferfish"] is False
 
 
-def test_plan_beside_what_others_would_add(folder: Path):
-    asked = ["plan", "--model", "model.json", "--epsilon", "1", "--length", "30"]
-    asked += ["--query", "count", "--state-value", "run", "--delta"]
-    assert "renyi_gaussian" in good(*asked, "1e-6")
-    compared = json.loads(good(*asked, "1e-6", "--json"))["compared"]
-    assert {"temporal_leakage", "influence_curve"} <= {row["mechanism"] for row in compared}
-    assert "delta: must lie between 0 and 1" in refusal(*asked, "2")
-
-
 def test_slow_mechanisms_are_tried_on_request(folder: Path, monkeypatch: pytest.MonkeyPatch):
     asked = ["plan", "--model", "model.json", "--epsilon", "1", "--length", "20"]
     asked += ["--query", "count", "--state-value", "run"]
@@ -166,7 +157,6 @@ def test_slow_mechanisms_are_tried_on_request(folder: Path, monkeypatch: pytest.
     assert "--slow" in quick["wasserstein"]["why"]
     assert "not tried" in good(*asked)
     assert slow["wasserstein"]["applicable"]
-    assert "--slow: cannot be given with --delta" in refusal(*asked, "--slow", "--delta", "1e-6")
 
 
 def test_plan_takes_lengths_from_data(folder: Path):

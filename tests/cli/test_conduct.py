@@ -183,14 +183,6 @@ def test_json_of_the_commands_that_write_files(folder):
     assert json.loads(done.stdout)["ok"] is False
 
 
-def test_json_of_experiments(folder):
-    listed = json.loads(good("reproduce", "--json"))
-    assert {"name", "shows", "data"} == set(listed[0])
-    made = json.loads(good("reproduce", "local-figure-1", "--quick", "--json"))
-    assert made["name"] == "local-figure-1"
-    assert made["rows"]
-
-
 def test_short_help_of_every_command():
     for path, _ in _leaves(get_command(app)):
         done = run(*path, "-h")

@@ -62,7 +62,7 @@ VALUES = {
     "--between": "22:00-06:00", "--top": "1", "--weights": "rest=0,run=1",
     "--mechanism": "markov_quilt", "--window": "1d", "--max-gap": "2h", "--plot": "p.svg",
     "--out": "out.json", "--target": "5%", "--error-plot": "e.svg", "--who-binds": "w.svg",
-    "--active-quilts": "q.csv", "--simulate": "s.svg", "--delta": "0.01", "--label": "again",
+    "--active-quilts": "q.csv", "--simulate": "s.svg", "--label": "again",
     "--anchor": "a.txt", "--anchor-key": "k", "--ledger-key": "k", "--ledger": "m.db",
     "--budget": "2", "--account": "bob", "--entry": "when", "--group-by": "part",
     "--keys": "a,b", "--share": "0.5", "--late": "refuse", "--by": "somebody",

@@ -189,7 +189,6 @@ ledger budget anna 4 --ledger book.db --why agreed
 ledger anchor book.db out.json
 ledger export book.db --out out.jsonl
 audit --model chain.json --epsilon 1 --length 4 --trials 500 --json
-reproduce
 --version
 """
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pufferkit as pk
-from pufferkit.experiments.local_noise import (
+from papers.local_figures import (
     approximate_rho,
     dp_rho,
     exact_rho,

@@ -33,6 +33,15 @@ def test_the_version_is_written_once():
     assert places == ["pufferkit/__init__.py"]
 
 
+def test_the_papers_are_not_installed():
+    """They lie beside the package, and nothing that is installed imports them."""
+    assert PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"] == {"packages": ["pufferkit"]}
+    assert (ROOT / "papers" / "__main__.py").exists()
+    for path in (ROOT / "pufferkit").rglob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        assert not re.search(r"^\s*(>>> )?(from|import) papers\b", text, re.M), path
+
+
 def test_releases_have_dates_newest_first():
     text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     first, *released = re.findall(r"^## (.*)$", text, re.M)

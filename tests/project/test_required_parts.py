@@ -38,7 +38,7 @@ def test_ci_requires_torch_and_make_does_not_pull_it():
     assert "PUFFERKIT_REQUIRE" in ci
     extras = re.findall(r"\.\[(.*?)\]", (ROOT / "Makefile").read_text(encoding="utf-8"))
     assert extras
-    assert not any("attacks" in extra for extra in extras)
+    assert not any("torch" in extra for extra in extras)
 
 
 def test_ci_runs_the_readme_s_tests_and_the_slow_ones():

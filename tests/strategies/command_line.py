@@ -30,25 +30,25 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def run(*args: str, anyway: bool = True) -> Result:
+def run(*args: str, anyway: bool = True, command=app) -> Result:
     """The result of a command; releases of a few entries, which noise drowns, are meant."""
     texts = [str(arg) for arg in args]
     commands = (["release"], ["release-each"], ["stream"])
     if anyway and texts[:1] in commands and texts[1:2] != ["change"] and len(texts) > 4:
         texts.append("--anyway")
-    return CliRunner().invoke(app, texts)
+    return CliRunner().invoke(command, texts)
 
 
-def good(*args: str) -> str:
-    result = run(*args)
+def good(*args: str, command=app) -> str:
+    result = run(*args, command=command)
     assert result.exit_code == 0, result.stderr
     return result.stdout
 
 
-def refusal(*args: str, anyway: bool = True) -> str:
+def refusal(*args: str, anyway: bool = True, command=app) -> str:
     """The one line on stderr of a command that fails, writing nothing anywhere."""
     before = snapshot()
-    result = run(*args, anyway=anyway)
+    result = run(*args, anyway=anyway, command=command)
     assert result.exit_code == 2, result.output
     assert result.stdout == ""
     assert isinstance(result.exception, SystemExit)

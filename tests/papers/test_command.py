@@ -1,27 +1,34 @@
-"""``pufferkit reproduce``."""
+"""``python -m papers``."""
 
 import csv
+import json
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from pufferkit import experiments
+import papers
+from papers.__main__ import app
 from pufferkit.plots import canvas
-from tests.strategies.command_line import folder, good, refusal, refusals, run  # noqa: F401
+from tests.strategies import command_line
+from tests.strategies.command_line import folder, refusals  # noqa: F401
 from tests.strategies.measured import measured  # noqa: F401
 
+run, good, refusal = (
+    partial(getattr(command_line, name), command=app) for name in ("run", "good", "refusal")
+)
 pytestmark = pytest.mark.usefixtures("folder")
 
 
 def test_alone_it_lists_the_names():
-    listing = good("reproduce").splitlines()
-    assert [line.split()[0] for line in listing] == experiments.names()
+    listing = good().splitlines()
+    assert [line.split()[0] for line in listing] == papers.names()
     assert "needs --data" in next(line for line in listing if line.startswith("quilt-table-1 "))
 
 
 def test_table_csv_and_picture():
-    result = run("reproduce", "composition-counterexample", "--quick")
+    result = run("composition-counterexample", "--quick")
     assert result.exit_code == 0, result.stderr
     assert "6.2672" in result.stdout
     assert result.stderr.splitlines() == [
@@ -33,9 +40,17 @@ def test_table_csv_and_picture():
     assert Path("out/composition-counterexample.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_json():
+    listed = json.loads(good("--json"))
+    assert {"name", "shows", "data"} == set(listed[0])
+    made = json.loads(good("local-figure-1", "--quick", "--json"))
+    assert made["name"] == "local-figure-1"
+    assert made["rows"]
+
+
 @pytest.mark.slow
 def test_data_seed_and_folder(measured):  # noqa: F811
-    args = ("reproduce", "quilt-table-1", "--quick", "--data", measured, "--seed", "3")
+    args = ("quilt-table-1", "--quick", "--data", measured, "--seed", "3")
     first = good(*args, "--out", "a/b")
     assert first == good(*args, "--out", "c")
     assert Path("a/b/quilt-table-1.csv").read_bytes() == Path("c/quilt-table-1.csv").read_bytes()
@@ -44,7 +59,7 @@ def test_data_seed_and_folder(measured):  # noqa: F811
 @pytest.mark.slow
 def test_one_file_as_data(measured):  # noqa: F811
     path = measured / "household_power_consumption.txt"
-    printed = good("reproduce", "quilt-table-3", "--quick", "--data", path)
+    printed = good("quilt-table-3", "--quick", "--data", path)
     assert "household_power_consumption" in printed
     assert "10min" not in printed
 
@@ -62,13 +77,13 @@ def test_one_file_as_data(measured):  # noqa: F811
     }
 )
 def test_refusals(options, words):
-    assert words in refusal("reproduce", *options)
+    assert words in refusal(*options)
 
 
 def test_without_matplotlib_there_is_no_picture(monkeypatch):
     canvas._figure.cache_clear()
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    result = run("reproduce", "composition-counterexample", "--quick")
+    result = run("composition-counterexample", "--quick")
     assert result.exit_code == 0
     assert "warning: no figure" in result.stderr
     assert [path.name for path in Path("out").iterdir()] == ["composition-counterexample.csv"]

@@ -12,7 +12,7 @@ from the two states that meet there, whose parts add up as the logarithms of for
 probabilities do. Every entry is learned from in one reading, so windows can be long. Guesses are
 taken from the middle half of a window, where both sides have seen enough.
 
-Needs torch, which is loaded when first used: ``pip install 'pufferkit[attacks]'``.
+Needs torch, which is loaded when first used: ``pip install torch``.
 """
 
 from __future__ import annotations
@@ -344,7 +344,6 @@ def _torch() -> Any:
         import torch  # noqa: PLC0415
     except ImportError:
         raise ImportError(
-            "the LSTM attacker needs torch, which is not installed; "
-            "pip install 'pufferkit[attacks]'"
+            "the LSTM attacker needs torch, which is not installed; pip install torch"
         ) from None
     return torch

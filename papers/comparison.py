@@ -8,14 +8,14 @@ from functools import partial
 from math import sqrt
 from typing import Any
 
+from papers.renyi import renyi_pufferfish
+from papers.result import Baseline
+from papers.temporal import temporal_noise
 from pufferkit.data.query import Query
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.progress import NamedProgress
-from pufferkit.mechanisms.baselines import Baseline
 from pufferkit.mechanisms.evidence import Guarantee
 from pufferkit.mechanisms.plan import OPTIONS, Plan, plan
-from pufferkit.mechanisms.renyi import renyi_pufferfish
-from pufferkit.mechanisms.temporal import temporal_noise
 from pufferkit.shown import Shown
 
 _HEADS = ("mechanism", "noise", "deviation", "expected L1 error", "promise")
@@ -38,7 +38,7 @@ class Comparison(Shown):
     --------
     >>> import pufferkit as pk
     >>> chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
-    >>> sides = pk.compare(chain, pk.count(1, 100), epsilon=1, delta=1e-6)
+    >>> sides = compare(chain, pk.count(1, 100), epsilon=1, delta=1e-6)
     >>> [row["mechanism"] for row in sides.table_rows() if row["promise"].startswith("(1, 1e-06)")]
     ['renyi_near_laplace', 'renyi_gaussian_exact', 'renyi_near_gaussian_exact', 'renyi_gaussian']
     """
@@ -113,7 +113,7 @@ def compare(
 
     Examples
     --------
-    >>> from pufferkit import MarkovChain, compare, count
+    >>> from pufferkit import MarkovChain, count
     >>> chain = MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
     >>> errors = {row["mechanism"]: row["expected L1 error"]
     ...           for row in compare(chain, count(1, 100), 1).table_rows()}

@@ -9,18 +9,19 @@ from math import isnan
 import numpy as np
 import pytest
 
-from pufferkit import experiments, plots
-from pufferkit.experiments import measured_series as files
-from pufferkit.experiments.quilt_data import TABLE_1, TABLE_3
-from pufferkit.experiments.quilt_speed import _grid
-from pufferkit.experiments.quilt_synthetic import gk16_line
-from pufferkit.experiments.result import by_these_rows
+import papers
+from papers import measured_series as files
+from papers.quilt_data import TABLE_1, TABLE_3
+from papers.quilt_speed import _grid
+from papers.quilt_synthetic import gk16_line
+from papers.result import by_these_rows
+from pufferkit import plots
 from tests.strategies.measured import measured  # noqa: F401
 
 
 @cache
 def run(name, **settings):
-    result = experiments.run(name, quick=True, **settings)
+    result = papers.run(name, quick=True, **settings)
     assert result.name == name
     assert result.rows
     return result
@@ -40,13 +41,13 @@ def data_for(measured):  # noqa: F811
     """The data setting of an experiment, if it reads any."""
 
     def settings(name):
-        return {} if experiments.find(name).data == "none" else {"data": measured}
+        return {} if papers.find(name).data == "none" else {"data": measured}
 
     return settings
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", experiments.names())
+@pytest.mark.parametrize("name", papers.names())
 def test_every_experiment_has_rows_words_and_a_picture(name, data_for):
     result = run(name, **data_for(name))
     for row in result.rows:
@@ -58,20 +59,20 @@ def test_every_experiment_has_rows_words_and_a_picture(name, data_for):
     assert result.title in str(result)
     assert "Added" in result.note
     assert "Agrees: " in result.note or "Holds: " in result.note
-    assert plots.picture(plots.experiment_figure(result), "x.png").startswith(b"\x89PNG")
+    assert plots.picture(result.plot(), "x.png").startswith(b"\x89PNG")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["quilt-figure-4-upper", "quilt-table-1", "local-figure-4"])
 def test_a_seed_repeats_everything(name, data_for):
-    again = experiments.run(name, quick=True, seed=0, **data_for(name)).rows
+    again = papers.run(name, quick=True, seed=0, **data_for(name)).rows
     assert again == run(name, **data_for(name)).rows
     assert again != run(name, seed=6, **data_for(name)).rows
 
 
 def test_progress_is_told_to_the_end():
     calls = []
-    experiments.run("local-figure-3", quick=True, progress=lambda *part: calls.append(part))
+    papers.run("local-figure-3", quick=True, progress=lambda *part: calls.append(part))
     assert calls == [("epsilons", n, 3) for n in (1, 2, 3)]
 
 
@@ -164,7 +165,7 @@ def test_the_household_of_the_paper_is_read(tmp_path):
 def test_table_3_of_the_household_of_the_paper(tmp_path, measured):  # noqa: F811
     """What stands in for the published numbers is told from the file that gave them."""
     (tmp_path / "Electricity_P.csv").write_text(AMPDS2)
-    result = experiments.run("quilt-table-3", quick=True, data=tmp_path)
+    result = papers.run("quilt-table-3", quick=True, data=tmp_path)
     assert {row["theirs"] for row in result.rows} == {"yes"}
     assert "Does not agree: on the authors' household" in result.note  # made up, so it cannot
     other = run("quilt-table-3", data=measured)
@@ -174,8 +175,8 @@ def test_table_3_of_the_household_of_the_paper(tmp_path, measured):  # noqa: F81
 
 def test_agreement_is_computed_not_written():
     """No sentence of a note claims it: only `by_these_rows` writes the word."""
-    for module in pkgutil.iter_modules(experiments.__path__):
-        source = inspect.getsource(import_module(f"pufferkit.experiments.{module.name}"))
+    for module in pkgutil.iter_modules(papers.__path__):
+        source = inspect.getsource(import_module(f"papers.{module.name}"))
         assert source.count("Agrees") == (module.name == "result")
     assert by_these_rows([("a", True), ("b", False)]) == "Agrees: a.\n\nDoes not agree: b."
     assert by_these_rows([("a", True)], ours=True) == "Holds: a."
@@ -279,8 +280,8 @@ def test_figure_4_of_the_local_paper(measured):  # noqa: F811
 @pytest.mark.slow
 def test_the_learner_joins_the_attackers():
     pytest.importorskip("torch", reason="the LSTM attacker needs torch")
-    from pufferkit.audit.lstm import Training
-    from pufferkit.experiments.local_attacks import _attacked
+    from papers.local_attacks import _attacked
+    from papers.lstm import Training
 
     rng = np.random.default_rng(0)
     bits = rng.integers(0, 2, 300)
@@ -292,7 +293,7 @@ def test_the_learner_joins_the_attackers():
     ("success", "holds"), [(0.80, (True, True)), (0.78, (False, True)), (0.4, (False, False))]
 )
 def test_what_the_learner_learned_is_read_from_the_rows(success, holds):
-    from pufferkit.experiments.local_attacks import _learned
+    from papers.local_attacks import _learned
 
     shared = {"series": "synthetic", "epsilon": 1.0, "commoner": 0.5}
     attacks = {"lstm, ignorant": success, "forward_backward, ignorant": 0.8}
@@ -304,11 +305,11 @@ def test_what_the_learner_learned_is_read_from_the_rows(success, holds):
 @pytest.mark.parametrize("name", ["quilt-table-1", "quilt-table-3", "quilt-figure-4-lower"])
 def test_without_data_the_source_is_named(name, tmp_path):
     with pytest.raises(ValueError, match=r"reads .*(UCI|accelerometry)"):
-        experiments.run(name)
+        papers.run(name)
     with pytest.raises(ValueError, match="holds no"):
-        experiments.run(name, data=tmp_path)
+        papers.run(name, data=tmp_path)
     with pytest.raises(ValueError, match="no file or folder"):
-        experiments.run(name, data=tmp_path / "nowhere")
+        papers.run(name, data=tmp_path / "nowhere")
 
 
 def test_data_where_none_is_read(tmp_path):
@@ -320,24 +321,24 @@ def test_data_where_none_is_read(tmp_path):
 
 def test_the_local_figures_are_those_of_the_paper():
     result = run("local-figure-1")
-    figure = plots.experiment_figure(result)
+    figure = result.plot()
     assert [len(axes.collections) for axes in figure.axes] == [2, 2]  # a region for each adversary
     for row in result.rows:
         if row["private"] is not None:
             assert row["private"] == max(row["first"], row["second"])
-    both = plots.experiment_figure(run("local-figure-2"))
+    both = run("local-figure-2").plot()
     assert [axes.get_ylabel() for axes in both.axes][1] == "epsilon charged"
 
 
 def test_unknown_name_lists_the_known():
     with pytest.raises(ValueError, match="known are quilt-figure-4-upper"):
-        experiments.run("table-9")
+        papers.run("table-9")
 
 
 @pytest.mark.parametrize("seed", [-1, 0.5, "a"])
 def test_bad_seed(seed):
     with pytest.raises(ValueError, match="seed"):
-        experiments.run("composition-year", seed=seed)
+        papers.run("composition-year", seed=seed)
 
 
 def test_power_splits_where_measurements_are_missing(measured):  # noqa: F811
@@ -374,16 +375,16 @@ def test_wrong_files_are_named(tmp_path, name, text, error):
     (tmp_path / name).write_text(text)
     wanted = "quilt-table-1" if name == "unidata.csv" else "quilt-table-3"
     with pytest.raises(ValueError, match=error):
-        experiments.run(wanted, data=tmp_path)
+        papers.run(wanted, data=tmp_path)
 
 
 def test_wrong_heart_rates(tmp_path):
     (tmp_path / "N10").write_text("1 2 3\n")
     with pytest.raises(ValueError, match="line 1 needs two numbers"):
-        experiments.run("local-figure-4", data=tmp_path)
+        papers.run("local-figure-4", data=tmp_path)
     (tmp_path / "N10").write_text("")
     with pytest.raises(ValueError, match="has no rows"):
-        experiments.run("local-figure-4", data=tmp_path)
+        papers.run("local-figure-4", data=tmp_path)
 
 
 def test_tables_of_a_household_where_a_mechanism_does_not_apply(tmp_path):
@@ -393,7 +394,7 @@ def test_tables_of_a_household_where_a_mechanism_does_not_apply(tmp_path):
     rows = [f"{1333263600 + 60 * n},{w},10,0\n" for n, w in enumerate(watts)]
     (tmp_path / "Electricity_P.csv").write_text("UNIX_TS,WHE,RSE,GRE\n" + "".join(rows))
     for name in ("quilt-table-2", "quilt-table-3"):
-        result = experiments.run(name, quick=True, data=tmp_path)
+        result = papers.run(name, quick=True, data=tmp_path)
         approx = rows_of(result, mechanism="markov_quilt_approx")
         value = "seconds" if name == "quilt-table-2" else "score"
         assert any(row[value] is None for row in approx)

@@ -1,13 +1,13 @@
 """Tables and figures of the papers, one function each, with our mechanisms beside theirs.
 
->>> from pufferkit import experiments
->>> result = experiments.run("composition-counterexample", quick=True)
+>>> import papers
+>>> result = papers.run("composition-counterexample", quick=True)
 >>> result.title
 '[C] Theorem 3.4: two releases cost more than twice one'
 
 [Q], [C] and [B] are the papers listed in the documentation. Every result has rows, a note on what
-agrees, what cannot be compared and what is added, and a chart for
-`pufferkit.plots.experiment_figures`.
+agrees, what cannot be compared and what is added, and a chart (`Result.plot`). The package lies
+beside `pufferkit` in the repository and is not installed with it; `python -m papers` lists names.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Literal
 
+from papers.result import Chart, Result, Settings
 from pufferkit import checks
-from pufferkit.experiments.result import Chart, Result, Settings
 from pufferkit.influence.progress import NamedProgress
 
 __all__ = ["EXPERIMENTS", "Chart", "Experiment", "Result", "find", "names", "run"]
@@ -59,14 +59,14 @@ EXPERIMENTS = (
     Experiment(
         "composition-counterexample",
         "[C] Theorem 3.4: two releases cost more than twice one",
-        "joint_epsilon:counterexample",
+        "composition:counterexample",
     ),
     Experiment(
         "composition-distance",
         "[C] 3.1 and 3.3: two windows against their distance",
-        "joint_epsilon:distance",
+        "composition:distance",
     ),
-    Experiment("composition-year", "[C]: a year of weekly releases", "joint_epsilon:year"),
+    Experiment("composition-year", "[C]: a year of weekly releases", "composition:year"),
     Experiment(
         "local-figure-1", "[B] Figure 1: constraints on the noise", "local_figures:figure_1"
     ),
@@ -115,7 +115,7 @@ def run(
         Small settings that take a second or two, instead of those of the paper.
     data
         For experiments on measured data: a file, or a folder that holds the files under their
-        usual names; see `pufferkit.experiments.measured_series`. Others do not look at it.
+        usual names; see `papers.measured_series`. Others do not look at it.
     seed
         Seed of all draws.
     progress
@@ -126,6 +126,6 @@ def run(
     read = None if data is None or experiment.data == "none" else Path(data)
     settings = Settings(bool(quick), seed, read, progress)
     module, _, function = experiment.home.partition(":")
-    work = getattr(import_module(f"pufferkit.experiments.{module}"), function)
+    work = getattr(import_module(f"papers.{module}"), function)
     result: Result = work(settings)
     return result

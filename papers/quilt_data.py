@@ -13,14 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from pufferkit.audit.noise_drawn import rehearsed
-from pufferkit.beliefs.estimation import fit
-from pufferkit.beliefs.markov_chain import MarkovChain
-from pufferkit.checks import Floats
-from pufferkit.data.queries import relative_frequencies
-from pufferkit.data.series import Series
-from pufferkit.experiments import measured_series as files
-from pufferkit.experiments.result import (
+from papers import measured_series as files
+from papers.result import (
     Chart,
     Result,
     Rows,
@@ -29,6 +23,12 @@ from pufferkit.experiments.result import (
     by_these_rows,
     simulated_error,
 )
+from pufferkit.audit.noise_drawn import rehearsed
+from pufferkit.beliefs.estimation import fit
+from pufferkit.beliefs.markov_chain import MarkovChain
+from pufferkit.checks import Floats
+from pufferkit.data.queries import relative_frequencies
+from pufferkit.data.series import Series
 from pufferkit.mechanisms.baselines import group_dp
 from pufferkit.mechanisms.calibration import Calibration
 

@@ -1,4 +1,7 @@
-"""The result of an experiment: rows, a chart, and a note on how they compare."""
+"""What the tables and figures are made of.
+
+`Result`: rows, a chart, and a note on how they compare. `Baseline`: noise by another theorem.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from textwrap import fill
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 
@@ -20,6 +23,9 @@ from pufferkit.influence.progress import NamedProgress
 from pufferkit.mechanisms.calibration import Calibration
 from pufferkit.mechanisms.plan import calibrate
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 Rows = list[dict[str, Any]]
 Item = TypeVar("Item")
 Claims = Iterable[tuple[str, bool]]
@@ -29,7 +35,7 @@ _PRINTED = 60
 
 @dataclass(frozen=True)
 class Settings:
-    """How an experiment is run; see `pufferkit.experiments.run`."""
+    """How an experiment is run; see `papers.run`."""
 
     quick: bool = False
     seed: int = 0
@@ -109,7 +115,7 @@ class Result:
     Attributes
     ----------
     name
-        As in `pufferkit.experiments.names`.
+        As in `papers.names`.
     title
         The table or figure, in words.
     rows
@@ -141,6 +147,12 @@ class Result:
             table.writerow({c: harmless(v) if isinstance(v, str) else v for c, v in row.items()})
         return stream.getvalue()
 
+    def plot(self) -> Figure:
+        """The picture of the rows, one panel beside another."""
+        from papers.figures import drawn  # noqa: PLC0415
+
+        return drawn(self)
+
     def __str__(self) -> str:
         shown = self.rows[:_PRINTED]
         cells = [self.columns, *([_cell(row.get(c)) for c in self.columns] for row in shown)]
@@ -156,6 +168,43 @@ class Result:
             lines.append(f"... and {len(self.rows) - _PRINTED} more rows")
         note = "\n".join(fill(" ".join(part.split()), 96) for part in self.note.split("\n\n"))
         return "\n".join([self.title, "", *lines, "", note])
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """Noise by another theorem, for comparison. It cannot be released.
+
+    Attributes
+    ----------
+    name
+        The mechanism.
+    noise
+        The distribution, "gaussian" or "laplace".
+    deviation, expected_l1_error
+        Standard deviation of the noise on a coordinate, and the mean error over all of them.
+    promise
+        The guarantee, and against whom it holds.
+    why
+        What determined the size of the noise.
+    weaker
+        Whether the guarantee is weaker than Pufferfish for each entry.
+
+    Examples
+    --------
+    >>> from pufferkit import MarkovChain, count
+    >>> from papers.renyi import renyi_pufferfish
+    >>> chain = MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
+    >>> renyi_pufferfish(chain, count(1, 20), 1, delta=1e-6).weaker
+    True
+    """
+
+    name: str
+    noise: str
+    deviation: float
+    expected_l1_error: float
+    promise: str
+    why: str
+    weaker: bool
 
 
 def by_these_rows(claims: Claims, *, ours: bool = False) -> str:

@@ -9,10 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pufferkit as pk
+from papers.comparison import compare
+from papers.renyi import near_distance, renyi_pufferfish, unpaired
+from papers.temporal import leakage_limit, step_epsilon, temporal_leakage, temporal_noise
 from pufferkit.mechanisms.chain_distances import summed_chain
 from pufferkit.mechanisms.plan import MECHANISMS
-from pufferkit.mechanisms.renyi import near_distance, unpaired
-from pufferkit.mechanisms.temporal import temporal_noise
 from tests.oracles import brute_weaker as brute
 from tests.strategies.generators import chains, positive_chains
 
@@ -82,7 +83,7 @@ VARIANTS = [
 def test_the_delta_is_kept_by_definition(variant, chain, length, epsilon, delta):
     believed = chain.believed
     try:
-        noise = pk.renyi_pufferfish(believed, pk.count(1, length), epsilon, delta, **variant)
+        noise = renyi_pufferfish(believed, pk.count(1, length), epsilon, delta, **variant)
     except pk.NotApplicable:
         return
     density = DENSITY[noise.noise](noise.deviation)
@@ -97,7 +98,7 @@ def test_the_delta_is_kept_by_definition(variant, chain, length, epsilon, delta)
 @pytest.mark.parametrize(("conversion", "slack"), [("renyi", 0.5), ("exact", 0.02)])
 def test_less_noise_would_not_do(conversion, slack):
     """Copies of one entry: the answers lie exactly W apart, so the exact deviation is the least."""
-    noise = pk.renyi_pufferfish(COPIED, pk.count(1, 3), 1, 1e-3, conversion=conversion)
+    noise = renyi_pufferfish(COPIED, pk.count(1, 3), 1, 1e-3, conversion=conversion)
     mu, nu = {0: 1.0}, {3: 1.0}
     for share, kept in ((1.0, True), (1 - slack, False)):
         width = share * noise.deviation
@@ -106,12 +107,12 @@ def test_less_noise_would_not_do(conversion, slack):
 
 def test_known_numbers():
     """epsilon = r + 2 sqrt(r log(1/delta)) at order 1 + sqrt(log(1/delta) / r)."""
-    noise = pk.renyi_pufferfish(COPIED, pk.count(1, 3), 1, 1e-6)
+    noise = renyi_pufferfish(COPIED, pk.count(1, 3), 1, 1e-6)
     r = 3**2 / (2 * noise.deviation**2)
     assert r + 2 * sqrt(r * log(1e6)) == close(1, rel=1e-9)
     assert noise.why == f"W-infinity 3, order {1 + sqrt(log(1e6) / r):.4g}"
     # Laplace noise at order infinity is the Wasserstein Mechanism.
-    near = pk.renyi_pufferfish(COPIED, pk.count(1, 3), 1, 1e-6, noise="laplace", near=True)
+    near = renyi_pufferfish(COPIED, pk.count(1, 3), 1, 1e-6, noise="laplace", near=True)
     plain = pk.wasserstein(COPIED, pk.count(1, 3), 1)
     assert near.deviation == close(sqrt(2) * plain.scale)
 
@@ -129,15 +130,15 @@ def test_known_numbers():
 )
 def test_bad_arguments(arguments, said):
     with pytest.raises(ValueError, match=said):
-        pk.renyi_pufferfish(STICKY, pk.count(1, 10), 1, **arguments)
+        renyi_pufferfish(STICKY, pk.count(1, 10), 1, **arguments)
 
 
 def test_secrets_of_several_entries_are_not_promised():
     hidden = pk.ChainClass.of(STICKY).with_secrets(pk.Secrets.runs(2))
-    sides = pk.compare(hidden, pk.count(1, 6), 1)
+    sides = compare(hidden, pk.count(1, 6), 1)
     assert sides.baselines == ()
     with pytest.raises(pk.NotApplicable, match="single entries"):
-        pk.renyi_pufferfish(hidden, pk.count(1, 6), 1, 1e-6)
+        renyi_pufferfish(hidden, pk.count(1, 6), 1, 1e-6)
 
 
 def test_where_there_is_no_theorem():
@@ -149,9 +150,9 @@ def test_where_there_is_no_theorem():
         (pk.FiniteJoint({(0, 1): 0.5, (1, 1): 0.5}), pk.count(1, 2), True),
     ):
         with pytest.raises(pk.NotApplicable):
-            pk.renyi_pufferfish(beliefs, query, 1, 1e-6, near=near)
+            renyi_pufferfish(beliefs, query, 1, 1e-6, near=near)
     with pytest.raises(pk.NotApplicable, match="below the rounding error"):
-        pk.renyi_pufferfish(STICKY, question, 1, 1e-13, near=True)
+        renyi_pufferfish(STICKY, question, 1, 1e-13, near=True)
 
 
 # --- temporal leakage -----------------------------------------------------------------------------
@@ -161,7 +162,7 @@ def test_where_there_is_no_theorem():
 @pytest.mark.parametrize("spent", [[0.5], [0.3, 1.0, 0.0], [4.0, 0.3, 1.0, 0.3]])
 def test_leakage_of_symmetric_chains_is_that_of_the_definition(stay, spent):
     believed = pk.MarkovChain.steady([[stay, 1 - stay], [1 - stay, stay]])
-    leakage = pk.temporal_leakage(believed, spent)
+    leakage = temporal_leakage(believed, spent)
     for node in range(len(spent)):
         lost = brute.leakage(believed.initial, believed.transition, spent, node)
         assert leakage.total[node] == close(lost, abs=1e-9)
@@ -171,7 +172,7 @@ def test_leakage_of_symmetric_chains_is_that_of_the_definition(stay, spent):
 @given(chains(3, least=2), st.lists(st.sampled_from([0.3, 2.0]), min_size=1, max_size=3))
 def test_leakage_bounds_that_of_the_definition(chain, spent):
     believed = chain.believed
-    leakage = pk.temporal_leakage(believed, spent)
+    leakage = temporal_leakage(believed, spent)
     for node in range(len(spent)):
         lost = brute.leakage(believed.initial, believed.transition, spent, node)
         assert lost <= leakage.total[node] + 1e-9
@@ -189,19 +190,19 @@ def test_the_limit_is_the_closed_form(stay_0, stay_1, epsilon):
         root = sqrt(4 * d * exp(epsilon) * (1 - q) + middle**2)
         points.append(log((root + middle) / (2 * d)))
     limit = 2 * max(points) - epsilon  # with two states the kernel is the same both ways
-    assert pk.leakage_limit(chain, epsilon) == close(limit, rel=1e-8)
-    assert pk.temporal_leakage(chain, [epsilon] * 400).largest <= limit * (1 + 1e-9)
+    assert leakage_limit(chain, epsilon) == close(limit, rel=1e-8)
+    assert temporal_leakage(chain, [epsilon] * 400).largest <= limit * (1 + 1e-9)
 
 
 def test_leakage_without_bound():
     """An entry that betrays the next for certain; and one that may, unless steps are cautious."""
-    assert pk.leakage_limit(COPIED, 1e-3) == inf
+    assert leakage_limit(COPIED, 1e-3) == inf
     with pytest.raises(pk.NotApplicable, match="without bound"):
-        pk.step_epsilon(COPIED, 1)
-    assert pk.step_epsilon(COPIED, 1, length=10) == close(0.1, rel=1e-5)
+        step_epsilon(COPIED, 1)
+    assert step_epsilon(COPIED, 1, length=10) == close(0.1, rel=1e-5)
     half = pk.MarkovChain.steady([[0.5, 0.5], [1, 0]])
-    assert pk.leakage_limit(half, 0.6) < inf
-    assert pk.leakage_limit(half, 0.75) == inf  # above log 2
+    assert leakage_limit(half, 0.6) < inf
+    assert leakage_limit(half, 0.75) == inf  # above log 2
 
 
 @settings(max_examples=20)
@@ -210,32 +211,32 @@ def test_a_step_keeps_to_the_leakage_and_the_curve_needs_no_more_noise(chain, ep
     believed = chain.believed
     if length == 3000:
         believed = pk.MarkovChain.steady(believed.transition)
-    step = pk.step_epsilon(believed, epsilon, length)
-    assert pk.temporal_leakage(believed, [step] * min(length, 200)).largest <= epsilon * (1 + 1e-9)
+    step = step_epsilon(believed, epsilon, length)
+    assert temporal_leakage(believed, [step] * min(length, 200)).largest <= epsilon * (1 + 1e-9)
     assert pk.entry_epsilon(believed, length, epsilon) >= step * (1 - 1e-5)
 
 
 def test_a_start_of_its_own():
     chain = pk.MarkovChain([1, 0], [[0.8, 0.2], [0.3, 0.7]])
-    leakage = pk.temporal_leakage(chain, [0.5] * 5)
+    leakage = temporal_leakage(chain, [0.5] * 5)
     assert leakage.total[0] == close(0.5 + leakage.forward[0] - 0.5)
     with pytest.raises(pk.NotApplicable, match="stationary start"):
-        pk.leakage_limit(chain, 0.5)
+        leakage_limit(chain, 0.5)
     with pytest.raises(pk.NotApplicable, match="stationary start"):
-        pk.step_epsilon(chain, 0.5, length=10**8)
+        step_epsilon(chain, 0.5, length=10**8)
 
 
 @pytest.mark.parametrize("spent", [[], [-1], [inf], [[1, 2]], "x"])
 def test_bad_epsilons(spent):
     with pytest.raises(ValueError, match="epsilons"):
-        pk.temporal_leakage(STICKY, spent)
+        temporal_leakage(STICKY, spent)
 
 
 # --- side by side ---------------------------------------------------------------------------------
 
 
 def test_baselines_are_shown_and_never_chosen():
-    sides = pk.compare(STICKY, pk.count(1, 100), 1)
+    sides = compare(STICKY, pk.count(1, 100), 1)
     rows = sides.table_rows()
     names = [row["mechanism"] for row in rows]
     weaker = [name for name in names if name.startswith("renyi")]
@@ -253,7 +254,7 @@ def test_baselines_are_shown_and_never_chosen():
 
 def test_deviations_of_a_comparison():
     """Reference numbers, the first three worked out apart from this package."""
-    sides = pk.compare(STICKY, pk.count(1, 100), 1, delta=1e-6)
+    sides = compare(STICKY, pk.count(1, 100), 1, delta=1e-6)
     deviations = {baseline.name: baseline.deviation for baseline in sides.baselines}
     assert deviations == {
         "temporal_leakage": close(4.71839, rel=1e-5),  # leakage_limit 1 at sqrt(2) / 4.71839
@@ -265,7 +266,7 @@ def test_deviations_of_a_comparison():
 
 
 def test_what_does_not_apply_says_why():
-    sides = pk.compare(pk.ChainClass.binary(0.3, 0.7), pk.count(1, 10), 1)
+    sides = compare(pk.ChainClass.binary(0.3, 0.7), pk.count(1, 10), 1)
     assert sides.baselines == ()
     assert "not applicable: temporal_leakage: " in str(sides)
     assert "not applicable: renyi_gaussian, renyi_gaussian_exact: " in str(sides)

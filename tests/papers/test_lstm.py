@@ -4,14 +4,8 @@ import numpy as np
 import pytest
 
 import pufferkit as pk
-from pufferkit.audit import (
-    LSTM,
-    ForwardBackward,
-    SingleBit,
-    Training,
-    cross_validate,
-    success_bound,
-)
+from papers.lstm import LSTM, Training, cross_validate
+from pufferkit.audit import ForwardBackward, SingleBit, success_bound
 from tests.strategies.stand_ins import symmetric
 
 pytestmark = pytest.mark.slow
@@ -20,7 +14,7 @@ QUICK = Training(window=32, hidden=8, epochs=8, examples=4000, batch=256)
 
 @pytest.fixture
 def torch():
-    module = pytest.importorskip("torch", reason="the LSTM attacker needs torch: extra 'attacks'")
+    module = pytest.importorskip("torch", reason="the LSTM attacker needs torch")
     module.set_num_threads(1)  # networks this small are quicker so
     return module
 
@@ -70,7 +64,7 @@ def test_folds_of_short_stretches_are_not_misled_by_a_slow_change(torch):
 
 
 def test_what_is_guessed_is_never_learned_from(torch):
-    from pufferkit.audit.lstm import _away_from
+    from papers.lstm import _away_from
 
     assert _away_from(np.array([4, 5]), 10, 2).tolist() == [0, 1, 8, 9]
     assert _away_from(np.array([0]), 3, 0).tolist() == [1, 2]
@@ -97,7 +91,7 @@ def test_it_stops_early_and_shows_progress(torch, capsys):
 
 @pytest.mark.parametrize("window", [1, 2, 5, 8, 300])
 def test_every_entry_is_guessed_from_the_middle_half_of_a_window(torch, window):
-    from pufferkit.audit.lstm import Trained
+    from papers.lstm import Trained
 
     def places(windows):  # a network that says how far an entry is from the nearer end
         length = windows.shape[1]
@@ -149,5 +143,5 @@ def test_bad_input_needs_no_torch(call, said):
 
 def test_without_torch(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "torch", None)
-    with pytest.raises(ImportError, match=r"pufferkit\[attacks\]"):
+    with pytest.raises(ImportError, match="pip install torch"):
         LSTM(symmetric(0.2), np.eye(2), training=QUICK).guess([0, 1])

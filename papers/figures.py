@@ -1,4 +1,4 @@
-"""Pictures of experiments: rows and a `Chart` in, figure out."""
+"""Pictures of results: rows and a `Chart` in, figure out."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from itertools import product
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from pufferkit.experiments.result import Chart, Result
+from papers.result import Chart, Result
 from pufferkit.plots.canvas import BLACK, COLOURS, broken, grid, legend, panels
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ _FEW = 25
 _ANY = object()
 
 
-def experiment_figure(result: Result) -> Figure:
-    """The picture of an experiment, one panel beside another."""
+def drawn(result: Result) -> Figure:
+    """The picture of a result, one panel beside another."""
     charts = [result.chart] if result.chart.beside is None else [result.chart, result.chart.beside]
     shown = [(chart, panel) for chart in charts for panel in _values(result.rows, chart.panel)]
     size = 6.4 if len(shown) == 1 else 4.2 * len(shown)

@@ -26,12 +26,12 @@ from typing import Any, Literal
 
 import numpy as np
 
+from papers.result import Baseline
 from pufferkit import checks
 from pufferkit.checks import Floats
 from pufferkit.data.query import Query
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.sums.chain_sums import SummedChain, WindowLabels
-from pufferkit.mechanisms.baselines import Baseline
 from pufferkit.mechanisms.calibration import chains_only, checked
 from pufferkit.mechanisms.chain_distances import summed_chain, values_of
 from pufferkit.mechanisms.wasserstein import wasserstein

@@ -7,11 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pufferkit.beliefs.chain_class import ChainClass
-from pufferkit.beliefs.markov_chain import MarkovChain
-from pufferkit.data.queries import mean
-from pufferkit.data.query import Query
-from pufferkit.experiments.result import (
+from papers.result import (
     Chart,
     Result,
     Rows,
@@ -20,6 +16,10 @@ from pufferkit.experiments.result import (
     by_these_rows,
     simulated_error,
 )
+from pufferkit.beliefs.chain_class import ChainClass
+from pufferkit.beliefs.markov_chain import MarkovChain
+from pufferkit.data.queries import mean
+from pufferkit.data.query import Query
 from pufferkit.mechanisms.calibration import Calibration
 from pufferkit.mechanisms.wasserstein import wasserstein
 from pufferkit.rounding import last_passing

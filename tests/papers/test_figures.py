@@ -2,8 +2,8 @@
 
 import pytest
 
+from papers import Chart, Result
 from pufferkit import plots
-from pufferkit.experiments import Chart, Result
 
 ROWS = [
     {"x": x, "kind": kind, "group": group, "y": 1.0 + x, "other": 3.0 * x, "told": 7.0}
@@ -14,7 +14,7 @@ ROWS = [
 
 
 def figure(chart: Chart, rows=ROWS):
-    made = plots.experiment_figure(Result("name", "a title", rows, "a note", chart))
+    made = Result("name", "a title", rows, "a note", chart).plot()
     assert plots.picture(made, "x.png")
     return made
 

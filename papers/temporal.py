@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from papers.result import Baseline
 from pufferkit import checks
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
@@ -30,7 +31,6 @@ from pufferkit.data.query import Query
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.curve.steps import KernelStep
 from pufferkit.influence.quilts.powers import Kernel
-from pufferkit.mechanisms.baselines import Baseline
 from pufferkit.mechanisms.calibration import chains_only, check_states
 from pufferkit.rounding import last_passing, round_up
 

@@ -11,16 +11,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from papers import measured_series as files
+from papers.local_figures import binary_noise
+from papers.lstm import Training, cross_validate
+from papers.result import Chart, Claims, Result, Rows, Settings, by_these_rows
 from pufferkit.audit.attackers import ForwardBackward, Viterbi
-from pufferkit.audit.lstm import Training, cross_validate
 from pufferkit.audit.success_limits import success_bound
 from pufferkit.beliefs.estimation import fit
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
 from pufferkit.data.series import Series
-from pufferkit.experiments import measured_series as files
-from pufferkit.experiments.local_figures import binary_noise
-from pufferkit.experiments.result import Chart, Claims, Result, Rows, Settings, by_these_rows
 from pufferkit.local import loss
 
 Bits = NDArray[np.intp]
@@ -96,7 +96,7 @@ def figure_4(settings: Settings) -> Result:
     if settings.quick:
         note += "\n\nThe LSTM is left out of quick settings."
     elif not learns:
-        note += "\n\ntorch is not installed, so there is no LSTM; pip install 'pufferkit[attacks]'."
+        note += "\n\ntorch is not installed, so there is no LSTM; pip install torch."
     return Result("local-figure-4", title, rows, note, chart)
 
 

@@ -1,19 +1,41 @@
-"""[B] Figures 1 to 3: randomised response on binary chains."""
+"""[B] Figures 1 to 3: randomised response on binary chains.
+
+Figure 2 breaks noise that ignores correlation: bits from a symmetric chain that changes with
+probability theta are flipped with probability rho. Two choices of rho at the same epsilon:
+
+- *dp*: rho = 1 / (e^epsilon + 1), [B] (5), which hides a bit that no other bit predicts;
+- *ours*: rho = 1 / (e^b + 1), with b the event-level epsilon that `entry_epsilon` allows, so
+  that the promise holds against adversaries who know the chain.
+
+Figure 3 puts other published amounts of noise beside ours, for a symmetric chain with rho_0 =
+rho_1 = rho. Only `exact_rho` and `every_rho` are what the package uses; the others are bounds from
+the literature, as the errata correct them, and what plain differential privacy would take.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import pairwise
+from math import exp, expm1, log, log1p, sqrt
+from typing import Any
 
 import numpy as np
 
-from pufferkit.audit.success_limits import success_bound
+from papers.result import Chart, Claims, Result, Rows, Settings, by_these_rows
+from pufferkit import checks
+from pufferkit.audit.conditioned_chain import conditioned, cumulative_rows
+from pufferkit.audit.local_audit import log_likelihood
+from pufferkit.audit.success_limits import charged_epsilon, success_bound
 from pufferkit.beliefs.markov_chain import MarkovChain
-from pufferkit.experiments.attack_curve import THETAS, attack_curve
-from pufferkit.experiments.local_noise import noise_privacy_curves
-from pufferkit.experiments.result import Chart, Claims, Result, Rows, Settings, by_these_rows
+from pufferkit.checks import Floats
 from pufferkit.local import RandomizedResponse, cheapest_noise, constraint_planes, loss
+from pufferkit.local.least_noise import answer_limits
+from pufferkit.local.one_sided import Binary
+from pufferkit.mechanisms.influence_curve import entry_epsilon
 
 ADVERSARIES = ("ignorant", "every")
+THETAS = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5)
+_LARGE = 700.0
 
 NOTE_1 = """\
 q = 0.2, r = 0.35 as in the paper. `first` and `second` are the least rho_1 that each constraint
@@ -245,3 +267,185 @@ def binary_noise(chain: MarkovChain, epsilon: float, adversary: str) -> tuple[fl
 
 def _within(rho: float) -> float | None:
     return max(rho, 0.0) if rho <= 0.5 else None
+
+
+def attack_curve(
+    epsilon: float = 0.5,
+    thetas: Iterable[float] = THETAS,
+    *,
+    length: int = 30,
+    trials: int = 20_000,
+    seed: int = 0,
+) -> list[dict[str, Any]]:
+    """Rows of [B] Figure 2, one for each correlation and each kind of noise.
+
+    Parameters
+    ----------
+    epsilon
+        The promise.
+    thetas
+        Probabilities of a change between neighbours, above 0 and at most 1/2; lower is more
+        correlated.
+    length
+        Bits in the series; the middle one is attacked.
+    trials
+        Sanitised series for each row.
+    seed
+        For data and noise, which are simulated.
+
+    Returns
+    -------
+    Rows with ``theta``, ``noise`` ("dp" or "ours"), ``rho``, ``single_bit`` and
+    ``correlation_aware`` (success), ``charged`` and ``charged_single`` (the epsilon
+    that the success of the second and of the first means), ``bound`` and ``standard_error``.
+    """
+    epsilon = checks.privacy(epsilon)
+    length = checks.whole("length", length, 1)
+    trials = checks.whole("trials", trials, 1)
+    rng = np.random.default_rng(seed)
+    rows = []
+    for theta in thetas:
+        if not 0 < checks.real("thetas", theta) <= 0.5:
+            raise ValueError(f"thetas: must lie above 0 and at most at 0.5, got {theta:g}")
+        chain = MarkovChain.steady([[1 - theta, theta], [theta, 1 - theta]])
+        b = entry_epsilon(chain, length, epsilon)
+        for noise, privacy in (("dp", epsilon), ("ours", b)):
+            rho = 1 / (exp(privacy) + 1)
+            aware, error = _success(chain, rho, length, trials, rng)
+            rows.append(
+                {
+                    "theta": float(theta),
+                    "noise": noise,
+                    "epsilon": epsilon,
+                    "rho": rho,
+                    "single_bit": 1 - rho,
+                    "correlation_aware": aware,
+                    "charged": charged_epsilon(aware),
+                    "charged_single": charged_epsilon(1 - rho),
+                    "bound": success_bound(epsilon),
+                    "standard_error": error,
+                }
+            )
+    return rows
+
+
+def _success(
+    chain: MarkovChain, rho: float, length: int, trials: int, rng: np.random.Generator
+) -> tuple[float, float]:
+    """Success of the correlation-aware attacker on the middle bit, and its standard error.
+
+    The mean, over sanitised series, of the chance that the likelier value is the true one: less
+    noisy than counting hits, and with the same mean.
+    """
+    matrix: Floats = np.array([[1 - rho, rho], [rho, 1 - rho]])
+    middle = (length - 1) // 2
+    truth = conditioned(chain, length, {}).sample(trials, rng)
+    sums = cumulative_rows(matrix)
+    seen = (rng.random(truth.shape)[..., None] >= sums[truth]).sum(axis=-1).astype(np.uint16)
+    sides = [conditioned(chain, length, {middle: x}) for x in (0, 1)]
+    # Equal priors: the posterior odds are the ratio of the likelihoods.
+    zero, one = (log_likelihood(side, matrix, seen) for side in sides)
+    chance = 1 / (1 + np.exp(-np.abs(one - zero)))
+    return float(chance.mean()), float(chance.std() / sqrt(trials))
+
+
+def dp_rho(epsilon: float) -> float:
+    """1 / (e^eps + 1): differential privacy for each entry, [B] (5); too little on chains."""
+    return _logistic(-checks.privacy(epsilon))
+
+
+def exact_rho(theta: float, epsilon: float) -> float:
+    """The least rho against the ignorant adversary: [B] Theorem 1 solved, as the errata do."""
+    return _by_limit(theta, epsilon, "ignorant")
+
+
+def every_rho(theta: float, epsilon: float) -> float:
+    """The least equal rho against every adversary, for any length."""
+    return _by_limit(theta, epsilon, "every")
+
+
+def approximate_rho(theta: float, epsilon: float) -> float:
+    """The closed form of [B] Corollary 2: enough against the ignorant adversary, but loose.
+
+    It is written here over e^eps, so that no large epsilon overflows.
+    """
+    theta, epsilon = _theta(theta), checks.privacy(epsilon)
+    e, square = exp(-epsilon), theta * theta
+    root = sqrt(square * ((4 - 4 * theta) * e + square))
+    return (square + (4 - 2 * theta) * e - root) / (2 * square + (8 + 2 * square - 8 * theta) * e)
+
+
+def zhao_3(theta: float, epsilon: float) -> float | None:
+    """Zhao et al.'s eps_3 = eps - 6 log((1 - theta) / theta), then 1 / (e^{eps_3} + 1).
+
+    ``None`` where eps_3 is not positive: it then says nothing. [B] (6) prints a factor 2 too many.
+    """
+    theta, epsilon = _theta(theta), checks.privacy(epsilon)
+    left = epsilon - 6 * (log1p(-theta) - log(theta))
+    return _logistic(-left) if left > 0 else None
+
+
+def zhao_6(theta: float, epsilon: float, length: int) -> float | None:
+    """Zhao et al.'s eps_6, then 1 / (e^{eps_6} + 1).
+
+    eps_6 is the largest, over 1 <= t <= n/2, of
+    (eps - 6 log((1 + (1 - 2 theta)^t) / (1 - (1 - 2 theta)^t))) / (2 t - 1).
+    ``None`` where none is positive.
+    """
+    theta, epsilon = _theta(theta), checks.privacy(epsilon)
+    size = checks.whole("length", length, 2)
+    best, rate = 0.0, log1p(-2 * theta)
+    for t in range(1, size // 2 + 1):
+        if epsilon <= best * (2 * t - 1):
+            break  # no larger t can do better
+        power = exp(t * rate)
+        cost = 6 * (log1p(power) - log(-expm1(t * rate)))
+        best = max(best, (epsilon - cost) / (2 * t - 1))
+    return _logistic(-best) if best > 0 else None
+
+
+def noise_privacy_curves(
+    theta: float, epsilons: Iterable[float], length: int = 30
+) -> list[dict[str, Any]]:
+    """Least rho by each bound, one row for each epsilon ([B] Figure 3).
+
+    Parameters
+    ----------
+    theta
+        Probability that the chain changes state, below 1/2.
+    epsilons
+        Where to evaluate.
+    length
+        For Zhao et al.'s eps_6, whose t goes up to half of it.
+    """
+    return [
+        {
+            "epsilon": float(epsilon),
+            "dp": dp_rho(epsilon),
+            "ignorant": exact_rho(theta, epsilon),
+            "every": every_rho(theta, epsilon),
+            "approximate": approximate_rho(theta, epsilon),
+            "zhao_3": zhao_3(theta, epsilon),
+            "zhao_6": zhao_6(theta, epsilon, length),
+        }
+        for epsilon in epsilons
+    ]
+
+
+def _by_limit(theta: float, epsilon: float, adversary: str) -> float:
+    theta = _theta(theta)
+    chain = MarkovChain.steady([[1 - theta, theta], [theta, 1 - theta]])
+    a, b = answer_limits(Binary.of(chain), checks.privacy(epsilon), adversary, None)
+    return _logistic(-min(a, b))
+
+
+def _logistic(x: float) -> float:
+    """1 / (1 + e^-x)."""
+    return 1 / (1 + exp(-x)) if x > -_LARGE else exp(x)
+
+
+def _theta(theta: float) -> float:
+    number = checks.real("theta", theta)
+    if not 0 < number < 0.5:
+        raise ValueError(f"theta: must lie between 0 and 1/2, got {number:g}")
+    return number

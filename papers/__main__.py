@@ -1,4 +1,4 @@
-"""``pufferkit reproduce``: tables and figures of the papers, as text, CSV and figure."""
+"""``python -m papers``: tables and figures of the papers, as text, CSV and figure."""
 
 from __future__ import annotations
 
@@ -9,10 +9,15 @@ from typing import Annotated
 
 import typer
 
+import papers
+from pufferkit import plots
 from pufferkit.cli import inputs, outputs, terminal
 from pufferkit.cli.flags import File, option, whole
 
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
+
+@app.command(cls=terminal.OneLineCommand, context_settings={"help_option_names": ["-h", "--help"]})
 def reproduce(
     name: Annotated[
         str | None, typer.Argument(metavar="[NAME]", help="Table or figure; none: list them.")
@@ -26,27 +31,23 @@ def reproduce(
     as_json: inputs.AsJson = False,
 ) -> None:
     """Reproduce a table or figure of the papers, with our mechanisms beside theirs."""
-    from pufferkit import experiments  # noqa: PLC0415
-
     if name is None:
         if as_json:
-            every = experiments.EXPERIMENTS
+            every = papers.EXPERIMENTS
             terminal.as_json([{"name": e.name, "shows": e.shows, "data": e.data} for e in every])
         else:
             terminal.say(_listing())
         return
-    experiments.find(name)
+    papers.find(name)
     table, picture = out / f"{name}.csv", out / f"{name}.png"
     _check_folder(out)
     outputs.check_outputs([t for t in (table, picture) if out.is_dir()], [data])
     drawn = _can_draw(picture)
     with terminal.progress() as progress:
-        result = experiments.run(name, quick=quick, data=data, seed=seed, progress=progress)
+        result = papers.run(name, quick=quick, data=data, seed=seed, progress=progress)
     contents = {table: result.to_csv().encode()}
     if drawn:
-        from pufferkit import plots  # noqa: PLC0415
-
-        contents[picture] = plots.picture(plots.experiment_figure(result), picture)
+        contents[picture] = plots.picture(result.plot(), picture)
     out.mkdir(parents=True, exist_ok=True)
     outputs.write_all(contents)
     if as_json:
@@ -68,20 +69,20 @@ def _check_folder(out: Path) -> None:
 
 
 def _listing() -> str:
-    from pufferkit import experiments  # noqa: PLC0415
-
-    every = experiments.EXPERIMENTS
+    every = papers.EXPERIMENTS
     width = max(len(e.name) for e in every)
     words = {"none": "", "optional": " (more with --data)", "needed": " (needs --data)"}
     return "\n".join(f"{e.name:<{width}}  {e.shows}{words[e.data]}" for e in every)
 
 
 def _can_draw(picture: Path) -> bool:
-    from pufferkit import plots  # noqa: PLC0415
-
     try:
         plots.check_picture(picture)
     except ImportError as error:
         terminal.warn(f"no figure: {error}")
         return False
     return True
+
+
+if __name__ == "__main__":
+    app(prog_name="python -m papers")

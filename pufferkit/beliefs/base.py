@@ -117,7 +117,11 @@ class Beliefs(Shown, JsonRecord, Asked, ABC):
         """Plain data, ready for JSON."""
 
     def asked(self) -> Any:
-        """The class without its provenance, as plain data."""
+        """What the promise depends on, as plain data: the record of the class without provenance.
+
+        Numbers that were fitted are what is asked, not the data or counts they were fitted on,
+        which a file of beliefs need not hold.
+        """
         return plain(unsourced(self.to_dict()))
 
     @classmethod

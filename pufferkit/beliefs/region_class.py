@@ -70,7 +70,12 @@ _OUT = 1e-12
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RegionClass(ChainClass):
-    """See `ChainClass.around`."""
+    """See `ChainClass.around`.
+
+    What is promised depends on the limits alone, so the digest is of these. Counts, confidence and
+    the words for the region say where they come from: the same limits from other counts, or given
+    as such, are the same beliefs, and the same counts at another confidence are others.
+    """
 
     kind = "region"
     lists_matrices = False

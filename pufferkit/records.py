@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import IO, Any, AnyStr, ClassVar, Self
+from typing import IO, Any, AnyStr, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 
@@ -70,6 +70,24 @@ class Asked:
     def digest(self) -> str:
         """SHA-256 of what was asked."""
         return digest(self.asked())
+
+
+OneAsked = TypeVar("OneAsked", bound=Asked)
+
+
+class ByDigest(Generic[OneAsked]):
+    """Something that was asked for as the key of a cache: equal if the digests are."""
+
+    __slots__ = ("itself",)
+
+    def __init__(self, itself: OneAsked) -> None:
+        self.itself = itself
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ByDigest) and bool(self.itself.digest == other.itself.digest)
+
+    def __hash__(self) -> int:
+        return hash(self.itself.digest)
 
 
 def plain(value: Any) -> Any:

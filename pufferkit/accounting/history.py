@@ -27,6 +27,7 @@ from pufferkit.errors import NotApplicable, NoTheorem
 from pufferkit.influence.answers import record_loss
 from pufferkit.influence.curve.member_curves import PairRun
 from pufferkit.influence.curve.profile import InfluenceCurve
+from pufferkit.records import ByDigest
 from pufferkit.rounding import EPS, round_up
 
 _MOST_USED = 200
@@ -83,7 +84,7 @@ class Spent:
             return record_loss(theta, most)
         if enough:
             # A profile with the largest spending everywhere loses no less.
-            bound = _constant(theta, max(sizes), most.tobytes())
+            bound = _constant(ByDigest(theta), max(sizes), most.tobytes())
             if bound <= enough:
                 return bound
         worst, start = 0.0, 1
@@ -296,17 +297,21 @@ def _either(row: Amounts, other: Amounts) -> Amounts:
 
 
 @lru_cache(maxsize=256)
-def _constant(theta: Beliefs, length: int, cost: bytes) -> float:
+def _constant(known: ByDigest[Beliefs], length: int, cost: bytes) -> float:
     """The loss when every entry spends the same."""
-    size = len(theta.states)
+    size = len(known.itself.states)
     every = PairRun(length, np.frombuffer(cost).reshape(size, size))
-    return curve_of(theta, length).epsilon([every])
+    return _curve(known, length).epsilon([every])
+
+
+def curve_of(theta: Beliefs, length: int) -> InfluenceCurve:
+    """The influence curve of segments of this length, cached."""
+    return _curve(ByDigest(theta), length)
 
 
 @lru_cache(maxsize=32)
-def curve_of(theta: Beliefs, length: int) -> InfluenceCurve:
-    """The influence curve of segments of this length, cached."""
-    return InfluenceCurve(theta, length)
+def _curve(known: ByDigest[Beliefs], length: int) -> InfluenceCurve:
+    return InfluenceCurve(known.itself, length)
 
 
 def profile_of(history: Sequence[Spending], theta: Beliefs) -> Spent:

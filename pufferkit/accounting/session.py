@@ -45,7 +45,7 @@ from pufferkit.beliefs.provenance import owed
 from pufferkit.data.query import Query
 from pufferkit.data.series import Series
 from pufferkit.errors import NoTheorem, OverBudget
-from pufferkit.mechanisms.calibration import Calibration, in_order
+from pufferkit.mechanisms.calibration import Calibration, in_order, requested
 from pufferkit.mechanisms.dashboard import Dashboard, split
 from pufferkit.mechanisms.plan import calibrate, plan
 from pufferkit.mechanisms.release import Release
@@ -376,8 +376,7 @@ class Session(Shown):
         bounds, calibration = self._window(None), self._holding(plan.calibration)
         key = digest(
             {
-                "dashboard": calibration.query.digest,
-                "scales": list(calibration.scales or ()),
+                "dashboard": calibration.digest,
                 "window": list(bounds),
                 "label": label,
             }
@@ -477,13 +476,7 @@ class Session(Shown):
 
         Made once for all windows of the same lengths and gaps.
         """
-        key = digest(
-            {
-                "query": query.digest,
-                "epsilon": float(epsilon),
-                "mechanism": mechanism,
-            }
-        )
+        key = digest(requested(mechanism, self.beliefs, query, epsilon))
         if key not in self._made:
             if mechanism == BEST:
                 self._made[key] = best_for(self.beliefs, query, epsilon)

@@ -205,6 +205,7 @@ def recorded_charge(
         "labels": list(calibration.query.labels),
         "window": list(spending.window),
         "beliefs": beliefs.digest,
+        "calibration": calibration.digest,
         "mechanism": calibration.mechanism,
         "scale": calibration.scale,
         "entry_privacy_pico": None if b is None else spent_pico(b),

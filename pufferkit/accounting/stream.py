@@ -27,7 +27,7 @@ guarantee for the stream as a whole unchanged.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -66,7 +66,7 @@ from pufferkit.mechanisms.influence_curve import (
 )
 from pufferkit.mechanisms.release import Release
 from pufferkit.mechanisms.usefulness import warn_if_drowned
-from pufferkit.records import digest
+from pufferkit.records import ByDigest, digest, plain
 from pufferkit.rounding import EPS, round_up
 from pufferkit.shown import Shown
 
@@ -165,7 +165,7 @@ class Stream(Shown):
         The scale is the largest |q(x) - q(x')| / (share b d(x, x')) over pairs of states, with
         |q(x) - q(x')| the most by which the answer changes when a value x is replaced by x'.
         """
-        return self._noise(query, self._amount(share))
+        return self._noise(query, share)
 
     def release(
         self,
@@ -220,7 +220,15 @@ class Stream(Shown):
         query = asked_query(query, states, over, how)
         axis, begin, end, shown = located(window)
         use = Use(axis, begin, end, self._amount(share))
-        key = digest({**query.stated(), "stream": [axis, begin, end, use.pico], "label": label})
+        key = digest(
+            {
+                **query.stated(),
+                "window": [axis, begin, end],
+                "epsilon": self.epsilon,
+                "share": plain(Fraction(share)),
+                "label": label,
+            }
+        )
         calibration: Calibration | None = None
         while True:
             account, frontier = self._standing()
@@ -228,7 +236,7 @@ class Stream(Shown):
             if stored is not None:
                 return Release.from_dict(stored.body)
             if calibration is None:
-                calibration = self._noise(query, use.pico)
+                calibration = self._noise(query, share)
                 part = calibration.checked(data)
                 if every is not None:
                     part = on_clock(part, use, every)
@@ -242,6 +250,7 @@ class Stream(Shown):
                 "labels": list(query.labels),
                 "window": shown,
                 "beliefs": self._terms.about["beliefs"],
+                "calibration": calibration.digest,
                 "mechanism": calibration.mechanism,
                 "scale": calibration.scale,
                 "label": label,
@@ -307,8 +316,8 @@ class Stream(Shown):
     def _solve(self) -> None:
         """The event-level epsilon for this epsilon, with its evidence."""
         apart = None if self._metric is None else self._apart.tobytes()
-        known = _ByDigest(self._terms.about["beliefs"], self.beliefs)
-        b, self._evidence, self._verification_data = _for_ever(known, self.epsilon, apart)
+        solved = _for_ever(ByDigest(self.beliefs), self.epsilon, apart)
+        b, self._evidence, self._verification_data = solved
         self._rate = _rate(b)
 
     def _standing(self) -> tuple[Account, Frontier]:
@@ -349,8 +358,9 @@ class Stream(Shown):
             )
         return amount
 
-    def _noise(self, query: Query, pico: int) -> Calibration:
+    def _noise(self, query: Query, share: float) -> Calibration:
         check_states(self.beliefs, query)
+        pico = self._amount(share)
         left = self._rate - pico
         evidence = replace(
             self._evidence, horizon=HORIZON, beside=round_up(left / PICO) if left else None
@@ -363,6 +373,7 @@ class Stream(Shown):
             self.beliefs,
             evidence,
             verification_data=self._verification_data,
+            options={"share": Fraction(share), "distances": self._terms.about["distances"]},
         )
 
     def _moved(self, query: Query) -> float:
@@ -413,18 +424,10 @@ def part_of(data: Series, window: Window) -> Series | None:
     return data.window(int(inside[0]) + 1, int(inside[-1]) + 1)
 
 
-@dataclass(frozen=True)
-class _ByDigest:
-    """Beliefs that are equal if their digests are."""
-
-    digest: str
-    beliefs: Beliefs = field(compare=False)
-
-
 @lru_cache(maxsize=32)
-def _for_ever(known: _ByDigest, epsilon: float, distances: bytes | None) -> Solved:
+def _for_ever(known: ByDigest[Beliefs], epsilon: float, distances: bytes | None) -> Solved:
     """The event-level epsilon at which everything ever released still hides each entry."""
-    theta = known.beliefs
+    theta = known.itself
     size = len(theta.states)
     apart = None if distances is None else np.frombuffer(distances).reshape(size, size)
     b, _, _ = entry_epsilon_for(theta, _SCREEN, epsilon, apart, None)

@@ -25,6 +25,7 @@ from pufferkit.beliefs.chain_class import ChainClass, as_chain_class
 from pufferkit.errors import NotApplicable, NoTheorem
 from pufferkit.influence.answers import influence_between
 from pufferkit.influence.quilts.mixing import MixingInfluence
+from pufferkit.records import ByDigest
 
 if TYPE_CHECKING:
     from pufferkit.accounting.spending import Spending
@@ -274,11 +275,17 @@ def _disjoint(history: Sequence[Spending], sizes: tuple[int, ...]) -> list[Spend
     return ordered
 
 
-@lru_cache(maxsize=4096)
 def _influence(
     theta: ChainClass, node: int, left: int | None = None, right: int | None = None
 ) -> float:
+    return _influence_of(ByDigest(theta), node, left, right)
+
+
+@lru_cache(maxsize=4096)
+def _influence_of(
+    known: ByDigest[ChainClass], node: int, left: int | None, right: int | None
+) -> float:
     try:
-        return influence_between(theta, node, left, right)
+        return influence_between(known.itself, node, left, right)
     except NotApplicable as reason:
         raise NoTheorem(f"the influence of entries on one another is not known: {reason}") from None

@@ -119,6 +119,7 @@ class PrivateTransitions:
                 bought=self.entry_epsilon,
             ),
             verification_data=proof,
+            options={"beside": self.entry_epsilon},
         )
 
 

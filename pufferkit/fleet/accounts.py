@@ -107,7 +107,7 @@ class Accounts:
         self.terms = Terms(allowed_micro(budget), "composed", about)
         self._amount = spent_micro(run.epsilon)
         self._profiles: dict[Any, int] = {}
-        self._privacies: dict[int, tuple[Calibration, int]] = {}
+        self._privacies: dict[str, int] = {}
         self._bodies: dict[Any, tuple[dict[str, Any], dict[Any, Extended]]] = {}
 
     @_uncollected()
@@ -435,11 +435,9 @@ class Accounts:
         return self._profiles[signature], "entry_profile"
 
     def _pico(self, calibration: Calibration) -> int:
-        known = self._privacies.get(id(calibration))
-        if known is None:
-            known = (calibration, spent_pico(calibration.entry_epsilon))
-            self._privacies[id(calibration)] = known
-        return known[1]
+        if calibration.digest not in self._privacies:
+            self._privacies[calibration.digest] = spent_pico(calibration.entry_epsilon)
+        return self._privacies[calibration.digest]
 
     @property
     def _notes(self) -> dict[str, Any]:
@@ -448,7 +446,9 @@ class Accounts:
 
     def _body(self, release: PendingRelease, rule: str) -> Extended:
         """The body for the ledger; the same object for subjects of equal lengths and beginnings."""
-        same = (release.lengths, release.first, release.last, release.entries, release.step, rule)
+        made = release.calibration.digest
+        places = (release.lengths, release.first, release.last, release.entries, release.step)
+        same = (made, *places, rule)
         if same not in self._bodies:
             shared = {
                 "query": self.run.query,
@@ -460,6 +460,7 @@ class Accounts:
                 "independent_after": release.independent_after,
                 "segments": segments_until(release.lengths, release.last),
                 "beliefs": self.run.beliefs_digest,
+                "calibration": made,
                 "mechanism": self.run.mechanism,
                 "scale": release.calibration.scale,
                 "entry_privacy_pico": self._pico(release.calibration),

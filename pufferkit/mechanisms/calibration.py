@@ -27,6 +27,7 @@ from pufferkit.mechanisms.evidence import Evidence, Guarantee, Variant
 from pufferkit.mechanisms.post_processing import rank_error
 from pufferkit.mechanisms.release import Release, expected_size, half_width
 from pufferkit.mechanisms.usefulness import warn_if_drowned
+from pufferkit.records import Asked, plain
 from pufferkit.shown import Shown
 
 GAPS = (
@@ -43,8 +44,11 @@ NO_CHOICE = OF_SUMS | {"gk16"}
 
 
 @dataclass(frozen=True, repr=False)
-class Calibration(Shown):
+class Calibration(Shown, Asked):
     """The noise one mechanism adds to one query.
+
+    Its `digest` is of what was asked for: mechanism, epsilon, query, beliefs and options. The scale
+    and its evidence were computed from these, and are no part of it.
 
     Attributes
     ----------
@@ -67,6 +71,9 @@ class Calibration(Shown):
         The guarantee.
     verification_data
         What `verify` needs besides; see `Release`.
+    options
+        What was asked for besides, by name, such as the reading of a theorem; an ``epsilon`` in it
+        was asked for in place of the one that was found.
 
     Examples
     --------
@@ -78,6 +85,8 @@ class Calibration(Shown):
     >>> data = pk.Series.of([week.states[code] for code in week.sample(1000, seed=1)], week.states)
     >>> noise.release(data).mechanism
     'influence_curve'
+    >>> sorted(noise.asked())
+    ['beliefs', 'epsilon', 'mechanism', 'query']
     """
 
     mechanism: str
@@ -89,6 +98,7 @@ class Calibration(Shown):
     guarantee: Guarantee = Guarantee.PUFFERFISH
     verification_data: Mapping[str, Any] | None = None
     scales: tuple[float, ...] | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         checks.privacy(self.epsilon)
@@ -117,6 +127,10 @@ class Calibration(Shown):
             f"{words}, epsilon {self.epsilon:g}; 95% within {self.half_width():.4g}\n"
             f"  {self.guarantee}\n  binds: {self.evidence}"
         )
+
+    def asked(self) -> dict[str, Any]:
+        """What was asked for, as plain data: nothing that was computed from it."""
+        return requested(self.mechanism, self.beliefs, self.query, self.epsilon, self.options)
 
     @property
     def variant(self) -> Variant | None:
@@ -256,6 +270,7 @@ class Calibration(Shown):
             kind=self.query.kind,
             question=self.query.question,
             step=data.step,
+            calibration=self.digest,
         )
         return drawn.as_histogram() if self.query.binned else drawn
 
@@ -350,6 +365,32 @@ class Calibration(Shown):
                 f"{self.query.name} was made for {sum(wanted)} observed entries; make the query "
                 "with the series in place of the lengths, like relative_frequencies(states, series)"
             )
+
+
+def requested(
+    mechanism: str,
+    beliefs: Beliefs | None,
+    query: Query,
+    epsilon: float,
+    options: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """What a calibration is asked for, as plain data; its digest stands for it before it is made.
+
+    Examples
+    --------
+    >>> from pufferkit import MarkovChain, count, influence_curve
+    >>> chain, query = MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]]), count(1, 100)
+    >>> noise = influence_curve(chain, query, 1)
+    >>> requested("influence_curve", noise.beliefs, query, 1.0) == noise.asked()
+    True
+    """
+    return {
+        "mechanism": mechanism,
+        "beliefs": None if beliefs is None else beliefs.digest,
+        "query": query.asked(),
+        "epsilon": plain(float(epsilon)),
+        **{name: plain(value) for name, value in (options or {}).items()},
+    }
 
 
 def chains_only(beliefs: Any, mechanism: str) -> ChainClass:

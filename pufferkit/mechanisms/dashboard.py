@@ -208,6 +208,11 @@ def dashboard(
         evidence,
         verification_data=data,
         scales=stretched,
+        options={
+            "epsilon": epsilon,
+            "errors": [float(error) for _, error in asked.values()],
+            "level": float(level),
+        },
     )
     first = np.cumsum([0, *(own.size for own in queries)])[:-1]
     own_scales = [stretched[n] for n in first]

@@ -116,6 +116,7 @@ def _calibrated(
         evidence,
         verification_data=verification_data,
         scales=None if scales is None else _scales_at(b, theta, query, scales),
+        options={} if scales is None else {"per_bin": True},
     )
 
 

@@ -84,7 +84,8 @@ def markov_quilt(
         observed = quilts_of_observed(
             lambda length: solvers(theta, length, influence), query, epsilon, hardest
         )
-    return _calibration("markov_quilt", theta, query, epsilon, hardest, observed)
+    options = {"influence": influence}
+    return _calibration("markov_quilt", theta, query, epsilon, hardest, observed, options)
 
 
 def markov_quilt_approx(
@@ -130,7 +131,8 @@ def markov_quilt_approx(
     if query.pattern is not None:
         named = [(theta.description, own) for own in influences_by_mixing(theta, bound)[0]]
         observed = quilts_of_observed(lambda _: named, query, epsilon, hardest)
-    return _calibration("markov_quilt_approx", theta, query, epsilon, hardest, observed)
+    options = {"bound": bound}
+    return _calibration("markov_quilt_approx", theta, query, epsilon, hardest, observed, options)
 
 
 def _calibration(
@@ -140,6 +142,7 @@ def _calibration(
     epsilon: float,
     whole: QuiltBound,
     observed: QuiltBound | None,
+    options: dict[str, Any],
 ) -> Calibration:
     """The calibration of the hardest quilt, of the whole span or of the observed entries."""
     hardest = whole if observed is None else observed
@@ -163,4 +166,5 @@ def _calibration(
             counted=None if observed is None else "observed",
         ),
         verification_data=verification_data if observed is None else recorded(query),
+        options=options,
     )

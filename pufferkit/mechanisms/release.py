@@ -87,6 +87,8 @@ class Release(Report):
         the entries observed in each, the states whose episodes were counted.
     step
         Seconds from one entry of the data to the next; ``None`` if the data have no clock.
+    calibration
+        Digest of what was asked for (`Calibration.asked`); the charge in a ledger has the same.
 
     Examples
     --------
@@ -131,6 +133,7 @@ class Release(Report):
     question: Mapping[str, Any] | None = None
     sampler: Sampler | None = None
     step: float | None = None
+    calibration: str | None = None
 
     @property
     def totals(self) -> tuple[float, ...] | None:
@@ -320,7 +323,7 @@ def _check_question(release: Release) -> None:
 
 
 _OPTIONAL = {"verification_data", "observed", "noise", "unit", "scales", "question", "sampler"}
-_OPTIONAL |= {"step"}
+_OPTIONAL |= {"step", "calibration"}
 """Fields that files may leave out."""
 
 _RECORD_WORDS = {
@@ -357,6 +360,8 @@ def _check_types(fields: Mapping[str, Any]) -> None:
     for name in ("mechanism", "query", "guarantee"):
         if not isinstance(fields[name], str):
             raise ValueError(f"release: {name} must be text, got {fields[name]!r:.60}")
+    if not isinstance(fields.get("calibration"), (str, type(None))):
+        raise ValueError("release: calibration must be a digest, or null")
 
 
 def unit_of(written: Any) -> Fraction:

@@ -130,6 +130,10 @@ def wasserstein(
         Evidence(name, worst.node, length, influence=distance, notes=worst.notes, bound="distance"),
         guarantee=Guarantee.PUFFERFISH if pairs is None else Guarantee.SECRETS,
         verification_data=verification_data,
+        # A function is known by the rows that it selects.
+        options={}
+        if pairs is None
+        else {"secrets": (verification_data or {}).get("secrets", pairs)},
     )
 
 

@@ -24,7 +24,7 @@ import numpy as np
 
 from pufferkit.beliefs.junction_tree import GraphModel
 from pufferkit.checks import Floats
-from pufferkit.verification.pair_tables import Allowance, BadBeliefs, NotChecked
+from pufferkit.verification.pair_tables import LARGEST, Allowance, BadBeliefs, NotChecked
 
 if TYPE_CHECKING:
     from networkx import Graph
@@ -356,6 +356,8 @@ def _given_others(table: Floats, axis: int) -> Floats:
 def _steps(kernels: Floats, variation: Floats) -> Floats:
     """The largest step over kernels (u, x, y), for each pair of rows x, x'."""
     values = kernels.shape[-1]
+    if not variation.max() < LARGEST:
+        raise NotChecked(f"variations of {variation.max():.3g} and more are not checked here")
     if values == 2:
         odds = np.exp([variation[1, 0], -variation[0, 1]])
         means = kernels[:, :, None, 0] + kernels[:, :, None, 1] * odds

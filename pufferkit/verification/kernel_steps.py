@@ -26,7 +26,7 @@ import numpy as np
 from pufferkit.beliefs.kernel_class import Kernels, Paths
 from pufferkit.checks import Floats
 from pufferkit.verification.pair_steps import plan_value, plans, steps
-from pufferkit.verification.pair_tables import Allowance
+from pufferkit.verification.pair_tables import LARGEST, Allowance, NotChecked
 
 PairStep = Callable[[Floats], Floats]
 
@@ -51,6 +51,8 @@ def loss_of_kernels(
         Limits to the ``left`` and the ``right``; ``None`` for a side that is computed entry by
         entry.
     """
+    if not cost.max() < LARGEST:
+        raise NotChecked(f"costs of {cost.max():.3g} and more are not checked here")
     hidden = cost
     if part.emission is not None:
         hidden = _steps(part.emission, part.contamination, work)(_closed(cost))

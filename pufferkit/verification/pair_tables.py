@@ -30,6 +30,10 @@ TOLERANCE = 1e-7
 """Relative tolerance of the scale, for rounding on either side."""
 
 
+LARGEST = 700.0
+"""Costs and variations below it have an exponential that is a float."""
+
+
 class NotChecked(Exception):
     """There is no recomputation for this release, or it would exceed the work allowed."""
 

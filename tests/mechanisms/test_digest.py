@@ -1,0 +1,103 @@
+"""The digest of a calibration is of what was asked for; caches, ledgers and records use it."""
+
+from dataclasses import replace
+
+import pytest
+
+import pufferkit as pk
+from pufferkit.mechanisms.plan import MECHANISMS, calibrate
+
+STATES = ("a", "b", "c")
+ROWS = [[0.4, 0.35, 0.25], [0.35, 0.4, 0.25], [0.3, 0.3, 0.4]]
+CHAIN = pk.MarkovChain.steady(ROWS, states=STATES)
+OTHER = pk.MarkovChain.steady([ROWS[0], ROWS[2], ROWS[1]], states=STATES)
+COUNT = pk.count("a", 12)
+FREQUENCIES = pk.relative_frequencies(STATES, 12)
+EVENTS = [({1: "a"}, {1: "b"})], [({1: "a"}, {1: "c"})]
+
+
+def requests():
+    """Calibrations that differ in what was asked for, by name."""
+    made = {name: calibrate(name, CHAIN, COUNT, 1) for name in MECHANISMS if name != PER_BIN}
+    made |= {f"{name}, again": calibrate(name, CHAIN, COUNT, 1) for name in list(made)}
+    return made | {
+        "other epsilon": pk.influence_curve(CHAIN, COUNT, 1.5),
+        "other beliefs": pk.influence_curve(OTHER, COUNT, 1),
+        "other state": pk.influence_curve(CHAIN, pk.count("b", 12), 1),
+        "other length": pk.influence_curve(CHAIN, pk.count("a", 13), 1),
+        "formula": pk.markov_quilt(CHAIN, COUNT, 1, influence="formula"),
+        "shares": pk.influence_curve(CHAIN, FREQUENCIES, 1),
+        "shares, per bin": pk.influence_curve(CHAIN, FREQUENCIES, 1, per_bin=True),
+        "secrets": pk.wasserstein(CHAIN, COUNT, 1, secrets=EVENTS[0]),
+        "other secrets": pk.wasserstein(CHAIN, COUNT, 1, secrets=EVENTS[1]),
+        "runs": pk.influence_curve(CHAIN, COUNT, 1, secrets=pk.Secrets.runs(2)),
+        "dashboard": pk.dashboard(CHAIN, {"n": (COUNT, 20)}).calibration,
+        "dashboard, other error": pk.dashboard(CHAIN, {"n": (COUNT, 21)}).calibration,
+        "dashboard, other level": pk.dashboard(CHAIN, {"n": (COUNT, 20)}, level=0.9).calibration,
+    }
+
+
+PER_BIN = "influence_curve_per_bin"
+
+
+def test_what_is_asked_for_has_one_digest():
+    assert PER_BIN in MECHANISMS
+    made = requests()
+    digests = {name: own.digest for name, own in made.items() if not name.endswith(", again")}
+    assert len(set(digests.values())) == len(digests)
+    for name, own in made.items():
+        assert own.digest == digests[name.removesuffix(", again")]
+
+
+def test_nothing_that_was_computed_counts():
+    noise = pk.dashboard(CHAIN, {"n": (COUNT, 20)}).calibration
+    assert noise.scales is not None
+    other = replace(
+        noise,
+        scale=noise.scale * (1 + 1e-15),
+        scales=tuple(scale * (1 + 1e-15) for scale in noise.scales),
+        epsilon=noise.epsilon * (1 - 1e-15),
+        evidence=replace(noise.evidence, notes=("found on another machine",)),
+        verification_data=None,
+    )
+    assert other.scales != noise.scales
+    assert other.digest == noise.digest
+
+
+def test_a_dashboard_of_another_machine_is_a_replay(tmp_path):
+    """Its scales were found by a search, whose last digits may differ."""
+    session = pk.Session(["a", "a", "b"] * 4, CHAIN, 50.0, str(tmp_path / "book.db"))
+    plan = pk.dashboard(CHAIN, {"n": (COUNT, 20)})
+    first, remaining = session.release_jointly(plan), session.remaining
+    assert plan.calibration.scales is not None
+    moved = tuple(scale * (1 + 1e-12) for scale in plan.calibration.scales)
+    there = replace(plan, calibration=replace(plan.calibration, scales=moved))
+    assert session.release_jointly(there) == first
+    assert session.remaining == remaining
+    assert session.release_jointly(there, label="again") != first
+
+
+def test_charge_and_record_name_what_was_asked_for(tmp_path):
+    session = pk.Session(["a", "a", "b"] * 4, CHAIN, 50.0, str(tmp_path / "book.db"))
+    release = session.release(COUNT, 1, anyway=True)
+    (entry,) = [own for own in session.ledger.entries() if own.kind == "charge"]
+    assert release.calibration == entry.body["calibration"]
+    assert release.calibration == pk.influence_curve(CHAIN, COUNT, 1).digest
+    assert pk.Release.from_json(release.to_json()).calibration == release.calibration
+
+
+def test_a_stream_keys_a_window_by_what_was_asked(tmp_path, monkeypatch):
+    """The event-level epsilon is found by a search, and is no part of the key."""
+    first = pk.Stream(CHAIN, 1.0, str(tmp_path / "book.db"), name="s")
+    release = first.release(pk.count("a", 5), ["a", "b", "a", "a", "c"], (1, 5), anyway=True)
+    second = pk.Stream(CHAIN, 1.0, str(tmp_path / "book.db"), name="s")
+    monkeypatch.setattr(second, "_rate", second._rate - 1)  # the last digit, on another machine
+    again = second.release(pk.count("a", 5), ["a", "b", "a", "a", "c"], (1, 5), anyway=True)
+    assert again == release
+
+
+@pytest.mark.parametrize("share", [0.25, 0.5])
+def test_a_share_of_a_stream_is_asked_for(tmp_path, share):
+    stream = pk.Stream(CHAIN, 1.0, str(tmp_path / "book.db"), name="s")
+    whole, part = (stream.calibrate(pk.count("a", 5), own) for own in (1.0, share))
+    assert whole.digest != part.digest

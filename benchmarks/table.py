@@ -190,8 +190,7 @@ def network_quilt(network: pk.BayesianNetwork) -> Work:
 
 def plain_quilt(network: pk.BayesianNetwork) -> Work:
     """Every quilt of every node from its joint distribution, smallest X_N first."""
-    from pufferkit.influence.quilts.networks import influence_in
-    from pufferkit.influence.quilts.separation import quilts
+    from pufferkit.influence.quilts.networks import influence_in, quilts
 
     def best(node: int) -> float:
         graph, least = network.graph, math.inf

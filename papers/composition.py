@@ -12,9 +12,8 @@ from pufferkit.accounting.composition import Composition, compose, entry_profile
 from pufferkit.accounting.spending import Spending
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.data.queries import count, histogram
-from pufferkit.influence.quilts.hardest import max_influence
 from pufferkit.mechanisms.influence_curve import influence_curve
-from pufferkit.mechanisms.markov_quilt import markov_quilt_approx
+from pufferkit.mechanisms.markov_quilt import markov_quilt_approx, max_influence
 
 NOTE_TWICE = """\
 Two entries, P(X2 = 1 | X1 = 1) = 0.9, P(X2 = 1 | X1 = 0) = 0.01; the sum is released twice,

@@ -69,7 +69,6 @@ if TYPE_CHECKING:
     from pufferkit.frames import read_series as read_series
     from pufferkit.frames import read_table as read_table
     from pufferkit.influence.curve.profile import InfluenceCurve as InfluenceCurve
-    from pufferkit.influence.quilts.hardest import max_influence as max_influence
     from pufferkit.influence.sums.transport import w_infinity as w_infinity
     from pufferkit.mechanisms.active_quilts import ActiveQuilts as ActiveQuilts
     from pufferkit.mechanisms.active_quilts import active_quilts as active_quilts
@@ -88,6 +87,7 @@ if TYPE_CHECKING:
     from pufferkit.mechanisms.influence_curve import influence_curve as influence_curve
     from pufferkit.mechanisms.markov_quilt import markov_quilt as markov_quilt
     from pufferkit.mechanisms.markov_quilt import markov_quilt_approx as markov_quilt_approx
+    from pufferkit.mechanisms.markov_quilt import max_influence as max_influence
     from pufferkit.mechanisms.plan import Plan as Plan
     from pufferkit.mechanisms.plan import plan as plan
     from pufferkit.mechanisms.post_processing import Derived as Derived
@@ -124,7 +124,6 @@ _HOMES = {
     "errors": ["DrownedAnswer", "LedgerError", "NoTheorem", "NotApplicable", "OverBudget"],
     "fleet": ["Releases", "release_all", "release_each"],
     "frames": ["TextFormat", "read_series", "read_table"],
-    "influence.quilts.hardest": ["max_influence"],
     "mechanisms.active_quilts": ["ActiveQuilts", "active_quilts"],
     "mechanisms.baselines": ["entry_dp", "gk16", "group_dp"],
     "mechanisms.calibration": ["Calibration"],
@@ -135,7 +134,7 @@ _HOMES = {
     "mechanisms.exact_sum": ["exact_sum"],
     "mechanisms.explain": ["PairTable", "explain"],
     "mechanisms.influence_curve": ["entry_epsilon", "influence_curve"],
-    "mechanisms.markov_quilt": ["markov_quilt", "markov_quilt_approx"],
+    "mechanisms.markov_quilt": ["markov_quilt", "markov_quilt_approx", "max_influence"],
     "mechanisms.posterior_odds": ["posterior"],
     "mechanisms.plan": ["Plan", "plan"],
     "mechanisms.target_errors": ["Target", "epsilon_for", "remedies"],

@@ -23,8 +23,8 @@ from pufferkit.accounting.amounts import spent_micro
 from pufferkit.beliefs.base import Beliefs
 from pufferkit.beliefs.chain_class import ChainClass, as_chain_class
 from pufferkit.errors import NotApplicable, NoTheorem
-from pufferkit.influence.answers import influence_between
-from pufferkit.influence.quilts.mixing import MixingInfluence
+from pufferkit.influence.quilts.chains import MixingInfluence
+from pufferkit.mechanisms.markov_quilt import influence_between
 from pufferkit.records import ByDigest
 
 if TYPE_CHECKING:

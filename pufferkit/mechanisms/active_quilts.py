@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import singledispatch
 from typing import Any, NamedTuple
 
+from pufferkit import checks
+from pufferkit.beliefs.base import Beliefs
+from pufferkit.beliefs.chain_class import ChainClass
+from pufferkit.beliefs.field_class import FieldClass
+from pufferkit.beliefs.network_class import NetworkClass
 from pufferkit.data.query import Query
 from pufferkit.errors import NotApplicable, printable
 from pufferkit.influence.progress import Progress
-from pufferkit.influence.quilts import active
-from pufferkit.influence.quilts.hardest import QuiltSearch
+from pufferkit.influence.quilts.chains import active_of
+from pufferkit.influence.quilts.networks import best_quilts
 from pufferkit.mechanisms.calibration import checked
+from pufferkit.mechanisms.markov_quilt import covering, endpoints, network_of
 from pufferkit.rounding import round_up
 from pufferkit.shown import Shown
+
+MOST_SEARCHES = 100_000
+"""Most nodes times chains of a class that are solved."""
 
 _LINES = 20
 """Most nodes in the text, those that need most noise."""
@@ -182,19 +192,113 @@ def active_quilts(
         chosen = list(nodes)
         if not chosen:
             raise ValueError("nodes: must name at least one node; leave it out for all of them")
-    search = QuiltSearch(query.longest, epsilon, progress=progress)
-    bounds = active.active_quilts(theta, search, chosen)
+    bounds = _active(theta, query.longest, epsilon, chosen, progress)
     rows = tuple(
-        ActiveQuilt(
-            bound.node,
-            bound.quilt,
-            nearby,
-            bound.influence,
-            round_up(query.lipschitz * bound.score),
-            bound.belief,
-        )
-        for bound, nearby in bounds
+        ActiveQuilt(node, quilt, nearby, influence, round_up(query.lipschitz * score), belief)
+        for node, quilt, nearby, influence, score, belief in bounds
     )
-    notes = [_MIXING] if any(bound.variant == "tight" for bound, _ in bounds) else []
+    notes = [] if getattr(theta, "names_matrices", True) else [_MIXING]
     notes += [_GAPS] if query.pattern is not None else []
     return ActiveQuilts(rows, epsilon, query.name, tuple(notes))
+
+
+@singledispatch
+def _active(
+    theta: Beliefs,
+    length: int,
+    epsilon: float,
+    nodes: Sequence[Hashable] | None,
+    progress: Progress | None,
+) -> list[ActiveQuilt]:
+    """The active quilts of these nodes, or of all, with scores in place of scales."""
+    raise NotApplicable(
+        "active quilts exist for Markov chains, networks and random fields, not for a "
+        f"{theta.description}"
+    )
+
+
+@_active.register
+def _(
+    theta: ChainClass,
+    length: int,
+    epsilon: float,
+    nodes: Sequence[Hashable] | None,
+    progress: Progress | None,
+) -> list[ActiveQuilt]:
+    theta.check_length(length)
+    named = covering(theta, length)
+    if named is None:
+        raise NotApplicable(
+            f"no single chain of this class decides for a node ({theta.description}), so there "
+            "is no active quilt; plan lists the mechanisms with a bound for the whole class"
+        )
+    _check_number(length if nodes is None else len(nodes), len(named))
+    entries = range(1, length + 1) if nodes is None else [_entry(node, length) for node in nodes]
+    return [
+        ActiveQuilt(
+            binding.node,
+            endpoints(binding),
+            binding.quilt.keep_left + binding.quilt.keep_right - 1,
+            binding.quilt.influence,
+            binding.quilt.score,
+            name,
+        )
+        for name, binding in active_of(named, entries, length, epsilon, progress)
+    ]
+
+
+@_active.register
+def _(
+    theta: FieldClass,
+    length: int,
+    epsilon: float,
+    nodes: Sequence[Hashable] | None,
+    progress: Progress | None,
+) -> list[ActiveQuilt]:
+    network, lowered = network_of(theta, epsilon)
+    rows = _active(network, length, lowered, _chosen(theta.nodes, nodes), progress)
+    return [row._replace(belief=theta.description) for row in rows]
+
+
+@_active.register
+def _(
+    theta: NetworkClass,
+    length: int,
+    epsilon: float,
+    nodes: Sequence[Hashable] | None,
+    progress: Progress | None,
+) -> list[ActiveQuilt]:
+    chosen = _chosen(theta.nodes, nodes)
+    return [
+        ActiveQuilt(row.node, row.quilt, nearby, row.influence, row.score, theta.description)
+        for row, nearby in best_quilts(theta, epsilon, chosen, progress)
+    ]
+
+
+def _chosen(known: Sequence[Hashable], nodes: Sequence[Hashable] | None) -> list[Hashable]:
+    """These nodes of a graph, or all."""
+    strange = [node for node in nodes or () if node not in known]
+    if strange:
+        raise ValueError(
+            f"nodes: {strange[0]!r} is not a node of the beliefs, which have "
+            f"{len(known):,}: {', '.join(map(repr, known[:5]))}{', ...' * (len(known) > 5)}"
+        )
+    chosen = list(dict.fromkeys(known if nodes is None else nodes))
+    _check_number(len(chosen), 1)
+    return chosen
+
+
+def _entry(node: Hashable, length: int) -> int:
+    place = checks.whole("nodes", node, 1)
+    if place > length:
+        raise ValueError(f"nodes: must be at most {length:,}, the last entry, got {place:,}")
+    return place
+
+
+def _check_number(nodes: int, chains: int) -> None:
+    if nodes * chains > MOST_SEARCHES:
+        of = f" of {chains:,} chains" if chains > 1 else ""
+        raise ValueError(
+            f"nodes: {nodes:,} nodes{of} are too many to solve one by one, the most are "
+            f"{MOST_SEARCHES:,}; name some, such as nodes=[1, 2, 3]"
+        )

@@ -9,10 +9,9 @@ import numpy as np
 
 from pufferkit.beliefs.base import Member
 from pufferkit.beliefs.chain_class import ChainClass
+from pufferkit.beliefs.chain_tables import GivenStartTables, tables_of
 from pufferkit.data.query import Query, Question
 from pufferkit.errors import NotApplicable
-from pufferkit.influence.quilts.given_start import GivenStartInfluence
-from pufferkit.influence.quilts.hardest import influence_of
 from pufferkit.influence.sums.least_scale import EntryDistributions, LeastScale, least_scale
 from pufferkit.mechanisms.calibration import GAPS, Calibration, chains_only, checked
 from pufferkit.mechanisms.chain_distances import values_of
@@ -130,12 +129,12 @@ def entry_distributions(member: Member, length: int) -> EntryDistributions:
     """The distributions of the entries of a chain."""
     if member.chain.has_underflow:
         raise NotApplicable("the probability of some states underflows; drop or merge them")
-    source, initial = influence_of(member, "definition", length), member.chain.initial
+    source, initial = tables_of(member, length), member.chain.initial
     possible, table, repeats = source.support(1)[None, :], initial[None, :], (0, 1)
-    if isinstance(source, GivenStartInfluence):
+    if isinstance(source, GivenStartTables):
         possible, repeats = source.patterns[source.which], (source.burn_in, source.cycle)
         table = np.where(possible, np.exp(source.logs), 0.0)
-    return EntryDistributions(initial, table, possible, *repeats, source.prior(1)[1])
+    return EntryDistributions(initial, table, possible, *repeats, source.prior_error(1))
 
 
 def _known(theta: ChainClass) -> tuple[Member, ...]:

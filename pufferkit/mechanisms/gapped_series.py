@@ -9,7 +9,7 @@ is used, which the evidence states (`Evidence.counted`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -20,8 +20,6 @@ from pufferkit.data.series import SegmentPattern
 from pufferkit.influence.curve.engine import EntryLoss
 from pufferkit.influence.curve.member_curves import Run
 from pufferkit.influence.curve.profile import InfluenceCurve
-from pufferkit.influence.quilts.gaps import Named, hardest_observed
-from pufferkit.influence.quilts.hardest import QuiltBound
 from pufferkit.mechanisms.evidence import Bound, Evidence
 from pufferkit.rounding import largest_within
 
@@ -51,22 +49,6 @@ def patterns_of(query: Query) -> list[SegmentPattern]:
 def recorded(query: Query) -> dict[str, Any]:
     """Verification data about the gaps."""
     return {"pattern": [list(runs) for runs in query.pattern or ()]}
-
-
-def quilts_of_observed(
-    named: Callable[[int], Named | None], query: Query, epsilon: float, whole: QuiltBound
-) -> QuiltBound | None:
-    """The hardest node when quilts count observed entries; ``None`` to keep ``whole``."""
-    worst: QuiltBound | None = None
-    for runs in patterns_of(query):
-        own = named(sum(runs))
-        if own is None:
-            return None
-        bound = hardest_observed(own, runs, epsilon, whole)
-        if bound.score > whole.score * (1 - WORTH):
-            return None
-        worst = bound if worst is None or bound.score > worst.score else worst
-    return worst
 
 
 def curve_of_observed(

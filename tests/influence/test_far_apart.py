@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 
 import pufferkit as pk
+from pufferkit.beliefs import powers
 from pufferkit.beliefs.base import Member
-from pufferkit.influence.quilts import chains, search
-from pufferkit.influence.quilts.hardest import influence_of
+from pufferkit.beliefs.chain_tables import tables_of
+from pufferkit.influence.quilts import search
+from pufferkit.influence.quilts.chains import ChainInfluence
 
 SLEEP = [[0.9, 0.1], [0.4, 0.6]]
 
@@ -14,7 +16,7 @@ SLEEP = [[0.9, 0.1], [0.4, 0.6]]
 def source_of(transition, initial=None):
     start = [1.0] + [0.0] * (len(transition) - 1) if initial is None else initial
     member = Member("chain", pk.MarkovChain(start, transition), initial is None)
-    return influence_of(member, "definition", 10**9)
+    return ChainInfluence(tables_of(member, 10**9))
 
 
 @pytest.mark.parametrize(
@@ -30,25 +32,28 @@ def source_of(transition, initial=None):
 def test_a_nearer_endpoint_bounds_a_far_one(transition):
     source = source_of(transition)
     for steps in (1 << 19, (1 << 24) + 1, 10**12 + 1, 10**15):
-        near = source.reach(steps)
+        near = source.powers.reach(steps)
         assert near <= steps
         assert near == steps or near >= 1 << 20
-        assert (source.right(near) + 2 * source.powers.rounding(near) >= source.right(steps)).all()
+        assert (
+            source.tables.right(near) + 2 * source.powers.rounding(near)
+            >= source.tables.right(steps)
+        ).all()
 
 
 def test_the_endpoint_that_is_taken_decides_which_states_are_possible(monkeypatch):
     """A periodic chain from one state: at even and odd distances the left end has other states."""
-    monkeypatch.setattr(chains, "_FAR", 4)
+    monkeypatch.setattr(powers, "_FAR", 4)
     cycle = np.roll(np.eye(2), 1, axis=1) * 0.9999 + 0.0001 * np.eye(2)
     walk = np.kron(np.roll(np.eye(2), 1, axis=1), [[0.7, 0.3], [0.2, 0.8]])
     for transition in (cycle, walk):
         start = np.eye(len(transition))[0]
         source = source_of(transition, start)
         for left in (5, 7, 9, 20):
-            bound, _ = source.worst_pair(40, left, None)
-            monkeypatch.setattr(chains, "_FAR", 1 << 20)
-            exact, _ = source.worst_pair(40, left, None)
-            monkeypatch.setattr(chains, "_FAR", 4)
+            bound, _ = source.between(40, left, None)
+            monkeypatch.setattr(powers, "_FAR", 1 << 20)
+            exact, _ = source.between(40, left, None)
+            monkeypatch.setattr(powers, "_FAR", 4)
             assert bound >= exact - 1e-12
 
 

@@ -13,9 +13,8 @@ import pufferkit as pk
 from pufferkit.beliefs import contraction, junction_tree
 from pufferkit.beliefs.bayesian_network import BayesianNetwork
 from pufferkit.beliefs.graph import Graph
-from pufferkit.influence.quilts import separation
-from pufferkit.influence.quilts.cut_influence import NearTables
-from pufferkit.influence.quilts.networks import hardest_node
+from pufferkit.influence.quilts import networks as separation
+from pufferkit.influence.quilts.networks import NearTables, hardest_node
 from tests.oracles import brute_network as brute
 from tests.oracles.cases import NETWORKS
 from tests.strategies.generators import chains

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import pufferkit as pk
-from pufferkit.influence.quilts import chains, hardest
-from pufferkit.influence.quilts.given_start import bytes_needed
+from pufferkit.beliefs import chain_tables
+from pufferkit.beliefs.chain_tables import bytes_needed
 
 
 def absorbing(states: int) -> pk.MarkovChain:
@@ -52,13 +52,13 @@ def test_slow_chains_that_fit_are_answered():
 def test_ratios_are_kept_up_to_a_limit(monkeypatch):
     chain = pk.MarkovChain.steady([[0.95, 0.05], [0.1, 0.9]])
     scale = pk.markov_quilt(chain, pk.count(1, 10**6), 1).scale
-    hardest._influence.cache_clear()
-    monkeypatch.setattr(chains, "_RATIOS", 0)  # then eight of each
+    chain_tables._tables.cache_clear()
+    monkeypatch.setattr(chain_tables, "_RATIOS", 0)  # then eight of each
     assert pk.markov_quilt(chain, pk.count(1, 10**6), 1).scale == scale
-    hardest._influence.cache_clear()
+    chain_tables._tables.cache_clear()
 
 
 def test_chains_whose_matrices_do_not_fit_are_refused(monkeypatch):
-    monkeypatch.setattr(chains, "_MOST_BYTES", 1000)
+    monkeypatch.setattr(chain_tables, "MOST_GIGABYTES", 1e-6)
     with pytest.raises(pk.NotApplicable, match=r"chain of 3 states need about 3.74e-06 GB"):
-        chains.StationaryInfluence(pk.MarkovChain.steady(np.full((3, 3), 1 / 3)), "definition")
+        chain_tables.StationaryTables(pk.MarkovChain.steady(np.full((3, 3), 1 / 3)))

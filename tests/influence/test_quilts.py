@@ -6,20 +6,25 @@ import numpy as np
 import pytest
 
 import pufferkit as pk
+from pufferkit.beliefs import powers
 from pufferkit.beliefs.base import Member
 from pufferkit.beliefs.bayesian_network import BayesianNetwork
 from pufferkit.beliefs.chain_class import ChainClass, Mixing
+from pufferkit.beliefs.chain_tables import CONVERGED, GivenStartTables, tables_of
 from pufferkit.beliefs.graph import Graph
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.beliefs.network_class import as_network_class
+from pufferkit.beliefs.powers import TINY, Kernel, Powers, log_ratio, row_log_ratios
 from pufferkit.errors import NotApplicable
-from pufferkit.influence.quilts import chains, networks, powers, search, separation
-from pufferkit.influence.quilts.chains import CONVERGED
-from pufferkit.influence.quilts.given_start import GivenStartInfluence
-from pufferkit.influence.quilts.hardest import _scores, hardest_member, influence_of, max_influence
-from pufferkit.influence.quilts.mixing import MixingInfluence
-from pufferkit.influence.quilts.powers import TINY, Kernel, Powers, log_ratio, row_log_ratios
+from pufferkit.influence.quilts import networks, search
+from pufferkit.influence.quilts.chains import (
+    ChainInfluence,
+    MixingInfluence,
+    hardest_member,
+    screened_scores,
+)
 from pufferkit.influence.quilts.search import NOTHING, Quilt, best_quilt, hardest_node
+from pufferkit.mechanisms.markov_quilt import max_influence
 from pufferkit.rounding import EPS
 
 # --- powers ---------------------------------------------------------------------------------------
@@ -103,15 +108,11 @@ class MadeUp:
                 self.parts[side, (p, p + 1)] = fall
         self.pairs = [(p, p + 1) for p in range(pairs)]
 
-    def left_part(self, a, pair):
-        assert 1 <= a < self.left
-        return float(self.parts[0, pair][a])
+    def part(self, side, n, pair):
+        assert 1 <= n < (self.left, self.right)[side]
+        return float(self.parts[side, pair][n])
 
-    def right_part(self, b, pair):
-        assert 1 <= b < self.right
-        return float(self.parts[1, pair][b])
-
-    def slack(self, n, side):
+    def slack(self, side, n):
         return 0.0
 
     def whole(self, a, b):
@@ -227,11 +228,18 @@ def test_the_hardest_node_by_bisection(seed, same):
     def solve(node, enough, hint):
         return best_quilt(at(node), 2.0, enough, hint)
 
-    node, quilt = hardest_node(solve, 1, length, 0.0, same_everywhere=same)
+    node, quilt, runs = hardest_node(solve, 1, length, 0.0, same_everywhere=same)
     scores = [best_quilt(at(n), 2.0).score for n in range(1, length + 1)]
     assert quilt.score == pytest.approx(max(scores), rel=1e-12)
     assert scores[node - 1] == pytest.approx(max(scores), rel=1e-12)
-    assert hardest_node(solve, 3, 2, 0.0, same_everywhere=same) == (0, NOTHING)
+    assert hardest_node(solve, 3, 2, 0.0, same_everywhere=same) == (0, NOTHING, ())
+    # The quilts that are said to serve all nodes do.
+    served = [ends for count, *ends in runs for _ in range(count)]
+    assert len(served) == length
+    for n, (left, right) in enumerate(served, 1):
+        one = at(n)
+        a, b = min(left or n, n), min(right or one.right, one.right)
+        assert (a + b - 1) / (2.0 - one.whole(a, b)[0]) <= max(scores) * (1 + 1e-12)
 
 
 # --- classes --------------------------------------------------------------------------------------
@@ -241,15 +249,15 @@ def test_screening_bounds_the_least_score():
     chains = [MarkovChain.steady([[1 - p, p], [q, 1 - q]]) for p, q in [(0.3, 0.4), (0.1, 0.2)]]
     chains.append(MarkovChain.steady([[0.0, 1.0], [0.5, 0.5]]))
     quilt = Quilt(1.0, 0.0, 3, 2, True, True)
-    bounds = _scores(chains, quilt, 4.0)
+    bounds = screened_scores(chains, quilt, 4.0)
     for chain, bound in zip(chains[:2], bounds, strict=False):
         influence = max_influence(chain, 10, 3, 2)
         slack = 2e-13 + 3 * EPS * 5 * 4 + CONVERGED
         assert bound == pytest.approx(4 / (4 - influence), rel=1e-9)
         assert bound >= 4 / (4 - influence + slack)
     one_step = Quilt(1.0, 0.0, 1, 1, True, True)
-    assert _scores(chains[2:], one_step, 4.0).tolist() == [inf]
-    assert (_scores(chains, quilt, 1e-3) == inf).all()
+    assert screened_scores(chains[2:], one_step, 4.0).tolist() == [inf]
+    assert (screened_scores(chains, quilt, 1e-3) == inf).all()
 
 
 def test_the_hardest_of_many_members_is_that_of_each_alone():
@@ -257,20 +265,20 @@ def test_the_hardest_of_many_members_is_that_of_each_alone():
     chains = [MarkovChain.steady([[1 - p, p], [q, 1 - q]]) for p, q in rates]
     chains.append(MarkovChain([1.0, 0.0], [[0.9, 0.1], [0.3, 0.7]]))
     members = ChainClass.of(*chains).members()
-    alone = [hardest_member([m], 60, 1.0, "definition")[1].quilt.score for m in members]
-    worst, binding = hardest_member(members, 60, 1.0, "definition")
+    alone = [hardest_member([m], 60, 1.0, "definition").binding.quilt.score for m in members]
+    worst, binding, _ = hardest_member(members, 60, 1.0, "definition")
     assert binding.quilt.score == pytest.approx(max(alone), rel=1e-9)
-    assert worst is members[int(np.argmax(alone))]
+    assert worst == members[int(np.argmax(alone))].name
 
 
 def test_a_probability_lost_to_underflow_has_no_known_ratio():
     chain = MarkovChain([0.5, 0.25, 0.25], [[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.1, 0.1, 0.8]])
-    start = GivenStartInfluence(chain, "definition", 5)
-    known, error = start.prior(1)
+    start = GivenStartTables(chain, 5)
+    known, error = start.prior(1), start.prior_error(1)
     assert known[0, 1] == pytest.approx(log(0.5))
     assert error >= CONVERGED
     start.underflowed[0] = [False, True, False]
-    prior, _ = start.prior(1)
+    prior = start.prior(1)
     assert (np.diag(prior) == 0).all()
     assert prior[0, 2] == known[0, 2]
     assert prior[2, 0] == known[2, 0]
@@ -298,7 +306,7 @@ def test_bounds_from_mixing_are_the_formulas():
     assert steady.left_weight == 1
     assert MixingInfluence.tight(Mixing(0.25, 0.8, 0.0, True)).bound(1) == 0
     assert MixingInfluence.tight(Mixing(1.0, 0.8, 0.5, True)).bound(1) == 0
-    node, quilt = steady.hardest(100, 1.0)
+    node, quilt, _ = steady.hardest(100, 1.0)
     scores = [
         (a + b - 1) / (1 - steady.bound(a) - steady.bound(b))
         for a in range(1, 30)
@@ -319,13 +327,13 @@ def path_graph(size):
 
 
 def test_quilts_of_a_path_by_hand():
-    quilts = separation.quilts(path_graph(3), 1)
+    quilts = networks.quilts(path_graph(3), 1)
     assert quilts == [(0b101, 0b010), (0b001, 0b110), (0b100, 0b011), (0b000, 0b111)]
 
 
 def test_a_long_path_has_the_family_of_its_ends():
-    size, node = separation.EXHAUSTIVE + 4, 6
-    quilts = separation.quilts(path_graph(size), node)
+    size, node = networks.EXHAUSTIVE + 4, 6
+    quilts = networks.quilts(path_graph(size), node)
     wanted = set()
     for left in (None, *range(node)):
         for right in (None, *range(node + 1, size)):
@@ -339,15 +347,15 @@ def test_a_long_path_has_the_family_of_its_ends():
 
 
 def test_the_family_stops_at_its_limits(monkeypatch):
-    size = separation.EXHAUSTIVE + 4
-    monkeypatch.setattr(separation, "MOST_SETS", 3)
-    few = separation.quilts(path_graph(size), 8)
+    size = networks.EXHAUSTIVE + 4
+    monkeypatch.setattr(networks, "MOST_SETS", 3)
+    few = networks.quilts(path_graph(size), 8)
     balls = {(1 << 8 - r) * (8 - r >= 0) | (1 << 8 + r) * (8 + r < size) for r in range(1, 9)}
     cuts = {cut for cut, _ in few}
     assert {c for c in balls if c} <= cuts
     assert len(few) < 20  # of 72
-    monkeypatch.setattr(separation, "MOST_BORDER", 1)
-    assert {cut for cut, _ in separation.quilts(path_graph(size), 8)} < cuts
+    monkeypatch.setattr(networks, "MOST_BORDER", 1)
+    assert {cut for cut, _ in networks.quilts(path_graph(size), 8)} < cuts
 
 
 def test_tables_that_are_too_large_are_refused_in_words(monkeypatch):
@@ -369,15 +377,14 @@ def test_parts_of_a_node_are_over_values_that_can_occur():
     power = np.linalg.matrix_power(chain.transition, 4)
     prior = np.log(power[0, 0] / power[0, 1])
     for reading, rows in (("definition", [0]), ("formula", [0, 1])):
-        source = influence_of(Member("x", chain, any_start=False), reading, 9)
-        node = chains._ChainNode(source, 5, 9)
+        source = ChainInfluence(tables_of(Member("x", chain, any_start=False), 9), reading)
         wanted = prior + max(np.log(power[u, 1] / power[u, 0]) for u in rows)
-        assert node.left_part(4, (1, 0)) == pytest.approx(wanted, abs=1e-12)
+        assert source.of_pair(0, 5, 4, (1, 0)) == pytest.approx(wanted, abs=1e-12)
 
 
 def test_distributions_of_a_chain_with_a_start_of_its_own():
     chain = MarkovChain([0.2, 0.8], [[0.9, 0.1], [0.4, 0.6]])
-    source = influence_of(Member("x", chain, any_start=False), "definition", 30)
+    source = tables_of(Member("x", chain, any_start=False), 30)
     for node in (1, 2, 7, 30):
         wanted = chain.initial @ np.linalg.matrix_power(chain.transition, node - 1)
         assert source.distribution(node) == pytest.approx(wanted, abs=1e-11)
@@ -386,7 +393,7 @@ def test_distributions_of_a_chain_with_a_start_of_its_own():
 def test_screened_scores_are_rounded_up():
     chain = MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
     quilt = Quilt(0.0, 0.0, 12, 15, True, True)
-    (score,) = _scores([chain], quilt, 2.0)
+    (score,) = screened_scores([chain], quilt, 2.0)
     before, after = (np.linalg.matrix_power(chain.transition, n) for n in (12, 15))
     pi = chain.initial
     influence = max(

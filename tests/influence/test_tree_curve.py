@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 import pufferkit as pk
 from pufferkit.beliefs.bayesian_network import BayesianNetwork
+from pufferkit.beliefs.powers import Kernel
 from pufferkit.influence.curve import tree_steps as tree_kernels
 from pufferkit.influence.curve.steps import KernelStep
 from pufferkit.influence.curve.trees import TreeCurve
 from pufferkit.influence.quilts.networks import hardest_node
-from pufferkit.influence.quilts.powers import Kernel
 from tests.oracles import brute_curve as chains_brute
 from tests.oracles import brute_network as brute
 

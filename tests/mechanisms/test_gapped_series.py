@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 import pufferkit as pk
 from pufferkit.beliefs.chain_class import as_chain_class
-from pufferkit.influence.quilts.hardest import max_influence
-from pufferkit.influence.quilts.mixing import influences_by_mixing
+from pufferkit.mechanisms.markov_quilt import by_mixing, max_influence
 from tests.oracles import brute
 from tests.strategies.generators import chains
 
@@ -212,7 +211,7 @@ def test_mixing_bounds_count_observed_entries(bound):
     theta = pk.MarkovChain.steady([[0.7, 0.3], [0.4, 0.6]])
     observed = ([True] + [False] * 5) * 8
     noise = pk.markov_quilt_approx(theta, pk.count(0, series(observed)), 2, bound=bound)
-    (influence,), _ = influences_by_mixing(pk.ChainClass.of(theta), bound)
+    ((_, influence),), _ = by_mixing(pk.ChainClass.of(theta), bound)
     length, worst = len(observed), 0.0
     for node in range(1, length + 1):
         best = sum(observed) / 2

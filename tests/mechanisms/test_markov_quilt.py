@@ -397,14 +397,14 @@ def test_search_looks_at_few_quilts(laziness, monkeypatch):
     A scan up to the optimum looks at 100,000 quilts, for the lazier chain at nine times as many.
     """
     evaluations = 0
-    worst_pair = influence_of_chains.ChainInfluence.worst_pair
+    worst_pair = influence_of_chains.ChainInfluence.between
 
     def counted(*arguments):
         nonlocal evaluations
         evaluations += 1
         return worst_pair(*arguments)
 
-    monkeypatch.setattr(influence_of_chains.ChainInfluence, "worst_pair", counted)
+    monkeypatch.setattr(influence_of_chains.ChainInfluence, "between", counted)
     quick = np.array(
         [
             [0.967, 0, 0, 0.033],

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pufferkit as pk
-from pufferkit.influence.quilts.mixing import MixingInfluence
+from pufferkit.influence.quilts.chains import MixingInfluence
 from tests.oracles import brute
 from tests.strategies.generators import epsilons, positive_chains, walk_with_drift
 

@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 
 from pufferkit.beliefs.network_class import as_network_class
-from pufferkit.influence.quilts.networks import _NodeSearch, influence_in
-from pufferkit.influence.quilts.separation import quilts
+from pufferkit.influence.quilts.networks import _NodeSearch, influence_in, quilts
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,14 @@ from functools import cache
 import numpy as np
 
 from pufferkit.beliefs.chain_class import Member
+from pufferkit.beliefs.chain_tables import (
+    CONVERGED,
+    AnyStartTables,
+    GivenStartTables,
+    StationaryTables,
+    tables_of,
+)
+from pufferkit.beliefs.powers import TINY, Kernel, Powers
 from pufferkit.checks import Bools, Floats
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.curve.engine import EXPLICIT_WORK, Part, Side
@@ -27,10 +35,6 @@ from pufferkit.influence.curve.pair_plans import plans_bytes
 from pufferkit.influence.curve.pairs import PairSteps, Steps, StepsInRow
 from pufferkit.influence.curve.steps import KernelStep
 from pufferkit.influence.curve.widest_steps import WidestSteps
-from pufferkit.influence.quilts.chains import CONVERGED, AnyStartInfluence, StationaryInfluence
-from pufferkit.influence.quilts.given_start import GivenStartInfluence
-from pufferkit.influence.quilts.hardest import influence_of
-from pufferkit.influence.quilts.powers import TINY, Kernel, Powers
 
 MOST_BYTES = 8 * 10**9
 """Most memory that the curve of one chain may take."""
@@ -87,7 +91,7 @@ class _Chain:
                 f"the influence curve of {states:,} states needs about {needed / 1e9:.3g} GB "
                 f"of memory, more than {MOST_BYTES / 1e9:.3g}; merge states, or use markov_quilt"
             )
-        self.source = influence_of(member, "definition", length)
+        self.source = tables_of(member, length)
         self.powers: Powers = self.source.powers
         self.sizes = (
             block_sizes(length) if states < _FEW else [m for m in _DOUBLED if m < length or m == 1]
@@ -96,16 +100,16 @@ class _Chain:
     def part(self) -> Part:
         source = self.source
         notes = (TOO_DENSE,) if self.dense and not self.member.any_start else ()
-        if isinstance(source, AnyStartInfluence):
+        if isinstance(source, AnyStartTables):
             return self._any_start(source)
-        if isinstance(source, StationaryInfluence):
+        if isinstance(source, StationaryTables):
             here = source.support(1)
             left = self._settled(
                 lambda size: self._backward(size, source.chain.initial, here, here, CONVERGED)
             )
             right = self._forward(None if here.all() else np.outer(here, here))
             return Part(self.member.name, left, right, [here], notes=notes)
-        assert isinstance(source, GivenStartInfluence)
+        assert isinstance(source, GivenStartTables)
         return self._given_start(source, notes)
 
     def _settled(self, make: Callable[[int], Steps | None], together: Bools | None = None) -> Side:
@@ -151,10 +155,10 @@ class _Chain:
     def _open(self, size: int, rows: Bools, columns: Bools) -> Steps:
         return OpenSteps(self.powers[size], rows, columns, self.powers.rounding(size))
 
-    def _any_start(self, source: AnyStartInfluence) -> Part:
+    def _any_start(self, source: AnyStartTables) -> Part:
         # The set of reachable states only shrinks, so the kernels of the first entry of a stretch
         # serve all.
-        last = source.stretches
+        last = source.settled
         made = cache(self._open_at)
         left = Side(
             lambda entry, size: made(size, min(entry, last), min(max(1, entry - size), last)),
@@ -167,10 +171,10 @@ class _Chain:
     def _open_at(self, size: int, here: int, before: int) -> Steps:
         return self._open(size, self.source.support(here), self.source.support(before))
 
-    def _given_start(self, source: GivenStartInfluence, notes: tuple[str, ...]) -> Part:
+    def _given_start(self, source: GivenStartTables, notes: tuple[str, ...]) -> Part:
         together = np.any([np.outer(own, own) for own in source.patterns], axis=0)
         mask = None if together.all() else together
-        error, room = source.prior(1)[1] + CONVERGED, EXPLICIT_WORK // len(self.transition) ** 2
+        error, room = source.prior_error(1) + CONVERGED, EXPLICIT_WORK // len(self.transition) ** 2
         # From entry burn_in + 2 on, the entry before has the limiting distribution.
         settled = min(source.burn_in + 2, max(64, room), self.length + 1)
         if source.cycle > 1 and self.length < source.burn_in + source.cycle + 2:
@@ -219,7 +223,7 @@ class _Chain:
         )
 
     def _own_kernels(
-        self, source: GivenStartInfluence, settled: int, error: float
+        self, source: GivenStartTables, settled: int, error: float
     ) -> StepsInRow | None:
         """Kernels of the entries 2 ... ``settled - 1`` to the one before; ``None`` if some fail."""
         certain = not any(source.underflows_at(n) for n in range(1, settled))

@@ -15,7 +15,7 @@ from pufferkit.influence.curve.chain_parts import block_sizes
 from pufferkit.influence.curve.engine import Part, Side
 from pufferkit.influence.curve.steps import DiameterStep, RatioStep, Step
 from pufferkit.influence.curve.widest_steps import WidestSteps
-from pufferkit.influence.quilts.mixing import MixingInfluence
+from pufferkit.influence.quilts.chains import MixingInfluence
 
 
 @singledispatch

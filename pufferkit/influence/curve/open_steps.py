@@ -15,9 +15,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from pufferkit.beliefs.powers import TINY, Kernel
 from pufferkit.checks import Bools, Floats
 from pufferkit.influence.curve.pairs import off_diagonal
-from pufferkit.influence.quilts.powers import TINY, Kernel
 from pufferkit.rounding import EPS
 
 _CELLS = 1 << 18

@@ -43,14 +43,8 @@ from pufferkit.influence.curve.class_parts import class_part, widest_side
 from pufferkit.influence.curve.engine import Part
 from pufferkit.influence.curve.region_steps import ListedStep, RelaxedStep
 from pufferkit.influence.curve.steps import DiameterStep, Step
-from pufferkit.influence.quilts.hardest import (
-    QuiltBound,
-    QuiltSearch,
-    hardest_corner,
-    hardest_quilt,
-    influence_between,
-)
-from pufferkit.influence.quilts.search import Pair, Quilt, best_quilt, hardest_node
+from pufferkit.influence.quilts.chains import solver
+from pufferkit.influence.quilts.search import Binding, Pair, Quilt, hardest_node
 from pufferkit.rounding import EPS
 
 LISTED = 10
@@ -184,7 +178,27 @@ class RegionInfluence:
         name = "all chains of the region"
         return Part(name, left, right, every, notes=notes)
 
-    def hardest(self, length: int, epsilon: float) -> tuple[int, Quilt]:
+    def between(self, node: int, left: int | None, right: int | None) -> tuple[float, Pair]:
+        """Upper bound on the max-influence of any node on its endpoints, and the worst pair."""
+        total = np.zeros((self.size, self.size))
+        if left is not None:
+            total = total + self.left_ratio(left)
+        if right is not None:
+            total = total + self.ratio(right)
+        x, other = np.unravel_index(int(total.argmax()), total.shape)
+        return float(total[x, other]), (int(x), int(other))
+
+    def of_pair(self, side: int, node: int, steps: int, pair: Pair) -> float:
+        """The bound of one endpoint for one pair."""
+        return float((self.left_ratio, self.ratio)[side](steps)[pair])
+
+    def slack(self, side: int, node: int, steps: int) -> float:
+        """Nothing: bounds are rounded up."""
+        return 0.0
+
+    def hardest(
+        self, length: int, epsilon: float, enough: float = 0.0, hint: Quilt | None = None
+    ) -> Binding:
         """The node with the largest least score of a quilt; every node has the same bounds.
 
         Raises
@@ -195,15 +209,11 @@ class RegionInfluence:
         if self.size > 1 and length > 1 and not self.contracts:
             raise NotApplicable(
                 "no bound on max-influence is certified over this region: too many transitions "
-                "may be "
-                "impossible (their lower bounds are 0), so some chains of it never forget; count "
-                "more public data, merge rare states, or use group_dp"
+                "may be impossible (their lower bounds are 0), so some chains of it never forget; "
+                "count more public data, merge rare states, or use group_dp"
             )
-
-        def solve(node: int, enough: float, hint: Quilt | None) -> Quilt:
-            return best_quilt(_RegionNode(self, node, length - node + 1), epsilon, enough, hint)
-
-        return hardest_node(solve, 1, length, 0.0, same_everywhere=True)
+        solve = solver(self, length, epsilon)
+        return hardest_node(solve, 1, length, enough, hint, same_everywhere=True)
 
 
 @lru_cache(maxsize=16)
@@ -215,58 +225,6 @@ def region_influence(theta: RegionClass) -> RegionInfluence:
 @class_part.register
 def _(theta: RegionClass, length: int) -> Part | None:
     return None if theta.corners() is not None else region_influence(theta).part(length)
-
-
-@hardest_quilt.register
-def _(theta: RegionClass, search: QuiltSearch) -> QuiltBound:
-    corners = theta.corners()
-    if corners is not None:
-        return hardest_corner(theta, corners, search)
-    if search.reading == "formula":
-        raise NotApplicable(
-            "[Q] (5) as printed is for known matrices; over a region use influence='definition'"
-        )
-    length, reading = search.length, search.reading
-    node, quilt = region_influence(theta).hardest(length, search.epsilon)
-    start = "any start" if theta.before is None else "both directions"
-    note = f"influence bounded over the region, {start}"
-    return QuiltBound.of_chain("all chains of the region", node, length, quilt, reading, note)
-
-
-@influence_between.register
-def _(theta: RegionClass, node: int, left: int | None = None, right: int | None = None) -> float:
-    source = region_influence(theta)
-    pairs = np.zeros((source.size, source.size))
-    if left is not None:
-        pairs = pairs + source.left_ratio(left)
-    if right is not None:
-        pairs = pairs + source.ratio(right)
-    return float(pairs.max())
-
-
-class _RegionNode:
-    """The influence of one node on its quilts, over the region."""
-
-    def __init__(self, source: RegionInfluence, left: int, right: int) -> None:
-        self.source, self.left, self.right = source, left, right
-
-    def whole(self, a: int, b: int) -> tuple[float, Pair]:
-        total = np.zeros((self.source.size, self.source.size))
-        if a < self.left:
-            total = total + self.source.left_ratio(a)
-        if b < self.right:
-            total = total + self.source.ratio(b)
-        x, other = np.unravel_index(int(total.argmax()), total.shape)
-        return float(total[x, other]), (int(x), int(other))
-
-    def left_part(self, a: int, pair: Pair) -> float:
-        return float(self.source.left_ratio(a)[pair])
-
-    def right_part(self, b: int, pair: Pair) -> float:
-        return float(self.source.ratio(b)[pair])
-
-    def slack(self, n: int, side: int) -> float:
-        return 0.0
 
 
 def _subsets(size: int) -> Floats:

@@ -22,9 +22,9 @@ from math import inf
 import numpy as np
 
 from pufferkit.beliefs.base import Member
+from pufferkit.beliefs.chain_tables import CONVERGED
+from pufferkit.beliefs.powers import TINY, Powers
 from pufferkit.checks import Floats
-from pufferkit.influence.quilts.chains import CONVERGED
-from pufferkit.influence.quilts.powers import TINY, Powers
 from pufferkit.rounding import EPS
 
 BLOCKS = (1, 2, 3)

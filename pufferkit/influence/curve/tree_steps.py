@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 
 from pufferkit.beliefs.bayesian_network import BayesianNetwork
+from pufferkit.beliefs.powers import TINY, Kernel
 from pufferkit.checks import Bools, Floats
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.curve.pairs import PairSteps
 from pufferkit.influence.curve.steps import KernelStep, RatioStep, Step, candidates_kept
-from pufferkit.influence.quilts.powers import TINY, Kernel
 from pufferkit.rounding import EPS
 
 MOST_GIGABYTES = 8.0

@@ -10,7 +10,7 @@ card(X_N) / (epsilon - e), and the noise is set by the node whose least score is
 Algorithm 2, Theorem 4.3).
 
 The search goes node by node, best first. Cuts around a node are made one after another, each
-bounded by `pufferkit.influence.quilts.cut_influence` from the tables inside the cut; the node whose
+bounded by `NearTables` from the tables inside the cut; the node whose
 least score so far is largest is searched further. When it has no cuts left, its best quilt is
 solved from joint distributions, and every other node only needs one quilt with no larger score. On
 a tree or a grid few nodes are searched completely: the cost is a few small sums of products for
@@ -20,36 +20,390 @@ Three facts prune the search. A score is never below card(X_N) / epsilon. Influe
 when a node joins X_Q. And if S lies in T, the border of S separates X_i from that of T, so that it
 has no less influence (data processing): what lies inside a set whose border has influence epsilon
 or more is not considered.
+
+**Quilts.** A quilt of X_i is a set X_Q without X_i. X_R is everything that X_Q d-separates from
+X_i, and X_N ("nearby") the rest, X_i included ([Q] Definition 4.2). Q = {} is a quilt too: X_N is
+then all that X_i depends on.
+
+Which quilts are considered depends only on the graph, never on epsilon, so that releases compose by
+[Q] Theorem 4.4. Redundant ones are left out: if X_q with q in Q is d-separated from X_i by Q - {q},
+then Q - {q} is at least as good as Q. For influence never grows when variables are left out, and
+Q - {q} still separates X_R from X_i, together with X_q (contraction of independences).
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, combinations
 from math import inf, prod
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from pufferkit import checks
-from pufferkit.beliefs.contraction import TINY, JointTable
+from pufferkit.beliefs.bayesian_network import BayesianNetwork
+from pufferkit.beliefs.contraction import TINY, Factor, JointTable, Labels, contract
 from pufferkit.beliefs.graph import Graph, bits
 from pufferkit.beliefs.network_checks import Node
 from pufferkit.beliefs.network_class import NetworkClass, as_network_class
+from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable, TakesLong
 from pufferkit.influence.progress import Progress
-from pufferkit.influence.quilts.cut_influence import MOST_TABLE, NearTables, Room
-from pufferkit.influence.quilts.hardest import QuiltBound, QuiltSearch, hardest_quilt
-from pufferkit.influence.quilts.separation import (
-    EXHAUSTIVE,
-    Cut,
-    CutFamily,
-    QuiltMasks,
-    quilts,
-)
 from pufferkit.rounding import EPS
+
+EXHAUSTIVE = 12
+"""Parts of a network with up to this many nodes are searched over all quilts."""
+
+MOST_BORDER = 8
+MOST_SETS = 1024
+
+_WIDTH = 3
+_WIDEST = 64  # a border shrinks by one node at a time, so it is hopeless beyond this
+
+QuiltMasks = tuple[int, int]
+"""X_Q and X_N, as bits."""
+
+
+class Cut(NamedTuple):
+    """A quilt that is the border of a connected set around a node.
+
+    ``inside`` is that set, in the moral graph of the ancestral set ``within``. Its border separates
+    it from the rest; ``quilt`` is the border without redundant nodes, ``near`` is X_N.
+    """
+
+    quilt: int
+    near: int
+    within: int
+    inside: int
+
+
+def quilts(
+    graph: Graph, node: int, family: Collection[QuiltMasks] | None = None
+) -> list[QuiltMasks]:
+    """The quilts considered for a node, always including Q = {}, smallest X_N first.
+
+    All of them, without the redundant ones, if the node is connected to at most `EXHAUSTIVE` nodes,
+    itself included. In larger networks those of the `CutFamily` around the node, which may be
+    given if they are known.
+    """
+    part = graph.component(node)
+    if part.bit_count() <= EXHAUSTIVE:
+        masks = all_quilts(graph, node, part)
+    else:
+        masks = set(family or ((cut.quilt, cut.near) for cut in CutFamily(graph, node)))
+    return sorted(masks, key=lambda quilt: (quilt[1].bit_count(), quilt[0].bit_count(), quilt))
+
+
+def all_quilts(graph: Graph, node: int, part: int) -> set[QuiltMasks]:
+    """Every quilt within a part of the network, without the redundant ones."""
+    subsets = [0]
+    for j in bits(part & ~(1 << node)):
+        subsets += [mask | 1 << j for mask in subsets]
+    masks = set()
+    for mask in subsets:
+        near, working = graph.connected(node, mask)
+        if working == mask:
+            masks.add((mask, near))
+    return masks
+
+
+class CutFamily:
+    """Cuts around a node, one after another: a search may stop before all of them are made.
+
+    First Q = {}. Then, in the moral graph of the whole network and in that of the node's ancestors,
+
+    - the spheres: all nodes at distance r, for every r;
+    - borders of at most `MOST_BORDER` nodes: connected sets around the node are grown one node at a
+      time, least (size + 3 times the border) first, up to `MOST_SETS` of them, and their borders
+      taken; sets with borders of more than 64 nodes are not grown further.
+
+    X_R of each cut is then determined by d-separation, and redundant nodes of the cut are dropped.
+
+    Attributes
+    ----------
+    grown
+        For each ancestral set, {connected set: the node it grew by}.
+    """
+
+    def __init__(self, graph: Graph, node: int) -> None:
+        self.graph, self.node = graph, node
+        self.part = graph.component(node)
+        own = (self.part, graph.ancestors[node])
+        self.grown: dict[int, dict[int, int]] = {within: {} for within in own}
+
+    def __iter__(self) -> Iterator[Cut]:
+        graph, node = self.graph, self.node
+        yield Cut(0, graph.connected(node, 0)[0], self.part, self.part)
+        for within, grown in self.grown.items():
+            # If no unrelated parents collide, cuts in the moral graph are exact.
+            whole = within == self.part
+            adjacent, plain = graph.married(within) if whole else (graph.moral(within), False)
+            done: set[int] = set()
+            for inside, cut in _surroundings(adjacent, node, grown):
+                if cut in done:
+                    continue
+                done.add(cut)
+                near, working = (inside, cut) if plain else graph.connected(node, cut)
+                yield Cut(working, near, within, inside)
+
+
+def _surroundings(
+    adjacent: list[int], node: int, grown: dict[int, int]
+) -> Iterator[tuple[int, int]]:
+    """Connected sets around a node, with their borders.
+
+    First balls, then sets grown from the node, small ones with small borders first. ``grown``
+    records the node by which each set was grown.
+    """
+    ball, sphere = 1 << node, adjacent[node]
+    while sphere:
+        yield ball, sphere
+        beyond = 0
+        for j in bits(sphere):
+            ball |= 1 << j
+            grown[ball] = j
+            beyond |= adjacent[j]
+        sphere = beyond & ~ball
+    heap = [(0, 1 << node, adjacent[node])]
+    seen = {1 << node}
+    while heap:
+        _, inside, border = heapq.heappop(heap)
+        if border.bit_count() <= MOST_BORDER:
+            yield inside, border
+        for j in bits(border):
+            if len(seen) >= MOST_SETS:
+                break
+            larger = inside | 1 << j
+            if larger not in seen:
+                seen.add(larger)
+                grown[larger] = j
+                rim = (border | adjacent[j]) & ~larger
+                if (width := rim.bit_count()) <= _WIDEST:
+                    heapq.heappush(heap, (larger.bit_count() + _WIDTH * width, larger, rim))
+
+
+MOST_ENTRIES = 1 << 14
+"""Most combinations of values in a sum of products."""
+
+MOST_TABLE = 1 << 20
+"""Most entries of the joint distribution of X_i and a quilt that is considered."""
+
+MOST_KEPT = 1 << 23
+"""Most entries of all tables stored, for all nodes together."""
+
+
+class Room:
+    """How many entries may still be stored."""
+
+    def __init__(self) -> None:
+        self.left = MOST_KEPT
+
+
+class _Grown(NamedTuple):
+    """f for one set, up to a factor: a table, its labels (X_i first), and its relative error."""
+
+    values: Floats
+    labels: Labels
+    error: float
+
+
+class NearTables:
+    """Max-influence on a cut around a node, from the tables inside the cut only.
+
+    Let A be an ancestral set of a network, S a connected set around X_i in the moral graph of A,
+    and Q its border. No table of A reaches from S beyond S and Q, so the joint distribution of A is
+    a product f g with
+
+        f(x_i, x_Q) = sum over x_j, j in S - {i}, of the product of the tables of A that touch S,
+
+    and g free of S. Hence P(x_Q | x_i) = f(x_i, x_Q) g(x_Q) / P(x_i), where g(x_Q) also stands for
+    the sum over all that lies beyond, and
+
+        log P(x_Q | a) / P(x_Q | b) = log f(a, x_Q) / f(b, x_Q) + log P(b) / P(a)
+
+    wherever g(x_Q) > 0. The largest value over *all* x_Q is never below [Q] Definition 4.1, and
+    equal to it if no table has a zero. What of Q is separated from X_i by the rest of Q changes
+    nothing: the ratio does not depend on it.
+
+    Where the graph is too wide for P(x_i), the same holds with its bound: P(b) / P(a) is a mean of
+    f(b, x_Q) / f(a, x_Q), so it is at most their largest.
+
+    If S grows by j, a node of its border, f becomes
+
+        sum over x_j of f times the tables that touch j and did not touch S,
+
+    one step of elimination. So a family of sets, each grown from another by one node, costs one
+    small sum of products for each set, whatever the size of the network.
+
+    Parameters
+    ----------
+    network
+        Its tables.
+    graph
+        The numbers of the nodes.
+    node
+        i.
+    within
+        The ancestral set.
+    grown
+        {connected set: the node it grew by}; may be added to later.
+    room
+        For the tables of all nodes.
+
+    Attributes
+    ----------
+    exact
+        Whether the influence is exact if no table has a zero: the distribution of X_i is known.
+    """
+
+    def __init__(
+        self,
+        network: BayesianNetwork,
+        graph: Graph,
+        node: int,
+        within: int,
+        grown: Mapping[int, int],
+        room: Room | None = None,
+    ) -> None:
+        self._network, self._graph, self._node = network, graph, node
+        self._within, self._grown = within, grown
+        own = network.marginals[node]
+        self.exact = own is not None
+        size = network.sizes[graph.nodes[node]]
+        if own is None:
+            own = JointTable.exact(np.ones(size))
+        self._rows, self._error = own.possible, own.error
+        self._own = own.values[own.possible][:, None]
+        self._lost = not self._rows.any() or bool((self._own < TINY).any())
+        start = _Grown(np.ones(size), (node,), 0.0)
+        self._kept: dict[int, _Grown | None] = {1 << node: self._product(start, 0, node)}
+        self._room, self._entries = room or Room(), 0
+
+    def forget(self) -> None:
+        """Make room for other nodes."""
+        self._kept = {inside: own for inside, own in self._kept.items() if not inside & inside - 1}
+        self._room.left += self._entries
+        self._entries = 0
+
+    def influence(self, cut: Cut, *, contract: bool) -> float:
+        """Upper bound on the max-influence of X_i on a cut; infinite where none is known.
+
+        Sets too large to be grown step by step are contracted if ``contract`` is true.
+        """
+        if self._lost:
+            return inf
+        grown = self._table(cut.inside)
+        if grown is None and contract:
+            grown = self._contracted(cut)
+        if grown is None:
+            return inf
+        values = grown.values.reshape(len(grown.values), -1)[self._rows]
+        if len(values) < 2:
+            return 0.0
+        # Each row divided by P(x_i).
+        worst = self._largest_ratio(values / self._own)
+        return max(0.0, worst) + 4 * (grown.error + self._error + 8 * EPS) + 1e-13
+
+    def _largest_ratio(self, values: Floats) -> float:
+        """The largest logarithm of a ratio of two rows, or its bound where P(x_i) is unknown."""
+        worst = 1.0
+        if self.exact and len(values) > 2:
+            values = np.stack([values.max(axis=0), values.min(axis=0)])
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            for one, other in combinations(values, 2):
+                # Columns where both are zero are skipped.
+                ratios = one / other
+                most, least = np.fmax.reduce(ratios), np.fmin.reduce(ratios)
+                own = max(most, 1 / least) if self.exact else most / least
+                worst = max(worst, float(own)) if own > 0 else worst
+            return float(np.log(worst))
+
+    def _contracted(self, cut: Cut) -> _Grown | None:
+        """The same by one contraction, for the nodes of the quilt and their ancestors."""
+        graph, own = self._graph, 1 << self._node
+        labels = (self._node, *bits(cut.quilt))
+        if prod(self._network.sizes[graph.nodes[j]] for j in labels) > MOST_TABLE:
+            return None
+        above = graph.above(cut.quilt | own)
+        nearby = cut.near & above
+        factors = [
+            Factor(JointTable.exact(self._network.arrays[graph.nodes[k]]), self._labels(k))
+            for k in bits(above)
+            if (graph.parents[k] | 1 << k) & nearby
+        ]
+        try:
+            table = contract(factors, labels, "a quilt", 4 * MOST_TABLE)
+        except NotApplicable:
+            return None
+        # Zeros must be exact zeros, not underflows.
+        if (table.values[table.possible] < TINY).any():
+            return None
+        return _Grown(table.values, labels, table.error)
+
+    def _table(self, inside: int) -> _Grown | None:
+        path = []
+        while inside not in self._kept:
+            path.append(inside)
+            inside ^= 1 << self._grown[inside]
+        grown = self._kept[inside]
+        for larger in reversed(path):
+            if grown is not None:
+                grown = self._product(grown, inside, self._grown[larger])
+            inside = larger
+            size = 0 if grown is None else grown.values.size
+            if size <= self._room.left:
+                self._kept[inside] = grown
+                self._room.left -= size
+                self._entries += size
+        return grown
+
+    def _product(self, grown: _Grown, inside: int, j: int) -> _Grown | None:
+        """F for ``inside`` and j; ``None`` if it is too large, or if it might underflow."""
+        graph = self._graph
+        operands: list[object] = []
+        place = {label: n for n, label in enumerate(grown.labels)}
+        sizes = list(grown.values.shape)
+        floor, factors, entries = _least(grown.values), 0, grown.values.size
+        for k in bits((graph.children[j] | 1 << j) & self._within):
+            if (graph.parents[k] | 1 << k) & inside:
+                continue
+            table, labels = self._network.arrays[graph.nodes[k]], self._labels(k)
+            for label, size in zip(labels, table.shape, strict=True):
+                if label not in place:
+                    place[label] = len(sizes)
+                    sizes.append(size)
+                    entries *= size
+            operands += [table, [place[label] for label in labels]]
+            floor *= _least(table)
+            factors += 1
+            # Every product of possible values is above the floor, so that zeros are exact.
+            if floor < TINY or entries > MOST_ENTRIES:
+                return None
+        keep = [label for label in place if label != j or not inside]
+        values: Floats = np.einsum(  # type: ignore[call-overload]
+            grown.values,
+            list(range(len(grown.labels))),
+            *operands,
+            [place[label] for label in keep],
+        )
+        top = values.max(initial=0.0)
+        if 0 < top < 0.5:
+            values = np.ldexp(values, 1 - int(np.frexp(top)[1]))
+        summed = sizes[place[j]] if inside else 1
+        return _Grown(values, tuple(keep), grown.error + (factors + summed) * EPS)
+
+    def _labels(self, k: int) -> Labels:
+        """The axes of the table of a node."""
+        return (*(self._graph.place[p] for p in self._network.parents[self._graph.nodes[k]]), k)
+
+
+def _least(table: Floats) -> float:
+    """The least entry above zero."""
+    least = float(table.min())
+    return least if least > 0 else float(table.min(where=table > 0, initial=1.0))
+
 
 _TIE = 1e-13
 _ALIKE = 1e-11
@@ -75,11 +429,13 @@ class Hardest(NamedTuple):
 def hardest_node(
     networks: Any, epsilon: float, progress: Progress | None = None, most_work: float = inf
 ) -> Hardest:
-    """The node whose best quilt scores most, [Q] Algorithm 2.
+    """The node whose best quilt scores most.
+
+    Theorem: [Q] Algorithm 2 (the Markov Quilt Mechanism on a Bayesian network).
 
     The noise scale for an L-Lipschitz query is L times the score. Small networks are searched over
     all quilts, larger ones over a family that the graph decides (see
-    `pufferkit.influence.quilts.separation.quilts`); Q = {} is always in it.
+    `quilts`); Q = {} is always in it.
 
     Parameters
     ----------
@@ -133,9 +489,9 @@ def hardest_node(
         raise NotApplicable(
             f"node {graph.nodes[worst.node]!r}: every quilt is too large; {worst.refused}"
         )
-    quilts = tuple(tuple(bits(chosen[j])) for j in range(len(graph.nodes)))
+    serving = tuple(tuple(bits(chosen[j])) for j in range(len(graph.nodes)))
     hardest = graph.nodes[worst.node]
-    return Hardest(hardest, graph.names(worst.quilt), worst.influence, score, quilts)
+    return Hardest(hardest, graph.names(worst.quilt), worst.influence, score, serving)
 
 
 def best_quilts(
@@ -157,16 +513,6 @@ def best_quilts(
         if progress is not None:
             progress(done, len(nodes))
     return rows
-
-
-@hardest_quilt.register
-def _(theta: NetworkClass, search: QuiltSearch) -> QuiltBound:
-    node, quilt, influence, score, quilts = hardest_node(
-        theta, search.epsilon, search.progress, search.most_work
-    )
-    return QuiltBound(
-        theta.description, node, len(theta.nodes), quilt, influence, score, quilts=quilts
-    )
 
 
 def influence_in(table: JointTable) -> float:

@@ -39,8 +39,9 @@ and the search uses nothing else.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from math import inf, isqrt
 from typing import NamedTuple, Protocol
 
@@ -82,50 +83,83 @@ class Quilt:
     ends_left: bool
     ends_right: bool
 
+    @property
+    def ends(self) -> tuple[int, int]:
+        """Distances of the endpoints; 0 for a side without one."""
+        left = self.keep_left if self.ends_left else 0
+        return left, self.keep_right if self.ends_right else 0
+
+
+Runs = tuple[tuple[int, int, int], ...]
+"""Quilts that serve consecutive nodes: how many, and the distances of the endpoints to the left and
+right of each (0: none). An endpoint beyond the segment is dropped. Minus n is the entry X_n."""
+
+
+def as_runs(quilts: Iterable[tuple[int, int]]) -> Runs:
+    """Runs of the quilts of consecutive nodes."""
+    return tuple((len(list(same)), *ends) for ends, same in groupby(quilts))
+
 
 NOTHING = Quilt(-inf, 0.0, 0, 0, False, False)
 """Scores below every quilt: the start of a maximum over nodes."""
 
 
 class Binding(NamedTuple):
-    """The node that determines the noise of a segment, and its best quilt."""
+    """The node that determines the noise of a segment, its best quilt, and quilts for all nodes.
+
+    None of ``runs`` scores more than the largest of this score and what was asked to be enough.
+    """
 
     node: int
     quilt: Quilt
+    runs: Runs = ()
 
 
-class NodeInfluence(Protocol):
-    """Influence of one node as a function of how many nodes a quilt keeps."""
+class Influence(Protocol):
+    """Bounds on the max-influence of nodes of a chain on their endpoints."""
 
-    @property
-    def left(self) -> int:
-        """Nodes on the left, the node itself included."""
+    def between(self, node: int, left: int | None, right: int | None) -> tuple[float, Pair]:
+        """Upper bound on e(a, b), and the worst pair of secrets; ``None`` for no endpoint."""
         ...
 
-    @property
-    def right(self) -> int:
-        """Nodes on the right, the node itself included."""
+    def of_pair(self, side: int, node: int, steps: int, pair: Pair) -> float:
+        """l_p(steps) for side 0, r_p(steps) for side 1."""
         ...
+
+    def slack(self, side: int, node: int, steps: int) -> float:
+        """The allowance of `between` for rounding; it never decreases as ``steps`` grow.
+
+        Without it a search for influences as small as rounding errors would visit every quilt.
+        """
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class NodeInfluence:
+    """Influence of one node, with ``left`` and ``right`` nodes on its sides, itself in both."""
+
+    influence: Influence
+    node: int
+    left: int
+    right: int
 
     def whole(self, a: int, b: int) -> tuple[float, Pair]:
         """Upper bound on e(a, b), and the pair of secrets that attains it."""
-        ...
+        left, right = a if a < self.left else None, b if b < self.right else None
+        return self.influence.between(self.node, left, right)
 
-    def left_part(self, a: int, pair: Pair) -> float:
-        """l_p(a) for 1 <= a < left."""
-        ...
+    def part(self, side: int, n: int, pair: Pair) -> float:
+        """l_p(n) or r_p(n), for an endpoint that exists."""
+        return self.influence.of_pair(side, self.node, n, pair)
 
-    def right_part(self, b: int, pair: Pair) -> float:
-        """r_p(b) for 1 <= b < right."""
-        ...
+    def slack(self, side: int, n: int) -> float:
+        """The allowance for rounding."""
+        return self.influence.slack(side, self.node, n)
 
-    def slack(self, n: int, side: int) -> float:
-        """The allowance of `whole` for rounding, for an endpoint n to the left (0) or right (1).
 
-        It never decreases as n grows. Without it a search for influences as small as rounding
-        errors would visit every quilt.
-        """
-        ...
+def node_of(influence: Influence, node: int, length: int) -> NodeInfluence:
+    """A node of a segment of ``length`` nodes."""
+    return NodeInfluence(influence, node, node, length - node + 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,6 +196,8 @@ def best_quilt(
     until: Until | None = None,
 ) -> Quilt:
     """The quilt with the least score ``nearby / (epsilon - influence)``.
+
+    Theorem: [Q] Lemma 4.6, the three forms of quilts that a node of a chain needs.
 
     Parameters
     ----------
@@ -262,10 +298,10 @@ class _Search:
         """The cheapest n of one side, and its cost."""
         if low == (self.left, self.right)[side]:
             return low, float(self.count(low, side))
-        part = (self.node.left_part, self.node.right_part)[side]
+        node = self.node
         return _least(
-            lambda n: sum(weight * part(n, pair) for pair, weight in mix),
-            lambda n: self.count(n, side) + self.best.score * self.node.slack(n, side),
+            lambda n: sum(weight * node.part(side, n, pair) for pair, weight in mix),
+            lambda n: self.count(n, side) + self.best.score * node.slack(side, n),
             low,
             high,
             self.best.score,
@@ -288,8 +324,8 @@ class _Search:
 
     def influence(self, a: int, b: int, pair: Pair) -> float:
         """l_p(a) + r_p(b)."""
-        value = self.node.left_part(a, pair) if a < self.left else 0.0
-        return value + self.node.right_part(b, pair) if b < self.right else value
+        value = self.node.part(0, a, pair) if a < self.left else 0.0
+        return value + self.node.part(1, b, pair) if b < self.right else value
 
 
 def _least(
@@ -342,10 +378,8 @@ def _inner(low: int, high: int, n: int) -> int:
     return min(max(n, low + margin), high - 1 - margin)
 
 
-class Solve(Protocol):
-    """Best quilt of a node; may stop at a score of ``enough``; tries ``hint`` first."""
-
-    def __call__(self, node: int, enough: float, hint: Quilt | None) -> Quilt: ...
+Solve = Callable[[int, float, Quilt | None], Quilt]
+"""Best quilt of a node; may stop at a score that is enough; tries a quilt first."""
 
 
 def hardest_node(
@@ -364,17 +398,21 @@ def hardest_node(
     the same at all nodes, a quilt with both endpoints serves every node ([Q] Lemma C.4). So a
     bisection over nodes suffices. The same holds for any quilt that scores no more than the worst
     so far, which is why each search may stop there.
+
+    Theorem: [Q] Lemma C.4.
     """
-    node, worst = 0, NOTHING
+    first, last, node, worst = low, high, 0, NOTHING
+    early, late = (0, 0), (0, 0)  # endpoints that serve all nodes before low, all after high
     while low <= high:
         i = (low + high) // 2
         hint = quilt = solve(i, max(enough, worst.score), hint)
         if quilt.score > worst.score:
             node, worst = i, quilt
         if quilt.ends_left == quilt.ends_right and (same_everywhere or not quilt.ends_left):
-            break
+            return Binding(node, worst, ((last - first + 1, *quilt.ends),))
         if quilt.ends_left:
-            high = i - 1
+            high, late = i - 1, quilt.ends
         else:
-            low = i + 1
-    return Binding(node, worst)
+            low, early = i + 1, quilt.ends
+    served = (low - first, *early), (last - low + 1, *late)
+    return Binding(node, worst, tuple(run for run in served if run[0]))

@@ -34,6 +34,9 @@ _DENOMINATOR_IMPOSSIBLE = -2e4
 _INFINITE = 1e4
 _CHUNK = 1 << 18
 
+_FAR = 1 << 20
+"""Up to this many steps powers are used without a search; rounding does not matter yet."""
+
 
 @dataclass(frozen=True, eq=False)
 class Kernel:
@@ -81,6 +84,7 @@ class Powers:
         self._known: Recent[int, Kernel] = Recent(9 * transition.size, memory)
         self._squares = [Kernel(transition, transition > 0)]
         self.size = len(transition)
+        self._farthest: int | None = None
 
     def __getitem__(self, steps: int) -> Kernel:
         return self._known.get(steps, lambda: self._made(steps))
@@ -95,6 +99,28 @@ class Powers:
     def rounding(self, steps: int) -> float:
         """Bound on the error of a log-ratio of entries of P^steps."""
         return 1e-13 + 3 * EPS * steps * (self.size + 2)
+
+    def reach(self, steps: int) -> int:
+        """A number of steps, at most ``steps``, whose log-ratios bound those after ``steps``.
+
+        Log-ratios of rows and of columns never grow with the number of steps (data processing: a
+        closer endpoint reveals at least as much), but the error of a computed power does. Where
+        twice as many steps change the ratios by no more than that error, further ones would only
+        add to it.
+        """
+        if steps <= _FAR:
+            return steps
+        if self._farthest is None:
+            farthest, ratios = _FAR, row_log_ratios(self[_FAR])
+            while True:
+                further = row_log_ratios(self[2 * farthest])
+                finite = np.isfinite(ratios)
+                change = float(np.abs(ratios[finite] - further[finite]).max(initial=0.0))
+                if change <= 4 * self.rounding(2 * farthest):
+                    break
+                farthest, ratios = 2 * farthest, further
+            self._farthest = farthest
+        return min(steps, self._farthest)
 
 
 def _product(first: Kernel, second: Kernel) -> Kernel:

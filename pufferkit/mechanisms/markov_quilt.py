@@ -32,7 +32,7 @@ from pufferkit.influence.progress import Progress
 from pufferkit.influence.quilts.chains import (
     AroundBlock,
     ChainInfluence,
-    Hardest,
+    HardestChain,
     InfluenceReading,
     MixingInfluence,
     Named,
@@ -41,7 +41,7 @@ from pufferkit.influence.quilts.chains import (
     hardest_of,
 )
 from pufferkit.influence.quilts.networks import hardest_node
-from pufferkit.influence.quilts.search import Binding, Runs
+from pufferkit.influence.quilts.search import Binding, QuiltRuns
 from pufferkit.mechanisms.calibration import Calibration, chains_only, checked
 from pufferkit.mechanisms.evidence import Evidence, Variant
 from pufferkit.mechanisms.gapped_series import WORTH, patterns_of, recorded
@@ -261,7 +261,12 @@ class QuiltBound:
 
     @classmethod
     def of_chain(
-        cls, hardest: Hardest, length: int, variant: Variant, *notes: str, observed: bool = False
+        cls,
+        hardest: HardestChain,
+        length: int,
+        variant: Variant,
+        *notes: str,
+        observed: bool = False,
     ) -> QuiltBound:
         """From the hardest node of a chain, whose endpoints are known by their distances."""
         node, quilt = hardest.binding.node, hardest.binding.quilt
@@ -452,7 +457,7 @@ def _over_gaps(
     return replace(bound, proof=[_plain(own.proofs) for _, own, _ in sorted(bounds, key=_first)])
 
 
-def _first(bound: tuple[int, Hardest, int]) -> int:
+def _first(bound: tuple[int, HardestChain, int]) -> int:
     return bound[0]
 
 
@@ -488,7 +493,7 @@ def _calibration(
     )
 
 
-def _plain(proofs: Sequence[Runs]) -> list[Any]:
+def _plain(proofs: Sequence[QuiltRuns]) -> list[Any]:
     """The quilts of every chain, as lists; those of an earlier chain by its number."""
     first = {runs: number for number, runs in reversed(list(enumerate(proofs)))}
     return [

@@ -12,7 +12,7 @@ Bounds on influence come from a matrix (`ChainInfluence`), from the speed of mix
 (`MixingInfluence`), from a region of matrices (`pufferkit.influence.curve.regions`), and for
 several entries in a row from any of these (`AroundBlock`). One search serves them all, with the
 entries that were not observed left out of the count (`hardest_observed`), and each result says
-which quilts serve which nodes (`Runs`), so that it can be checked without a search.
+which quilts serve which nodes (`QuiltRuns`), so that it can be checked without a search.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from pufferkit.influence.quilts.search import (
     Influence,
     Pair,
     Quilt,
-    Runs,
+    QuiltRuns,
     Solve,
     as_runs,
     best_quilt,
@@ -122,7 +122,7 @@ class ChainInfluence:
         """The node with the largest least score; exact unless it is at most ``enough``."""
         if isinstance(self.tables, GivenStartTables):
             return _GivenStart(self, self.tables, length, epsilon).hardest(enough, hint)
-        worst, runs = Binding(0, NOTHING), list[Runs]()
+        worst, runs = Binding(0, NOTHING), list[QuiltRuns]()
         solve, steady = solver(self, length, epsilon), self.tables.steady
         for first, last in reversed(self.tables.stretches(length)):
             floor = max(enough, worst.quilt.score)
@@ -409,29 +409,29 @@ Named = Sequence[tuple[str, Searched]]
 """Bounds, named by the chains they hold for; together they cover a class."""
 
 
-class Hardest(NamedTuple):
+class HardestChain(NamedTuple):
     """The belief and the node that decide, and for every belief the quilts that serve its nodes."""
 
     name: str
     binding: Binding
-    proofs: tuple[Runs, ...]
+    proofs: tuple[QuiltRuns, ...]
 
 
-def hardest_of(named: Named, length: int, epsilon: float) -> Hardest:
+def hardest_of(named: Named, length: int, epsilon: float) -> HardestChain:
     """The hardest node over several bounds, each solved only as far as needed."""
-    name, worst, proofs = "", Binding(0, NOTHING), list[Runs]()
+    name, worst, proofs = "", Binding(0, NOTHING), list[QuiltRuns]()
     for own, influence in named:
         here = influence.hardest(length, epsilon, max(0.0, worst.quilt.score))
         proofs.append(here.runs)
         if here.quilt.score > worst.quilt.score:
             name, worst = own, here
-    return Hardest(name, worst, tuple(proofs))
+    return HardestChain(name, worst, tuple(proofs))
 
 
 @one_thread()
 def hardest_member(
     members: Sequence[Member], length: int, epsilon: float, reading: InfluenceReading
-) -> Hardest:
+) -> HardestChain:
     """The member whose hardest node has the largest least score in a segment of ``length``.
 
     Theorem: [Q] Algorithm 3 (MQMExact), over all quilts of [Q] Lemma 4.6.
@@ -443,7 +443,7 @@ def hardest_member(
     another matters only if it needs more. Stationary chains are screened many at a time with the
     quilt that was best for the worst chain so far; most chains need no further work.
     """
-    bounds, proofs = np.full(len(members), inf), [Runs()] * len(members)
+    bounds, proofs = np.full(len(members), inf), [QuiltRuns()] * len(members)
     screened = np.array(
         [not m.any_start and m.chain.is_stationary and not m.chain.has_underflow for m in members]
     )
@@ -451,7 +451,7 @@ def hardest_member(
     while True:
         candidate = int(bounds.argmax())
         if bounds[candidate] <= binding.quilt.score:
-            return Hardest(name, binding, tuple(proofs))
+            return HardestChain(name, binding, tuple(proofs))
         member, hint = members[candidate], binding.quilt if binding.node else None
         influence = ChainInfluence(tables_of(member, length), reading)
         here = influence.hardest(length, epsilon, max(0.0, binding.quilt.score), hint)
@@ -497,7 +497,7 @@ def screened_scores(chains: Sequence[MarkovChain], quilt: Quilt, epsilon: float)
 
 def hardest_observed(
     named: Named, runs: Sequence[int], epsilon: float, whole: float
-) -> Hardest | None:
+) -> HardestChain | None:
     """The hardest node of a segment given as runs; ``None`` if counting every entry is as good.
 
     An entry that was not observed cannot move the answer. In the proof of [Q] Theorem 4.3 the
@@ -526,7 +526,7 @@ def hardest_observed(
     # The middle of the longest observed run first: often it needs as much as an unbroken segment.
     widest = 2 * int(np.argmax(runs[::2]))
     middle = max(1, int(np.cumsum(runs)[widest]) - runs[widest] // 2)
-    name, worst, proofs = "", Binding(0, NOTHING), list[Runs]()
+    name, worst, proofs = "", Binding(0, NOTHING), list[QuiltRuns]()
     for own, influence in named:
         solve, hint, chosen = solver(influence, length, epsilon, until), None, [(0, 0)] * length
         for node in (middle, *range(1, length + 1)):
@@ -537,7 +537,7 @@ def hardest_observed(
                 if quilt.score >= whole * (1 - 1e-9):
                     return None
         proofs.append(as_runs(chosen))
-    return Hardest(name, worst, tuple(proofs))
+    return HardestChain(name, worst, tuple(proofs))
 
 
 def active_of(

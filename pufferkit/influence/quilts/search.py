@@ -90,13 +90,13 @@ class Quilt:
         return left, self.keep_right if self.ends_right else 0
 
 
-Runs = tuple[tuple[int, int, int], ...]
+QuiltRuns = tuple[tuple[int, int, int], ...]
 """Quilts that serve consecutive nodes: how many, and the distances of the endpoints to the left and
 right of each (0: none). An endpoint beyond the segment is dropped. Minus n is the entry X_n."""
 
 
-def as_runs(quilts: Iterable[tuple[int, int]]) -> Runs:
-    """Runs of the quilts of consecutive nodes."""
+def as_runs(quilts: Iterable[tuple[int, int]]) -> QuiltRuns:
+    """QuiltRuns of the quilts of consecutive nodes."""
     return tuple((len(list(same)), *ends) for ends, same in groupby(quilts))
 
 
@@ -112,7 +112,7 @@ class Binding(NamedTuple):
 
     node: int
     quilt: Quilt
-    runs: Runs = ()
+    runs: QuiltRuns = ()
 
 
 class Influence(Protocol):

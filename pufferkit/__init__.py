@@ -19,10 +19,11 @@ if TYPE_CHECKING:
     from pufferkit import frames as frames
     from pufferkit import local as local
     from pufferkit import plots as plots
+    from pufferkit.accounting.account import Account as Account
+    from pufferkit.accounting.account import release as release
     from pufferkit.accounting.composition import compose as compose
     from pufferkit.accounting.dependence import dependence as dependence
     from pufferkit.accounting.ledger import Ledger as Ledger
-    from pufferkit.accounting.session import Session as Session
     from pufferkit.accounting.spending import Spending as Spending
     from pufferkit.accounting.stream import Stream as Stream
     from pufferkit.beliefs.bayesian_network import BayesianNetwork as BayesianNetwork
@@ -111,7 +112,7 @@ _HOMES = {
     "accounting.dependence": ["dependence"],
     "accounting.spending": ["Spending"],
     "accounting.ledger": ["Ledger"],
-    "accounting.session": ["Session"],
+    "accounting.account": ["Account", "release"],
     "accounting.stream": ["Stream"],
     "beliefs.chain_class": ["ChainClass"],
     "fitting.closeness": ["closeness"],

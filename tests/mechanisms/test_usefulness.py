@@ -18,6 +18,7 @@ from pufferkit.mechanisms.target_errors import (
     worth_having,
 )
 from pufferkit.mechanisms.usefulness import questioned
+from tests.asking import Asking
 
 CHAIN = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
 THREE = pk.MarkovChain.steady(
@@ -218,7 +219,7 @@ def acts(folder, size):
     return {
         "calibration": lambda **more: pk.influence_curve(CHAIN, query, 0.1).release(data, **more),
         "quantile": lambda **more: plan.release(data, **more),
-        "session": lambda **more: pk.Session(data, CHAIN, 1, book).release(query, 0.1, **more),
+        "session": lambda **more: Asking(data, CHAIN, 1, book).release(query, 0.1, **more),
         "stream": lambda **more: pk.Stream(CHAIN, 0.1, book, name="s").release(
             query, data, (1, size), **more
         ),

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from pufferkit.influence.quilts.hardest import max_influence
 
 import pufferkit as pk
 from pufferkit.beliefs.chain_class import as_chain_class

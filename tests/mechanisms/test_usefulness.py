@@ -280,7 +280,7 @@ def test_answers_above_their_noise_need_no_word(tmp_path, name):
 )
 def test_pooled_rows_are_judged_as_one_series_of_their_size(asked):
     """One yardstick: the row of a table drowns where the same question about a series does."""
-    numbers = asked.histogram() if asked.chooses else asked
+    numbers = asked.in_numbers()
     for size in (20, 60, 100, 200, 1000):
         alone = pk.influence_curve(CHAIN, numbers, 0.5, size)
         with warnings.catch_warnings(record=True) as said:

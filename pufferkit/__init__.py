@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from pufferkit.fitting.check_model import check_model as check_model
     from pufferkit.fitting.choosing import choose_beliefs as choose_beliefs
     from pufferkit.fitting.closeness import closeness as closeness
+    from pufferkit.fitting.closeness import max_divergence as max_divergence
     from pufferkit.fitting.measured_influence import measured_influence as measured_influence
     from pufferkit.fitting.private_transitions import private_transitions as private_transitions
     from pufferkit.fleet import Releases as Releases
@@ -115,7 +116,7 @@ _HOMES = {
     "accounting.account": ["Account", "release"],
     "accounting.stream": ["Stream"],
     "beliefs.chain_class": ["ChainClass"],
-    "fitting.closeness": ["closeness"],
+    "fitting.closeness": ["closeness", "max_divergence"],
     "beliefs.bayesian_network": ["BayesianNetwork"],
     "beliefs.finite_joint": ["FiniteJoint"],
     "beliefs.markov_chain": ["MarkovChain"],

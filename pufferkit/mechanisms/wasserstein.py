@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial, singledispatch
-from math import prod
+from math import comb, prod
 from typing import Any
 
 import numpy as np
@@ -56,6 +56,8 @@ EventPairs = Iterable[tuple[Event | RowEvent, Event | RowEvent]]
 
 MOST_LISTED = 4096
 """Most data sets of a network that are listed for the distribution of a vector."""
+
+_PAIR_OF_ANSWERS = 1e4  # nanoseconds in a flow
 
 MOST_FIELD = 200
 """Most nodes of a Markov random field for which the distribution of a sum is computed."""
@@ -413,6 +415,8 @@ def _listed(network: BayesianNetwork) -> FiniteJoint:
 @singledispatch
 def estimated_work(theta: Beliefs, query: Query) -> float:
     """Approximate nanoseconds, of a compiler too; 0 if the mechanism refuses or needs few."""
+    if query.size > 1 and theta.entries is not None:
+        return _vector_work(theta, query)
     if query.size > 1 or query.weights is None or theta.entries is not None:
         return 0.0
     values, _ = values_of(query, theta.states)
@@ -431,8 +435,10 @@ def _(theta: EventClass, query: Query) -> float:
 
 @estimated_work.register
 def _(theta: NetworkClass, query: Query) -> float:
-    if query.size > 1 or query.weights is None:
+    if query.weights is None:
         return 0.0
+    if query.size > 1:
+        return _vector_work(theta, query)
     values, _ = values_of(query, theta.states)
     added = dict(zip(theta.states, values, strict=True))
     return sum(summed_network(network, added).work for network in theta.networks)
@@ -440,10 +446,22 @@ def _(theta: NetworkClass, query: Query) -> float:
 
 @estimated_work.register
 def _(theta: FieldClass, query: Query) -> float:
-    if query.size > 1 or query.weights is None or len(theta.nodes) > MOST_FIELD:
+    if query.weights is None or len(theta.nodes) > MOST_FIELD:
         return 0.0
+    if query.size > 1:
+        return _vector_work(theta, query)
     try:
         networks, _ = theta.networks()
     except NotApplicable:
         return 0.0
     return sum(estimated_work(network, query) for network in networks)
+
+
+def _vector_work(theta: Beliefs, query: Query) -> float:
+    """A flow through all pairs of answers, for every entry and two of its values."""
+    entries, values = len(theta.entries or ()), len(theta.states)
+    members, listed = 1, float(values) ** entries
+    if isinstance(theta, JointClass):
+        members, listed = len(theta.joints), float(max(len(own.table) for own in theta.joints))
+    answers = min(listed, comb(entries + values - 1, entries)) if query.weights else listed
+    return members * entries * values * (values - 1) / 2 * _PAIR_OF_ANSWERS * answers**2

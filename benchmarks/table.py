@@ -287,10 +287,9 @@ def hourly_releases(hours: int) -> Work:
 
     def work() -> None:
         with tempfile.TemporaryDirectory() as folder, pk.Ledger(f"{folder}/l.db") as ledger:
-            account = pk.Account(ledger, "data", 2)
+            session = pk.Session(data, chain, 2, ledger)
             for hour in range(hours):
-                window = (60 * hour + 1, 60 * hour + 60)
-                pk.release(data, chain, pk.count(1), 1, account=account, window=window)
+                session.release(pk.count(1, 60), 1, window=(60 * hour + 1, 60 * hour + 60))
 
     return work
 

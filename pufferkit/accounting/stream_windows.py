@@ -14,7 +14,9 @@ from pufferkit import checks
 from pufferkit.accounting.frontier import Use
 from pufferkit.data.calendar import Calendar, microseconds
 from pufferkit.data.series import Series
-from pufferkit.mechanisms.influence_curve import HORIZON
+
+HORIZON = 10**12
+"""Number of entries that the guarantee of a stream covers, observed or not."""
 
 Moment = date | datetime | str
 Window = tuple[int, int] | tuple[Moment, Moment] | Moment

@@ -82,7 +82,8 @@ def numbers_asked(
 ) -> AskedQuestion:
     """The query where noisy numbers are required: quantiles are read from a histogram."""
     named = question.named(states)
-    return AskedQuestion(named.in_numbers().bind(states, lengths), named)
+    released = named.histogram() if isinstance(named, Quantile) else named
+    return AskedQuestion(released.bind(states, lengths), named)
 
 
 def asked(

@@ -154,7 +154,8 @@ class PageQuestion:
         return self.question(states).whole(states, length)
 
     def _numbers(self, states: Sequence[Hashable]) -> Question:
-        return self.question(states).in_numbers()
+        asked = self.question(states)
+        return asked.histogram() if isinstance(asked, queries.Quantile) else asked
 
     def asked(self, beliefs: ChainClass, lengths: Any, epsilon: float) -> QueryAndReader:
         """The query for these beliefs, and how its release is read."""

@@ -97,14 +97,21 @@ def main(count: int = 300, server: str | None = None) -> None:
         hours = min(4 * count, 1600)
         data = chain.sample(60 * hours, seed=1).tolist()
         with pk.Ledger(f"{folder}/session.db") as ledger:
-            session, seconds = pk.Session(data, chain, 1.2, ledger), []
+            account, seconds = pk.Account(ledger, "data", 1.2), []
             for n in range(hours):
                 query = pk.histogram([0, 1, 2], 60)
                 window = (60 * n + 1, 60 * n + 60)
-                release = lambda: session.release(query, 0.5, window=window)  # noqa: E731, B023
+                release = lambda: pk.release(  # noqa: E731
+                    data,
+                    chain,
+                    query,  # noqa: B023
+                    0.5,
+                    account=account,
+                    window=window,  # noqa: B023
+                )
                 seconds.append(timed(release)[1])
         early, late = median(seconds[20:60]), median(seconds[-40:])
-        print(f"a session's release: {early / 1e3:.1f} ms of CPU after 40 others, ", end="")
+        print(f"a release from an account: {early / 1e3:.1f} ms of CPU after 40 others, ", end="")
         print(f"{late / 1e3:.1f} ms after {hours}")
 
 

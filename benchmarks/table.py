@@ -287,9 +287,10 @@ def hourly_releases(hours: int) -> Work:
 
     def work() -> None:
         with tempfile.TemporaryDirectory() as folder, pk.Ledger(f"{folder}/l.db") as ledger:
-            session = pk.Session(data, chain, 2, ledger)
+            account = pk.Account(ledger, "data", 2)
             for hour in range(hours):
-                session.release(pk.count(1, 60), 1, window=(60 * hour + 1, 60 * hour + 60))
+                window = (60 * hour + 1, 60 * hour + 60)
+                pk.release(data, chain, pk.count(1), 1, account=account, window=window)
 
     return work
 

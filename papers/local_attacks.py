@@ -90,17 +90,20 @@ def figure_4(settings: Settings) -> Result:
         y_label="share of bits guessed right",
     )
     title = "[B] Figure 4: attackers on sanitised bits against the bound"
-    note = f"{NOTE}\n\n{by_these_rows(_said(rows, series))}"
+    note = f"{NOTE}\n\n{by_these_rows(_said(rows, series, cut=settings.quick))}"
     if learns:
         note += f"\n\n{by_these_rows(_learned(rows, series), ours=True)}"
     if settings.quick:
-        note += "\n\nThe LSTM is left out of quick settings."
+        note += (
+            "\n\nQuick settings leave the LSTM out and cut every series to 1,500 entries, so q, r "
+            "and n are not held against the paper's."
+        )
     elif not learns:
         note += "\n\ntorch is not installed, so there is no LSTM; pip install torch."
     return Result("local-figure-4", title, rows, note, chart)
 
 
-def _said(rows: Rows, series: dict[str, Bits]) -> Claims:
+def _said(rows: Rows, series: dict[str, Bits], *, cut: bool) -> Claims:
     """The claims of [B] 4.3 about the figure, and whether these rows support them."""
     success = {(row["series"], row["epsilon"], row["attack"]): row["success"] for row in rows}
     over = max(
@@ -121,7 +124,7 @@ def _said(rows: Rows, series: dict[str, Bits]) -> Claims:
             low, high = min(gaps), max(gaps)
             yield f"{name}: the LSTM does as well as Viterbi to 0.02 ({low:+.3f})", low >= -0.02
             yield f"{name}: it does no better than Viterbi to 0.02 ({high:+.3f})", high <= 0.02
-        if name in PUBLISHED:
+        if name in PUBLISHED and not cut:
             row = next(row for row in rows if row["series"] == name)
             own = (row["q"], row["r"], len(bits))
             same = all(abs(a - b) <= 1e-4 for a, b in zip(own, PUBLISHED[name], strict=True))

@@ -5,7 +5,7 @@ None of them is part of the project. They can be obtained here:
 ``unidata.csv``
     Activity counts by minute, NHANES 2003-2004 (US federal data). In R:
     ``write.csv(accelerometry::unidata, "unidata.csv", row.names = FALSE)``. Columns ``seqn``,
-    ``paxday``, ``paxinten``.
+    ``paxday``, ``paxinten``; a column ``group`` of your own makes the groups of [Q] Table 1.
 ``Electricity_P.csv``
     The household of [Q] 5.3.2: AMPds2, power by minute for two years, Makonin and others, Harvard
     Dataverse, doi 10.7910/DVN/FIE0S4. Columns ``UNIX_TS`` (seconds) and ``WHE`` (watts of the whole
@@ -77,6 +77,14 @@ def activity(path: Path) -> dict[str, Floats]:
     for n, row in _table(path, ["seqn", "paxday", "paxinten"], ","):
         people.setdefault(row["seqn"], []).append(_number(path, n, row["paxinten"]))
     return {person: np.array(counts) for person, counts in people.items()}
+
+
+def group_of(path: Path) -> dict[str, str]:
+    """The group of each participant, if the file has a column of groups."""
+    with path.open(encoding="utf-8") as stream:
+        if "group" not in stream.readline().strip().replace('"', "").split(","):
+            return {}
+    return {row["seqn"]: row["group"] for _, row in _table(path, ["seqn", "group"], ",")}
 
 
 def power(path: Path) -> Pieces:

@@ -19,10 +19,11 @@ if TYPE_CHECKING:
     from pufferkit import frames as frames
     from pufferkit import local as local
     from pufferkit import plots as plots
+    from pufferkit.accounting.account import Account as Account
+    from pufferkit.accounting.account import release as release
     from pufferkit.accounting.composition import compose as compose
     from pufferkit.accounting.dependence import dependence as dependence
     from pufferkit.accounting.ledger import Ledger as Ledger
-    from pufferkit.accounting.session import Session as Session
     from pufferkit.accounting.spending import Spending as Spending
     from pufferkit.accounting.stream import Stream as Stream
     from pufferkit.beliefs.bayesian_network import BayesianNetwork as BayesianNetwork
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     from pufferkit.fitting.check_model import check_model as check_model
     from pufferkit.fitting.choosing import choose_beliefs as choose_beliefs
     from pufferkit.fitting.closeness import closeness as closeness
+    from pufferkit.fitting.closeness import max_divergence as max_divergence
     from pufferkit.fitting.measured_influence import measured_influence as measured_influence
     from pufferkit.fitting.private_transitions import private_transitions as private_transitions
     from pufferkit.fleet import Releases as Releases
@@ -111,10 +113,10 @@ _HOMES = {
     "accounting.dependence": ["dependence"],
     "accounting.spending": ["Spending"],
     "accounting.ledger": ["Ledger"],
-    "accounting.session": ["Session"],
+    "accounting.account": ["Account", "release"],
     "accounting.stream": ["Stream"],
     "beliefs.chain_class": ["ChainClass"],
-    "fitting.closeness": ["closeness"],
+    "fitting.closeness": ["closeness", "max_divergence"],
     "beliefs.bayesian_network": ["BayesianNetwork"],
     "beliefs.finite_joint": ["FiniteJoint"],
     "beliefs.markov_chain": ["MarkovChain"],

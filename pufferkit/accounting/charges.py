@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -13,7 +13,7 @@ from pufferkit.accounting.amounts import show
 from pufferkit.accounting.entries import (
     LONGEST_KEY,
     STATE,
-    Account,
+    Balance,
     Draft,
     Extended,
     accounts_named,
@@ -33,19 +33,21 @@ RULES = ("sum", "composed")
 class Terms:
     """The terms on which the first charge opens an account; later charges must state the same.
 
-    ``budget`` is in millionths. ``about`` holds facts to record, such as beliefs and lengths.
+    ``budget`` is in millionths. ``about`` holds facts to record, such as the digest of the beliefs,
+    whose record is ``beliefs``.
     """
 
     budget: int
     rule: str
     about: Mapping[str, Any]
+    beliefs: Mapping[str, Any] | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if self.rule not in RULES:
             raise ValueError(f"rule: must be 'sum' or 'composed', got {self.rule!r}")
         object.__setattr__(self, "about", json.loads(canonical(dict(self.about))))
 
-    def check(self, known: Account, opened: Mapping[str, Any]) -> None:
+    def check(self, known: Balance, opened: Mapping[str, Any]) -> None:
         """Refuse an account that was opened on other terms, by an entry with this body."""
         if known.rule != self.rule:
             raise ValueError(
@@ -106,10 +108,10 @@ def checked_charges(charges: Sequence[Charge]) -> tuple[list[str], list[str]]:
         checked_name("account", name)
     for key in keys:
         checked_name("key", key, LONGEST_KEY)
-    for field in ("epsilon", "total", "after"):
-        for amount in map(attrgetter(field), charges):
+    for name in ("epsilon", "total", "after"):
+        for amount in map(attrgetter(name), charges):
             if type(amount) is not int or amount < 0:
-                raise ValueError(f"{field}: must be an integer of at least 0, got {amount!r}")
+                raise ValueError(f"{name}: must be an integer of at least 0, got {amount!r}")
     return names, keys
 
 
@@ -119,7 +121,7 @@ States = dict[str, Mapping[str, Any] | None]
 
 def drafts_of(
     charges: Sequence[Charge],
-    before: Mapping[str, Account],
+    before: Mapping[str, Balance],
     charged: set[tuple[str, str]],
     valued: set[tuple[str, str]],
     marks: Mapping[str, Mapping[str, Any]],
@@ -168,7 +170,7 @@ def drafts_of(
     return drafts, states
 
 
-def required(connection: Connection, account: str, *, charged: bool = False) -> Account:
+def required(connection: Connection, account: str, *, charged: bool = False) -> Balance:
     """The balance of an account, which may be about to be charged; raises if there is none."""
     known = accounts_named(connection, [account], charged=charged).get(account)
     if known is None:
@@ -177,8 +179,8 @@ def required(connection: Connection, account: str, *, charged: bool = False) -> 
 
 
 def on_terms(
-    connection: Connection, terms: Mapping[str, Terms], known: Mapping[str, Account] | None = None
-) -> Mapping[str, Account]:
+    connection: Connection, terms: Mapping[str, Terms], known: Mapping[str, Balance] | None = None
+) -> Mapping[str, Balance]:
     """Those of these accounts that exist; raises if their terms differ."""
     known = accounts_named(connection, terms) if known is None else known
     opened = [name for name in terms if name in known]

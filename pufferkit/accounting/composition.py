@@ -26,14 +26,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import accumulate
 from typing import Any
 
 from pufferkit import checks
 from pufferkit.accounting.amounts import in_epsilon, spent_micro
-from pufferkit.accounting.history import Composed, profile_of
 from pufferkit.accounting.spending import Spending
+from pufferkit.accounting.spent_profile import profile_of
 from pufferkit.accounting.windows import (
     PRIVATE,
     QUILTS,
@@ -42,15 +41,11 @@ from pufferkit.accounting.windows import (
     entries_separate,
     far_apart,
     parallel,
-    parallel_may_be_less,
 )
 from pufferkit.beliefs.base import Beliefs, as_beliefs
 from pufferkit.errors import NoTheorem
 from pufferkit.mechanisms.calibration import OF_SUMS
 from pufferkit.shown import Shown
-
-FEW = 16
-"""A stored history of up to this many releases is composed by every rule."""
 
 Rule = Callable[[], float | int]
 
@@ -224,53 +219,6 @@ def rules_for(
         rules["parallel"] = lambda: parallel(history, theta, sizes)
         rules["far_apart"] = lambda: far_apart(history, theta, sizes)
     return rules
-
-
-def compose_kept(
-    composed: Composed,
-    theta: Beliefs,
-    sizes: tuple[int, ...],
-    history: Callable[[], Sequence[Spending]],
-    enough: float,
-) -> Composition:
-    """`compose` from the accumulated history: less work, and never a smaller epsilon.
-
-    Parameters
-    ----------
-    composed
-        The accumulated spending of all releases.
-    history
-        Returns the releases themselves, for rules that look at each of them. Called for up to
-        `FEW` releases, and where no other rule applies.
-    enough
-        What has been charged already: the total of an account never falls, so a rule that gives
-        no more than this need not be evaluated further.
-    """
-    if composed.count <= FEW or composed.spent is None:
-        releases = history()
-        rules = rules_for(releases, theta, sizes)
-        if composed.spent is None:
-            return _tightest(rules)
-        rules["entry_profile"] = partial(composed.spent.loss, theta, sizes, enough)
-        late = rules.pop("parallel", None)
-        best = _tightest(rules)
-        if late is None or not parallel_may_be_less(releases, theta, sizes, best.micro):
-            return best
-        return _tightest({**rules, "parallel": late})
-    rules = {"entry_profile": partial(composed.spent.loss, theta, sizes, enough)}
-    used = set(composed.mechanisms)
-    if used == {"group_dp"}:
-        rules["group_sum"] = lambda: composed.micro
-    if used <= QUILTS and composed.same is not None:
-
-        def anchored(micro: int) -> int:
-            window = composed.same[0]  # type: ignore[index]
-            check_start(window, theta, sizes)
-            entries_separate(window, theta, sizes)
-            return micro
-
-        rules["quilt_sum"] = lambda: anchored(composed.micro)
-    return _tightest(rules)
 
 
 def single(history: Sequence[Spending]) -> float:

@@ -25,6 +25,8 @@ STATE = "state"
 """Key in the body of an entry for the digest of the state that the entry leads to."""
 LEDGER = ""
 """The account of entries about the ledger itself."""
+BELIEFS = "beliefs"
+"""The kind of its entries that hold the beliefs under which accounts pay, each once."""
 LONGEST_KEY = 64
 _LONGEST_NAME = 200
 _AT_ONCE = 2000
@@ -37,8 +39,9 @@ class Draft(NamedTuple):
 
     ``kind`` is ``open`` (an account begins, with its budget), ``budget`` (the budget is changed),
     ``charge`` (privacy is spent), ``value`` (the noisy answer of a charge) or ``rows`` (a keyed
-    digest of the rows of a window, in ``key``). ``key`` ties a value to its charge. Entries of the
-    kind ``key``, without an account, name the keys of the ledger.
+    digest of the rows of a window, in ``key``). ``key`` ties a value to its charge. Entries
+    without an account are the ledger's own: ``key`` names its keys, ``beliefs`` holds a class of
+    beliefs under which accounts pay.
     """
 
     account: str
@@ -81,7 +84,7 @@ class Entry(NamedTuple):
         return digest(fields)
 
 
-class Account(NamedTuple):
+class Balance(NamedTuple):
     """The balance of an account; amounts are millionths of epsilon."""
 
     account: str
@@ -109,7 +112,7 @@ def append(
     connection: Connection,
     drafts: Sequence[Draft],
     by: str,
-    known: Mapping[str, Account],
+    known: Mapping[str, Balance],
     states: Mapping[str, Mapping[str, Any] | None] | None = None,
 ) -> list[tuple[Any, ...]]:
     """Append entries to the chain in order.
@@ -179,7 +182,7 @@ class Spelled(dict[str, str]):
         self._bodies: dict[int, str] = {}
         self._around: dict[Any, tuple[list[str], str]] = {}
 
-    def row(self, draft: Draft, after: Account, head: tuple[int, str]) -> tuple[Any, ...]:
+    def row(self, draft: Draft, after: Balance, head: tuple[int, str]) -> tuple[Any, ...]:
         """The row of the entry that follows this head and leads to this balance."""
         name, kind, key, epsilon, _, content = draft
         _, rule, budget, total, number = after
@@ -251,15 +254,15 @@ def _keep(
         connection.execute(f"DELETE FROM pufferkit_states WHERE {where}", (value,))
 
 
-def after_entry(known: Account | None, entry: Draft | Entry) -> Account:
+def after_entry(known: Balance | None, entry: Draft | Entry) -> Balance:
     """The balance of an account after one more entry."""
     if known is None or entry.kind == "open":
         body = entry.body
-        return Account(entry.account, body.get("rule", ""), body.get("budget", 0), 0, 1)
+        return Balance(entry.account, body.get("rule", ""), body.get("budget", 0), 0, 1)
     name, rule, budget, _, entries = known
     if entry.kind == "budget":
         budget = entry.body.get("budget", 0)
-    return Account._make((name, rule, budget, entry.total, entries + 1))
+    return Balance._make((name, rule, budget, entry.total, entries + 1))
 
 
 # -- reading --------------------------------------------------------------------------------------
@@ -267,7 +270,7 @@ def after_entry(known: Account | None, entry: Draft | Entry) -> Account:
 
 def accounts_named(
     connection: Connection, names: Iterable[str], *, charged: bool = False
-) -> dict[str, Account]:
+) -> dict[str, Balance]:
     """The balances of these accounts; accounts that do not exist are left out.
 
     With ``charged``, which is for accounts that are about to be, entries that were changed raise.
@@ -275,7 +278,7 @@ def accounts_named(
     where, value = connection.among("account", list(dict.fromkeys(names)))
     if not charged:
         return _balances(connection, where, (value,))
-    spelled, balances = Spelled(""), dict[str, Account]()
+    spelled, balances = Spelled(""), dict[str, Balance]()
     for row in _last(connection, "*", where, (value,)):
         seq, name, kind, key, epsilon, total, rule, budget, number, body, at, by, before, own = row
         made = f'"made_at":"{at}","made_by":{spelled[by]}'
@@ -287,18 +290,18 @@ def accounts_named(
                 f"ledger: entry {seq}, the last of {name!r}, was changed: its digest does not "
                 "match. Restore a backup and run pufferkit ledger verify"
             )
-        balances[name] = Account(name, rule, budget, total, number)
+        balances[name] = Balance(name, rule, budget, total, number)
     return balances
 
 
-def accounts_of(connection: Connection) -> dict[str, Account]:
+def accounts_of(connection: Connection) -> dict[str, Balance]:
     """The balances of all accounts."""
     return _balances(connection, "account <> ?", (LEDGER,))
 
 
-def _balances(connection: Connection, where: str, values: Sequence[Any]) -> dict[str, Account]:
+def _balances(connection: Connection, where: str, values: Sequence[Any]) -> dict[str, Balance]:
     rows = _last(connection, "account, rule, budget, total, number", where, values)
-    return {row[0]: Account._make(row) for row in rows}
+    return {row[0]: Balance._make(row) for row in rows}
 
 
 def _last(connection: Connection, columns: str, where: str, values: Sequence[Any]) -> Any:
@@ -385,23 +388,43 @@ def digest_at(connection: Connection, seq: int) -> str | None:
     return next((str(digest) for (digest,) in digests.fetchall()), None)
 
 
-def state_of(connection: Connection, account: str) -> dict[str, Any] | None:
-    """The state of an account, checked against the digest in the chain; ``None`` without one."""
-    row = connection.execute(
-        "SELECT state, e.account, body FROM pufferkit_states s LEFT JOIN pufferkit_entries e "
-        "ON s.seq = e.seq WHERE s.account = ?",
-        (account,),
-    ).fetchone()
-    if row is None:
-        return None
+def asked_before(
+    connection: Connection, names: Sequence[str], keys: Sequence[str]
+) -> Iterator[tuple[int, str, str, str, str]]:
+    """What opened these accounts, and the charges and values with these keys.
+
+    Of each entry its number, account, kind, key and body.
+    """
+    among, value = connection.among("account", list(names))
+    keyed, listed = connection.among("key", list(keys))
+    columns = "SELECT seq, account, kind, key, body FROM pufferkit_entries WHERE"
+    opened = f"{columns} {among} AND kind = 'open'"
+    if not keys:
+        return iter(connection.execute(opened, (value,)))
+    paid = f"{columns} {among} AND kind IN ('charge', 'value') AND {keyed}"
+    return iter(connection.execute(f"{opened} UNION ALL {paid}", (value, value, listed)))
+
+
+def states_named(connection: Connection, names: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """The states of these accounts, checked against the digests in the chain."""
+    where, value = connection.among("s.account", list(names))
+    rows = connection.execute(
+        "SELECT s.account, state, e.account, body FROM pufferkit_states s "
+        f"LEFT JOIN pufferkit_entries e ON s.seq = e.seq WHERE {where}",
+        (value,),
+    )
+    return {name: _whole_state(name, *rest) for name, *rest in rows}
+
+
+def _whole_state(name: str, text: str, of: str | None, body: str | None) -> dict[str, Any]:
     try:
-        state: dict[str, Any] = json.loads(row[0])
-        whole = row[1] == account and json.loads(row[2]).get(STATE) == digest(state)
+        state: dict[str, Any] = json.loads(text)
+        whole = of == name and json.loads(body or "").get(STATE) == digest(state)
     except (TypeError, ValueError, AttributeError):
         whole = False
     if not whole:
         raise LedgerError(
-            f"ledger: the state of {account!r} does not match the digest in its last charge, so it "
+            f"ledger: the state of {name!r} does not match the digest in its last charge, so it "
             "was changed. Restore a backup and run pufferkit ledger verify"
         )
     return state

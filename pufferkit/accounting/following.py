@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from pufferkit.accounting.entries import Account, Entry
+from pufferkit.accounting.entries import Balance, Entry
 from pufferkit.accounting.ledger_tables import SCHEMA_VERSION, Connection
 
 _MOST = 1000
@@ -44,13 +44,13 @@ class LastWritten:
 
     def __init__(self) -> None:
         self.head = (0, "")
-        self._accounts: dict[str, Account] = {}
+        self._accounts: dict[str, Balance] = {}
 
-    def account(self, name: str) -> Account | None:
+    def account(self, name: str) -> Balance | None:
         """The balance of an account, if it is known."""
         return self._accounts.get(name)
 
-    def wrote(self, entry: Entry, account: Account) -> None:
+    def wrote(self, entry: Entry, account: Balance) -> None:
         """Note an entry and the balance after it.
 
         Balances are worth remembering while nobody else writes.

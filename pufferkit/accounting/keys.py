@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pufferkit.accounting.entries import LEDGER, Account, Draft, append, entries_named
+from pufferkit.accounting.entries import LEDGER, Draft, accounts_named, append, entries_named
 from pufferkit.accounting.ledger_tables import Connection
 from pufferkit.errors import LedgerError
 from pufferkit.records import name_once, private_file, read_whole
@@ -62,8 +62,7 @@ def name_keys(
     """Append the entry that names these keys."""
     body: dict[str, Any] = {"data": data, "anchor": anchor}
     draft = Draft(LEDGER, _KIND, f"{known.entries + 1}", 0, 0, body)
-    before = {LEDGER: Account(LEDGER, "", 0, 0, known.entries)} if known.entries else {}
-    append(connection, [draft], by, before)
+    append(connection, [draft], by, accounts_named(connection, [LEDGER]))
 
 
 def read_key(path: Path) -> bytes | None:

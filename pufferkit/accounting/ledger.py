@@ -21,7 +21,8 @@ import getpass
 import os
 import secrets
 import socket
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -37,9 +38,11 @@ from pufferkit.accounting.charges import (
     required,
 )
 from pufferkit.accounting.entries import (
+    BELIEFS,
     DATA_MARKS,
+    LEDGER,
     STATE,
-    Account,
+    Balance,
     Draft,
     Entry,
     Spelled,
@@ -47,6 +50,8 @@ from pufferkit.accounting.entries import (
     accounts_of,
     after_entry,
     append,
+    asked_before,
+    body_of,
     checked_name,
     entries_named,
     entry_of,
@@ -54,7 +59,7 @@ from pufferkit.accounting.entries import (
     marks_named,
     rows,
     rows_after,
-    state_of,
+    states_named,
     states_of,
 )
 from pufferkit.accounting.fingerprints import Data
@@ -67,6 +72,21 @@ from pufferkit.accounting.transactions import Transactions
 from pufferkit.errors import LedgerError
 from pufferkit.records import canonical, digest
 from pufferkit.shown import Shown
+
+
+@dataclass(frozen=True)
+class Read:
+    """What a payment has to know.
+
+    Of each account that exists its balance, what it was opened with and its state; and values and
+    charges, by account and key.
+    """
+
+    balances: Mapping[str, Balance]
+    opened: Mapping[str, Mapping[str, Any]]
+    states: Mapping[str, Mapping[str, Any]]
+    values: Mapping[tuple[str, str], Mapping[str, Any]]
+    charged: Set[tuple[str, str]]
 
 
 class Ledger(Shown):
@@ -187,7 +207,7 @@ class Ledger(Shown):
         *,
         rule: str = "sum",
         about: Mapping[str, Any] | None = None,
-    ) -> Account:
+    ) -> Balance:
         """Open an account with a budget before its first charge; repeating it changes nothing.
 
         Parameters
@@ -211,12 +231,12 @@ class Ledger(Shown):
         *,
         rule: str = "sum",
         about: Mapping[str, Any] | None = None,
-    ) -> dict[str, Account]:
+    ) -> dict[str, Balance]:
         """Open many accounts with one budget for each, in one transaction; all of them or none."""
         names = [checked_name("account", account) for account in dict.fromkeys(accounts)]
         terms = Terms(allowed_micro(budget), rule, about or {})
 
-        def act(connection: Connection) -> dict[str, Account]:
+        def act(connection: Connection) -> dict[str, Balance]:
             known = on_terms(connection, dict.fromkeys(names, terms))
             body = terms.body
             drafts = [Draft(n, "open", "", 0, 0, body) for n in names if n not in known]
@@ -247,7 +267,7 @@ class Ledger(Shown):
         why: str = "",
         state: Mapping[str, Any] | None = None,
         after: int | None = None,
-    ) -> Account:
+    ) -> Balance:
         """Change a budget; the chain records who changed it, when and why.
 
         A budget cannot fall below what is spent. ``state``, if given, replaces the accumulated
@@ -255,7 +275,7 @@ class Ledger(Shown):
         """
         cap, key = allowed_micro(budget), secrets.token_hex(16)
 
-        def act(connection: Connection) -> Account:
+        def act(connection: Connection) -> Balance:
             known = required(connection, account, charged=True)
             if (account, key) in keys_named(connection, [account], "budget", [key]):
                 return known
@@ -276,11 +296,11 @@ class Ledger(Shown):
 
         return self._write(act)
 
-    def account(self, account: str) -> Account:
+    def account(self, account: str) -> Balance:
         """The balance of an account."""
         return self._read(lambda connection: required(connection, account))
 
-    def accounts(self) -> list[Account]:
+    def accounts(self) -> list[Balance]:
         """All accounts, by name."""
         return sorted(self._read(accounts_of).values(), key=lambda one: one.account)
 
@@ -325,13 +345,14 @@ class Ledger(Shown):
                 self._last.wrote(entry, after)
                 return entry
 
-        def act(connection: Connection) -> tuple[Entry, Account | None]:
+        def act(connection: Connection) -> tuple[Entry, Balance | None]:
             # Both are requested before either is read: one round trip to a server.
             charged = entries_named(connection, [account], "charge", [fresh])
             known = required(connection, account, charged=True)
             if known.rule != "sum":
                 raise ValueError(
-                    f"account: {account!r} adds up by composition theorems; spend through a Session"
+                    f"account: {account!r} adds up by composition theorems; spend through "
+                    "release(..., account=)"
                 )
             earlier = next(charged, None)
             if earlier is not None:
@@ -381,7 +402,9 @@ class Ledger(Shown):
             if made is not None:
                 before, drafts = connection.head, made[0]
                 if drafts:
+                    drafts = [*_named_beliefs(connection, charges, known), *drafts]
                     drafts += self._recognition.rows(connection, charges, data_meant)
+                    known = {**known, **accounts_named(connection, [LEDGER])}
                 append(connection, drafts, self.by, known, made[1])
                 self._recognition.wrote(before, connection.head, names)
             return made is not None
@@ -402,28 +425,51 @@ class Ledger(Shown):
         entries = self._read(lambda c: list(entries_named(c, names, kind, keys)), settle=True)
         return {(entry.account, entry.key): entry for entry in entries}
 
-    def standing(self, account: str) -> tuple[Account | None, dict[str, Any] | None]:
-        """Balance and state of an account at one moment; ``None`` where there is none."""
-        return self._read(
-            lambda c: (accounts_named(c, [account]).get(account), state_of(c, account))
-        )
+    def look(self, accounts: Sequence[str], keys: Sequence[str] = ()) -> Read:
+        """What a payment has to know of these accounts, and of what has these keys, at one moment.
 
-    def balances(self, accounts: Iterable[str]) -> dict[str, Account]:
+        Values may be handed over, so the anchor catches up.
+        """
+
+        def act(connection: Connection) -> Read:
+            asked = asked_before(connection, accounts, keys)
+            balances = accounts_named(connection, accounts, charged=True)
+            states = states_named(connection, accounts)
+            opened: dict[str, Mapping[str, Any]] = {}
+            values: dict[tuple[str, str], Mapping[str, Any]] = {}
+            charged: set[tuple[str, str]] = set()
+            for seq, name, kind, key, text in asked:
+                if kind == "open":
+                    opened[name] = body_of(seq, text)
+                elif kind == "value":
+                    values[name, key] = body_of(seq, text)
+                else:
+                    charged.add((name, key))
+            return Read(balances, opened, states, values, charged)
+
+        return self._read(act, settle=bool(keys))
+
+    def beliefs(self, digest: str) -> Mapping[str, Any] | None:
+        """The beliefs with this digest, as their record; ``None`` if no account pays under them."""
+        entries = self._read(lambda c: list(entries_named(c, [LEDGER], BELIEFS, [digest])))
+        return entries[0].body["record"] if entries else None
+
+    def balances(self, accounts: Iterable[str]) -> dict[str, Balance]:
         """The balances of these accounts; accounts that do not exist are left out."""
         return self._read(lambda connection: accounts_named(connection, accounts))
 
-    def charges_of(self, accounts: Sequence[str]) -> tuple[dict[str, Account], list[Entry]]:
+    def charges_of(self, accounts: Sequence[str]) -> tuple[dict[str, Balance], list[Entry]]:
         """Balances and charges of many accounts at one moment."""
         return self.paid(accounts, ())[:2]
 
     def paid(
         self, accounts: Sequence[str], keys: Sequence[str]
-    ) -> tuple[dict[str, Account], list[Entry], dict[tuple[str, str], Entry]]:
+    ) -> tuple[dict[str, Balance], list[Entry], dict[tuple[str, str], Entry]]:
         """Balances, charges, and the values with these keys, of many accounts at one moment."""
 
         def act(
             connection: Connection,
-        ) -> tuple[dict[str, Account], list[Entry], dict[tuple[str, str], Entry]]:
+        ) -> tuple[dict[str, Balance], list[Entry], dict[tuple[str, str], Entry]]:
             known = accounts_named(connection, accounts)  # others have no entries
             charges = entries_named(connection, known, "charge") if known else ()
             values = entries_named(connection, known, "value", keys) if known and keys else ()
@@ -473,6 +519,23 @@ class Ledger(Shown):
         if self._anchor is None:
             raise ValueError("anchor: no file was named; give one: Ledger(..., anchor=FILE)")
         self._transactions.make_anchor()
+
+
+def _named_beliefs(
+    connection: Connection, charges: Sequence[Charge], known: Mapping[str, Balance]
+) -> list[Draft]:
+    """Entries for the beliefs of accounts that are opened now, where the ledger lacks them."""
+    records = {
+        str(charge.terms.about["beliefs"]): charge.terms.beliefs
+        for charge in charges
+        if charge.terms is not None and charge.account not in known and charge.terms.beliefs
+    }
+    there = keys_named(connection, [LEDGER], BELIEFS, list(records)) if records else set()
+    return [
+        Draft(LEDGER, BELIEFS, key, 0, 0, {"record": record})
+        for key, record in records.items()
+        if (LEDGER, key) not in there and record is not None
+    ]
 
 
 def _user() -> str:

@@ -9,18 +9,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from pufferkit.accounting.entries import (
+    BELIEFS,
     DATA_MARKS,
     LEDGER,
     STATE,
-    Account,
+    Balance,
     Entry,
     after_entry,
     entry_of,
 )
 from pufferkit.accounting.frontier import Frontier, Use
-from pufferkit.accounting.history import Composed
 from pufferkit.accounting.ledger_tables import GENESIS
-from pufferkit.accounting.spending import spendings_of
+from pufferkit.accounting.standing import Standing
 from pufferkit.errors import LedgerError
 from pufferkit.records import canonical, digest
 
@@ -38,11 +38,11 @@ class Examination:
 class _Replayed:
     """The balances, marks and states that the entries so far lead to."""
 
-    accounts: dict[str, Account]
+    accounts: dict[str, Balance]
     marks: dict[str, Any]
     charges: set[tuple[str, str]]
     states: dict[str, tuple[int, Any]]
-    added: dict[str, Composed | Frontier]
+    added: dict[str, Standing | Frontier]
 
 
 def examine(
@@ -97,7 +97,7 @@ def _replay(entry: Entry, state: _Replayed) -> Iterator[str]:
     known = state.accounts.get(entry.account)
     if entry.seq == 1 or entry.kind == "key" or entry.account == LEDGER:
         yield from _names_keys(entry, state)
-    if entry.kind == "key":
+    if entry.account == LEDGER or entry.kind == "key":
         return
     if entry.kind == "open" and known is not None:
         yield f"{entry.account!r} was already open"
@@ -111,7 +111,7 @@ def _replay(entry: Entry, state: _Replayed) -> Iterator[str]:
     yield from _balance(entry, known, now, state)
 
 
-def _balance(entry: Entry, known: Account | None, now: Account, state: _Replayed) -> Iterator[str]:
+def _balance(entry: Entry, known: Balance | None, now: Balance, state: _Replayed) -> Iterator[str]:
     """The problems of the balance that an entry states."""
     if entry[5:9] != (now.total, now.rule, now.budget, now.entries):
         yield "the balance does not follow from the entries before"
@@ -135,12 +135,13 @@ def _balance(entry: Entry, known: Account | None, now: Account, state: _Replayed
 
 def _names_keys(entry: Entry, state: _Replayed) -> Iterator[str]:
     """The problems of an entry that names the keys of the ledger, or should."""
-    if (entry.kind, entry.account) != ("key", LEDGER):
+    kinds = ("key",) if entry.seq == 1 else ("key", BELIEFS)
+    if entry.account != LEDGER or entry.kind not in kinds:
         yield "the first entry, and only entries of the ledger itself, name its keys"
         return
     now = state.accounts[LEDGER] = after_entry(state.accounts.get(LEDGER), entry)
     if entry[4:9] != (0, 0, "", 0, now.entries):
-        yield "an entry that names keys has no balance"
+        yield "an entry of the ledger itself has no balance"
 
 
 def _leads_to(entry: Entry, state: _Replayed) -> Iterator[str]:
@@ -166,12 +167,10 @@ def _keeps_state(entry: Entry) -> bool:
     return STATE in entry.body
 
 
-def _next(before: Composed | Frontier | None, entry: Entry) -> Composed | Frontier:
-    """The accumulated state of a session or a stream after one more entry."""
+def _next(before: Standing | Frontier | None, entry: Entry) -> Standing | Frontier:
+    """The accumulated state of an account after one more entry."""
     if "stream" not in entry.body:
-        size = range(len(entry.body.get("contributions") or ()))
-        spent = before if isinstance(before, Composed) else Composed()
-        return spent.after(*spendings_of([entry], size))
+        return (before if isinstance(before, Standing) else Standing()).after_entry(entry)
     micro, rate = entry.body["stream"]["epsilon"], entry.body["stream"]["rate"]
     stood = before if isinstance(before, Frontier) else Frontier(micro, rate)
     if entry.kind == "budget":

@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 
 from pufferkit import checks
-from pufferkit.accounting.amounts import PICO, in_epsilon, spent_pico
+from pufferkit.accounting.amounts import PICO, in_epsilon
 from pufferkit.accounting.entries import Entry
 from pufferkit.accounting.windows import QUILTS
-from pufferkit.beliefs.base import Beliefs
 from pufferkit.checks import Floats
 from pufferkit.data.query import Query, Question, bound
 from pufferkit.data.series import Pattern, observed_places, runs_of
@@ -195,33 +194,13 @@ def distance_of(states: Sequence[Hashable], kind: Any) -> Floats:
     return off_diagonal(len(states)) if kind is None else metric_of_sum(kind)
 
 
-def recorded_charge(
-    calibration: Calibration, spending: Spending, beliefs: Beliefs, rule: str
-) -> dict[str, Any]:
-    """What a session's charge records; `spendings_of` reads it again."""
-    b, added = spending.entry_epsilon, spending.contributions
-    return {
-        "query": calibration.query.name,
-        "labels": list(calibration.query.labels),
-        "window": list(spending.window),
-        "beliefs": beliefs.digest,
-        "calibration": calibration.digest,
-        "mechanism": calibration.mechanism,
-        "scale": calibration.scale,
-        "entry_privacy_pico": None if b is None else spent_pico(b),
-        "quilt": None if spending.quilt is None else list(spending.quilt),
-        "contributions": None if added is None else [value for _, value in added],
-        "gaps": None if spending.gaps is None else list(spending.gaps),
-        "rule": rule,
-    }
-
-
 def spendings_of(charges: Iterable[Entry], states: Sequence[Hashable]) -> list[Spending]:
-    """The spending of a session's charges, as the ledger stores it."""
-    return [_spending_of(entry, states) for entry in charges]
+    """The spending of an account's charges, as the ledger stores it."""
+    return [spending_of(entry, states) for entry in charges]
 
 
-def _spending_of(entry: Entry, states: Sequence[Hashable]) -> Spending:
+def spending_of(entry: Entry, states: Sequence[Hashable]) -> Spending:
+    """The spending of one charge; ``states`` are those of its contributions."""
     body = entry.body
     pico, quilt = body["entry_privacy_pico"], body["quilt"]
     added, gaps = kind_of(body["contributions"]), body["gaps"]

@@ -29,7 +29,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -37,13 +36,12 @@ import numpy as np
 from pufferkit import checks
 from pufferkit.accounting.amounts import PICO, allowed_micro, in_epsilon, show
 from pufferkit.accounting.charges import Charge, Terms
-from pufferkit.accounting.entries import Account
+from pufferkit.accounting.entries import Balance
 from pufferkit.accounting.fingerprints import IDENTIFYING, SeriesData
 from pufferkit.accounting.frontier import Frontier, Use
 from pufferkit.accounting.ledger import Ledger
 from pufferkit.accounting.spending import asked_query
 from pufferkit.accounting.stream_windows import (
-    HORIZON,
     Window,
     check_inside,
     located,
@@ -60,20 +58,15 @@ from pufferkit.errors import LedgerError, NoTheorem
 from pufferkit.influence.curve.profile import as_metric
 from pufferkit.mechanisms.calibration import Calibration, check_states
 from pufferkit.mechanisms.influence_curve import (
-    Solved,
-    entry_epsilon_for,
+    HORIZON,
+    for_ever,
     metric_of,
 )
 from pufferkit.mechanisms.release import Release
 from pufferkit.mechanisms.usefulness import warn_if_drowned
-from pufferkit.records import ByDigest, digest, plain
+from pufferkit.records import digest, plain
 from pufferkit.rounding import EPS, round_up
 from pufferkit.shown import Shown
-
-_SCREEN = 10**6
-"""Beliefs whose loss still grows over this many entries are treated as not mixing."""
-
-_FORGETS = 10
 
 
 class Stream(Shown):
@@ -129,7 +122,7 @@ class Stream(Shown):
         if self.beliefs.entries is not None:
             raise NoTheorem(
                 "a stream is about entries that follow one another in time; networks and joint "
-                "distributions have a fixed number of them: use Session"
+                "distributions have a fixed number of them: use release(..., account=)"
             )
         check_paid(self.beliefs.sources)
         self.name, micro = name, allowed_micro(checks.privacy(epsilon))
@@ -315,17 +308,17 @@ class Stream(Shown):
 
     def _solve(self) -> None:
         """The event-level epsilon for this epsilon, with its evidence."""
-        apart = None if self._metric is None else self._apart.tobytes()
-        solved = _for_ever(ByDigest(self.beliefs), self.epsilon, apart)
-        b, self._evidence, self._verification_data = solved
+        apart = None if self._metric is None else self._apart
+        b, self._evidence, self._verification_data = for_ever(self.beliefs, self.epsilon, apart)
         self._rate = _rate(b)
 
-    def _standing(self) -> tuple[Account, Frontier]:
+    def _standing(self) -> tuple[Balance, Frontier]:
         """Balance of the account and state of the stream; raises if it is another stream's."""
-        account, state = self.ledger.standing(self.name)
+        read = self.ledger.look([self.name])
+        account, state = read.balances.get(self.name), read.states.get(self.name)
         micro = self._terms.budget
         if account is None:
-            unopened = Account(self.name, self._terms.rule, micro, 0, 0)
+            unopened = Balance(self.name, self._terms.rule, micro, 0, 0)
             return unopened, Frontier(micro, self._rate)
         known = replace(self._terms, budget=account.budget)
         self.ledger.check_terms({self.name: (known, None)})
@@ -422,22 +415,6 @@ def part_of(data: Series, window: Window) -> Series | None:
     if not inside.size or not data.observed[inside].any():
         return None
     return data.window(int(inside[0]) + 1, int(inside[-1]) + 1)
-
-
-@lru_cache(maxsize=32)
-def _for_ever(known: ByDigest[Beliefs], epsilon: float, distances: bytes | None) -> Solved:
-    """The event-level epsilon at which everything ever released still hides each entry."""
-    theta = known.itself
-    size = len(theta.states)
-    apart = None if distances is None else np.frombuffer(distances).reshape(size, size)
-    b, _, _ = entry_epsilon_for(theta, _SCREEN, epsilon, apart, None)
-    if b * _SCREEN < _FORGETS * epsilon:
-        raise NoTheorem(
-            f"a stream needs beliefs that mix: under {theta.description} entries {_SCREEN:,} "
-            "steps away still predict an entry. Give chains that mix, or declare independent "
-            "segments and use Session"
-        )
-    return entry_epsilon_for(theta, HORIZON, epsilon, apart, None)
 
 
 def _rate(b: float) -> int:

@@ -14,9 +14,7 @@ from pufferkit import checks
 from pufferkit.accounting.frontier import Use
 from pufferkit.data.calendar import Calendar, microseconds
 from pufferkit.data.series import Series
-
-HORIZON = 10**12
-"""Number of entries that the guarantee of a stream covers, observed or not."""
+from pufferkit.mechanisms.influence_curve import HORIZON
 
 Moment = date | datetime | str
 Window = tuple[int, int] | tuple[Moment, Moment] | Moment

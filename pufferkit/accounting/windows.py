@@ -19,7 +19,6 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from pufferkit import checks
-from pufferkit.accounting.amounts import spent_micro
 from pufferkit.beliefs.base import Beliefs
 from pufferkit.beliefs.chain_class import ChainClass, as_chain_class
 from pufferkit.errors import NotApplicable, NoTheorem
@@ -83,31 +82,6 @@ def parallel(history: Sequence[Spending], beliefs: Any, lengths: int | Sequence[
         sides = one.epsilon + left[j], other.epsilon + right[j + 1]
         worst = max(worst, _between(theta, ends, sides, worst))
     return worst
-
-
-def parallel_may_be_less(
-    history: Sequence[Spending], theta: Beliefs, sizes: tuple[int, ...], micro: int
-) -> bool:
-    """Whether `parallel` might charge less, judging by the last release and its neighbours.
-
-    Its entries lose at least epsilon + min(e(neighbour), epsilon of the neighbour) on either side.
-    """
-    try:
-        chains = as_chain_class(theta)
-        ordered = _disjoint(history, sizes)
-        _entries_are_a_chain(chains)
-        place = next(n for n, own in enumerate(ordered) if own is history[-1])
-        least, (first, last) = history[-1].epsilon, history[-1].window
-        if place:
-            other = ordered[place - 1]
-            left = _influence(chains, first, left=first - other.window[1])
-            least += min(left, other.epsilon)
-        if place + 1 < len(ordered):
-            other = ordered[place + 1]
-            least += min(_influence(chains, last, right=other.window[0] - last), other.epsilon)
-    except ValueError:  # it does not apply; the rule itself gives the reason
-        return False
-    return spent_micro(least) < micro
 
 
 def _between(

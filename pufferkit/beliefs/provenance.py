@@ -223,8 +223,8 @@ def check_paid(sources: Sequence[Provenance], paid: float | None = None) -> None
     debt = owed(sources)
     if debt is not None and (paid or 0.0) < debt.entry_epsilon:
         raise ValueError(
-            f"beliefs: were {debt.words}, which no account holds here; release by a Session over "
-            "these data, which charges it, or by PrivateTransitions.calibrate, which shares "
+            f"beliefs: were {debt.words}, which no account holds here; release with an "
+            "account, which charges it, or by PrivateTransitions.calibrate, which shares "
             "epsilon with it. For data of other people use PrivateTransitions.for_others"
         )
 

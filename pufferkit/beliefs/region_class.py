@@ -254,8 +254,8 @@ class RegionClass(ChainClass):
         corners = self.corners()
         if corners is None:
             raise NotApplicable(
-                "no bound on the eigengap is known over a region of matrices with more than two "
-                "states; use influence_curve or markov_quilt"
+                "a bound on the eigengap is known over a region of two states with any start only, "
+                "not over this one; use influence_curve or markov_quilt"
             )
         slowest = max(abs(float(np.trace(m.chain.transition)) - 1) for m in corners) + 1e-15
         leave, other = 1 - np.diag(self.high), 1 - np.diag(self.low)

@@ -82,8 +82,7 @@ def numbers_asked(
 ) -> AskedQuestion:
     """The query where noisy numbers are required: quantiles are read from a histogram."""
     named = question.named(states)
-    released = named.histogram() if isinstance(named, Quantile) else named
-    return AskedQuestion(released.bind(states, lengths), named)
+    return AskedQuestion(named.in_numbers().bind(states, lengths), named)
 
 
 def asked(

@@ -113,7 +113,7 @@ def dashboard(
         pictured: Any = plan
     else:
         terminal.summary(plan)
-        pictured = _released(plan, series, beliefs, book, account)
+        pictured = _released(plan, asked, epsilon, series, beliefs, book, account)
         readings = _readings(parts, pictured)
         more = (
             {"derived": {name: derived(one) for name, one in readings.items()}} if readings else {}
@@ -141,17 +141,23 @@ def _readings(parts: Sequence[Part], release: Release) -> dict[str, Derived]:
 
 
 def _released(
-    plan: pk.Dashboard, series: Series, beliefs: Any, book: Book, account: str | None
+    plan: pk.Dashboard,
+    asked: dict[str, Any],
+    epsilon: float | None,
+    series: Series,
+    beliefs: Any,
+    book: Book,
+    account: str | None,
 ) -> pk.Release:
     """The joint release, paid from the ledger if there is one."""
     with book.opened() as ledger:
         if ledger is None or book.budget is None or account is None:
             return plan.calibration.release(series, anyway=True)
-        session = pk.Session(
-            series, beliefs, book.budget, ledger, name=account, data_meant=book.data_meant
+        payer = pk.Account(ledger, account, book.budget, data_meant=book.data_meant)
+        answer: pk.Release = pk.release(
+            series, beliefs, asked, epsilon, account=payer, label=book.label
         )
-        answer = session.release_jointly(plan, label=book.label)
-        terminal.remaining(account, session.remaining, book.budget)
+        terminal.remaining(account, payer.remaining, book.budget)
         return answer
 
 

@@ -92,27 +92,28 @@ def release(
     if mechanism == "entry_dp":
         terminal.warn("entry_dp does not hide entries that others predict; it is a baseline only")
     usefulness_output.question(noise.epsilon)
-    # With a ledger the session calibrates, if this was not released before.
+    # With a ledger the account calibrates, if this was not released before.
     made = calibrated if book.ledger is None else usefulness_output.soon
     calibration = made(mechanism, beliefs, query, noise.epsilon)
-    if book.ledger is None or owed(beliefs.sources) is None:  # else the session charges it
+    if book.ledger is None or owed(beliefs.sources) is None:  # else the account charges it
         calibration.checked(series)
     usefulness_output.refuse_drowned(calibration, beliefs, output.anyway)
     with book.opened() as ledger:
         if ledger is not None and book.budget is not None and account is not None:
-            session = pk.Session(
-                series, beliefs, book.budget, ledger, name=account, data_meant=book.data_meant
-            )
+            payer = pk.Account(ledger, account, book.budget, data_meant=book.data_meant)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", UserWarning)  # already confirmed above
-                answer = session.release(
+                answer = pk.release(
+                    series,
+                    beliefs,
                     query,
                     noise.epsilon,
+                    account=payer,
                     mechanism=mechanism or "best",
                     label=book.label,
                     anyway=True,
                 )
-            terminal.remaining(account, session.remaining, book.budget)
+            terminal.remaining(account, payer.remaining, book.budget)
         else:
             answer = calibration.release(series, anyway=True)
     answer = answer.as_drawn() if noise.as_drawn else answer

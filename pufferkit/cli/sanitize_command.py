@@ -79,11 +79,9 @@ def sanitize(
     kept += [] if segment is None else [segment]
     with book.opened() as ledger:
         if ledger is not None and book.budget is not None and account is not None:
-            session = pk.Session(
-                series, chain, book.budget, ledger, name=account, data_meant=book.data_meant
-            )
-            answered: Series = mechanism.sanitize(session)
-            terminal.remaining(account, session.remaining, book.budget)
+            payer = pk.Account(ledger, account, book.budget, data_meant=book.data_meant)
+            answered: Series = mechanism.sanitize(series, account=payer, beliefs=chain)
+            terminal.remaining(account, payer.remaining, book.budget)
         else:
             answered = mechanism.sanitize(series)
     try:

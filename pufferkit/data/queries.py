@@ -122,8 +122,6 @@ class _EachState(Question):
 class _Sum(Question):
     """A sum over entries: replacing x by x' moves it by exactly the distance of what they add."""
 
-    counting: ClassVar[bool] = True
-
     def contributions(self, over: Over) -> Weights:
         """What each state adds, as exact fractions."""
         raise NotImplementedError
@@ -145,15 +143,12 @@ class _Sum(Question):
     def listed(self, over: Over) -> tuple[Hashable, ...] | None:
         return tuple(self.contributions(over))
 
-    def of_codes(self, over: Over, codes: NDArray[np.intp]) -> NDArray[Any]:
-        listed = self.listed(over) or ()
-        counts = np.bincount(codes[codes >= 0], minlength=len(listed))[: len(listed)]
-        return self.of_counts(replace(over, states=listed), counts.astype(object))
-
-    def of_counts(self, over: Over, counts: NDArray[Any]) -> NDArray[Any]:
+    def of_counts(
+        self, over: Over, states: tuple[Hashable, ...], counts: NDArray[Any]
+    ) -> NDArray[Any]:
         rows = self.adds(over)
         nothing = (Fraction(0),) * len(next(iter(rows.values())))
-        whole = [[int(w) for w in rows.get(state, nothing)] for state in over.states or ()]
+        whole = [[int(w) for w in rows.get(state, nothing)] for state in states]
         return np.asarray(counts @ np.array(whole, dtype=counts.dtype))
 
 
@@ -184,9 +179,10 @@ class Histogram(_EachState, _Sum):
     def grain(self, over: Over) -> Fraction:
         return Fraction(1)
 
-    def of_counts(self, over: Over, counts: NDArray[Any]) -> NDArray[Any]:
-        place = {state: n for n, state in enumerate(over.states or ())}
-        return np.asarray(counts[..., [place[state] for state in self.order(over)]])
+    def of_counts(
+        self, over: Over, states: tuple[Hashable, ...], counts: NDArray[Any]
+    ) -> NDArray[Any]:
+        return np.asarray(counts[..., [states.index(state) for state in self.listed(over)]])
 
     def labels(self, over: Over) -> Sequence[str]:
         return [str(state) for state in self.order(over)]
@@ -517,7 +513,6 @@ class Quantile(Question):
     }
     counted: ClassVar[bool] = True
     chooses: ClassVar[bool] = True
-    counting: ClassVar[bool] = True
 
     share: float | Fraction = argument(
         "share", "at", "For quantile: share of entries below it; 0.5 is the median."
@@ -548,11 +543,10 @@ class Quantile(Question):
     def apart(self, over: Over) -> int:
         return 2
 
-    def of_codes(self, over: Over, codes: NDArray[np.intp]) -> NDArray[Any]:
-        return np.bincount(codes[codes >= 0], minlength=len(self.levels))[: len(self.levels)]
-
-    def of_counts(self, over: Over, counts: NDArray[Any]) -> NDArray[Any]:
-        return self.histogram().of_counts(over, counts)
+    def of_counts(
+        self, over: Over, states: tuple[Hashable, ...], counts: NDArray[Any]
+    ) -> NDArray[Any]:
+        return np.asarray(counts[..., [states.index(state) for state in self.levels]])
 
     def listed(self, over: Over) -> tuple[Hashable, ...]:
         return tuple(self.levels)
@@ -560,9 +554,6 @@ class Quantile(Question):
     def known(self, over: Over) -> tuple[Hashable, ...]:
         _all_valued(self.levels, over)
         return tuple(self.levels)
-
-    def check(self, over: Over, series: Series) -> None:
-        """Only counts matter, so that segments may have any order."""
 
     def labels(self, over: Over) -> Sequence[str]:
         return [str(state) for state in self.levels]
@@ -580,7 +571,7 @@ class Quantile(Question):
             "level_names": [str(state) for state in self.levels],
         }
 
-    def histogram(self) -> Levels:
+    def in_numbers(self) -> Question:
         """The histogram behind it, from which any quantile can be read."""
         return Levels(values=self.values, reads="quantile", share=float(self.share))
 
@@ -678,7 +669,16 @@ class ByTime(_EachState):
         known, size = codes >= 0, len(self.order(over))
         if codes.max() >= size:
             raise ValueError("series: has states that are not among those of the query")
-        return np.bincount(place[known] * size + codes[known], minlength=len(names) * size)
+        return self.tally(place[known], codes[known], len(names), size)
+
+    @staticmethod
+    def tally(slot: Ints, state: Ints, slots: int, states: int, times: Any = None) -> Ints:
+        """How often each state occurs in each slot, from the slot and state of every entry.
+
+        ``times``: how many entries each stands for, by default one.
+        """
+        cells = np.bincount(slot * states + state, times, minlength=slots * states)
+        return cells.astype(np.int64)
 
     def labels(self, over: Over) -> Sequence[str]:
         return [f"{slot}, {state}" for slot in self.slots(over)[0] for state in self.order(over)]

@@ -19,6 +19,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import MISSING, dataclass, field, fields, replace
 from fractions import Fraction
 from functools import cached_property
+from importlib import import_module
 from itertools import combinations
 from math import gcd, lcm
 from typing import Any, ClassVar, NamedTuple
@@ -160,7 +161,8 @@ class Question(Asked):
     """What is asked, of any series: `bind` asks it of one.
 
     A subclass states, in whole units of the answer, how far an entry moves it (`apart`), and
-    computes it (`of_codes`). All else follows. There is no default for either.
+    computes it, once: from how often each state occurs where that is enough (`of_counts`), from the
+    entries otherwise (`of_codes`). All else follows. There is no default for either.
     """
 
     kind: ClassVar[str]
@@ -190,6 +192,7 @@ class Question(Asked):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
+        cls.counting = cls.of_counts is not Question.of_counts
         for name in vars(cls).get("names", ()):
             NAMES[name] = cls
         if "kind" in vars(cls) and not cls.__name__.startswith("_"):
@@ -303,12 +306,16 @@ class Question(Asked):
         """The answer in whole units, from the places of the entries in `listed`.
 
         Entries that were not observed have code -1, states that are not listed the code after the
-        last.
+        last. By default `of_counts` of how often each occurs.
         """
-        raise NotImplementedError
+        listed = self.listed(over) or ()
+        counts = np.bincount(codes[codes >= 0], minlength=len(listed))[: len(listed)]
+        return self.of_counts(over, listed, counts.astype(object))
 
-    def of_counts(self, over: Over, counts: NDArray[Any]) -> NDArray[Any]:
-        """For counting questions: the answer in whole units, row by row, from counts of states."""
+    def of_counts(
+        self, over: Over, states: tuple[Hashable, ...], counts: NDArray[Any]
+    ) -> NDArray[Any]:
+        """The answer in whole units, from how often each of the states occurs; row by row."""
         raise NotImplementedError
 
     def listed(self, over: Over) -> tuple[Hashable, ...] | None:
@@ -353,16 +360,40 @@ class Question(Asked):
 
     def check(self, over: Over, series: Series) -> None:
         """Refuse a series that the query was not made for."""
-        if series.lengths != over.lengths:
+        if not self.counting and series.lengths != over.lengths:
             raise ValueError(
                 f"series: has segments of {list(series.lengths)[:5]} entries, but the query was "
                 f"made for {list(over.lengths)[:5]}, in this order"
             )
 
-    def exact(self, data: Any) -> list[Fraction]:
-        """The exact answer about a series. Never leaves the process."""
-        series = data if isinstance(data, Series) else Series.of(data)
-        return self.bind(series.states, series).exact(series)
+    def exact(self, data: Any, states: Iterable[Hashable] | None = None) -> Any:
+        """The exact answer; about a table, a list of those of its rows. Never leaves the process.
+
+        Parameters
+        ----------
+        data
+            A `Series`, a sequence of states, or a `Table`, which has a row for each subject, or
+            for each subject and window.
+        states
+            All states, in this order; by default those of the data.
+
+        Examples
+        --------
+        >>> from pufferkit import Series, histogram
+        >>> histogram().exact(Series.of(["rest", "run", "run"], ["rest", "run"]))
+        [Fraction(1, 1), Fraction(2, 1)]
+        """
+        known = None if states is None else tuple(states)
+        if isinstance(data, Table):
+            # Rows of tables are above this module, which only states questions.
+            rows = import_module("pufferkit.data.exact_rows")
+            return rows.exact_rows(data, self, known or data.states)[0].fractions(self)
+        series = data if isinstance(data, Series) else Series.of(data, known)
+        return self.bind(known or series.states, series).exact(series)
+
+    def in_numbers(self) -> Question:
+        """The question itself; for a noisy choice, the one with noisy numbers to choose from."""
+        return self
 
     def whole(self, states: Iterable[Hashable], length: int) -> Query:
         """A query with whole answers that one entry moves exactly as far, in units of the answer.
@@ -408,15 +439,22 @@ class Answering:
 
     def exact(self, series: Series) -> list[Fraction]:
         """The exact answer."""
-        self.question.check(self.over, series)
-        over = replace(self.over, lengths=series.lengths)  # segments may come in another order
-        codes, known = series.codes, self.question.listed(over) or ()
-        if series.states != known:
-            place = {label: code for code, label in enumerate(known)}
-            table = [place.get(label, len(known)) for label in series.states]
-            codes = np.array([*table, UNOBSERVED])[codes]
-        unit = self.question.unit(over)
-        return [int(v) * unit for v in np.ravel(self.question.of_codes(over, codes))]
+        asks, over = self.question, self.over
+        asks.check(over, series)
+        known, codes = asks.listed(over) or (), series.codes
+        if asks.counting:
+            counts = dict(zip(series.states, series.counts.tolist(), strict=True))
+            each = np.array([counts.get(state, 0) for state in known], dtype=object)
+            answer = asks.of_counts(over, known, each)
+        else:
+            over = replace(over, lengths=series.lengths)  # segments may come in another order
+            if series.states != known:
+                place = {label: code for code, label in enumerate(known)}
+                table = [place.get(label, len(known)) for label in series.states]
+                codes = np.array([*table, UNOBSERVED])[codes]
+            answer = asks.of_codes(over, codes)
+        unit = asks.unit(over)
+        return [int(v) * unit for v in np.ravel(answer)]
 
     def __call__(self, entries: NDArray[Any]) -> Floats:
         known = self.question.listed(self.over) or ()
@@ -768,8 +806,8 @@ class Query(Asked):
 
     def exact(self, series: Series) -> list[Fraction]:
         """The exact answer, free of rounding for sums over entries. Never leaves the process."""
-        if self.weights is None and hasattr(self.evaluate, "exact"):
-            parts = list(self.evaluate.exact(series))
+        if self.asks is not None:
+            parts = list(self.evaluate.exact(series))  # type: ignore[attr-defined]
         elif self.weights is None:
             labels = series.labels
             entries = np.array(labels)

@@ -154,8 +154,7 @@ class PageQuestion:
         return self.question(states).whole(states, length)
 
     def _numbers(self, states: Sequence[Hashable]) -> Question:
-        asked = self.question(states)
-        return asked.histogram() if isinstance(asked, queries.Quantile) else asked
+        return self.question(states).in_numbers()
 
     def asked(self, beliefs: ChainClass, lengths: Any, epsilon: float) -> QueryAndReader:
         """The query for these beliefs, and how its release is read."""

@@ -147,9 +147,8 @@ class Deal:
                 f"data = {self.source.python()}",
                 *made,
                 f"book = {self.ledger!r}",
-                f"session = pk.Session(data, beliefs, {self.budget!r}, book, "
-                f"name={self.account!r})",
-                f"release = session.release(query, {self.epsilon!r}, "
+                f"account = pk.Account(book, {self.account!r}, {self.budget!r})",
+                f"release = pk.release(data, beliefs, query, {self.epsilon!r}, account=account, "
                 f"mechanism={self.mechanism!r}{more})",
                 "print(release.to_json())",
                 *read,

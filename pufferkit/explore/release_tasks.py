@@ -20,7 +20,7 @@ from pufferkit.explore.tasks import asked, beliefs_of, series_of, table_of
 from pufferkit.influence.progress import TextProgress
 
 if TYPE_CHECKING:
-    from pufferkit import Calibration, ChainClass, Query, Release, Series, Session
+    from pufferkit import Account, Calibration, ChainClass, Query, Release, Series
 
 _DRAWS = 8
 _SEED = 20240712
@@ -178,24 +178,23 @@ def errors(
     return rows
 
 
-def session_of(deal: Deal) -> Session:
-    """The session of an account; its data are read once."""
+def _asked(deal: Deal) -> tuple[Account, Series, QueryAndReader]:
+    """The account, its data and the question."""
     theta = beliefs_of(deal.model)
     data = series_of(deal.source, theta.states)
-    return pk.Session(data, theta, deal.budget, deal.ledger, name=deal.account)
-
-
-def _asked(deal: Deal, session: Session) -> QueryAndReader:
-    return deal.question.asked(beliefs_of(deal.model), session.data, deal.epsilon)
+    payer = pk.Account(deal.ledger, deal.account, deal.budget)
+    return payer, data, deal.question.asked(theta, data, deal.epsilon)
 
 
 def cost(deal: Deal) -> dict[str, Any]:
     """What a release would cost. Nothing is written."""
-    session = session_of(deal)
-    with session.ledger:
-        query = _asked(deal, session).query
-        price = session.cost(query, deal.epsilon, mechanism=deal.mechanism, label=deal.label)
-        left = session.remaining
+    payer, data, asked = _asked(deal)
+    query, theta = asked.query, beliefs_of(deal.model)
+    with payer.ledger:
+        price = payer.cost(
+            data, theta, query, deal.epsilon, mechanism=deal.mechanism, label=deal.label
+        )
+        left = payer.remaining
     useful = pk.Usefulness.of(noise_of(deal.mechanism, beliefs_of(deal.model), query, deal.epsilon))
     return {
         "cost": price,
@@ -208,9 +207,8 @@ def cost(deal: Deal) -> dict[str, Any]:
 
 def release(deal: Deal) -> dict[str, Any]:
     """Charge the ledger, draw the noise, return the record; a drowned answer needs ``anyway``."""
-    session = session_of(deal)
-    with session.ledger:
-        asked = _asked(deal, session)
+    payer, data, asked = _asked(deal)
+    with payer.ledger:
         noise = noise_of(deal.mechanism, beliefs_of(deal.model), asked.query, deal.epsilon)
         useful = pk.Usefulness.of(noise)
         if useful.drowned and not deal.anyway:
@@ -218,10 +216,17 @@ def release(deal: Deal) -> dict[str, Any]:
                 f"{useful.warning}; nothing was released. Change the question, the beliefs or "
                 "epsilon, or confirm that it is intended"
             )
-        answer = session.release(
-            asked.query, deal.epsilon, mechanism=deal.mechanism, label=deal.label, anyway=True
+        answer = pk.release(
+            data,
+            beliefs_of(deal.model),
+            asked.query,
+            deal.epsilon,
+            account=payer,
+            mechanism=deal.mechanism,
+            label=deal.label,
+            anyway=True,
         )
-        left = session.remaining
+        left = payer.remaining
     return {**shown(answer, asked), "remaining": left}
 
 
@@ -276,37 +281,36 @@ def _grid(answer: Release) -> dict[str, Any] | None:
 
 def exact(deal: Deal) -> list[float]:
     """The exact answer, which has no privacy. Only for an account that already exists."""
-    session = session_of(deal)
-    with session.ledger:
-        if not session.history:
+    payer, data, asked = _asked(deal)
+    with payer.ledger:
+        if not payer.history:
             raise ValueError(
                 "exact: private data are drawn only after a release from an account with a budget"
             )
-        query = _asked(deal, session).query
-        return [float(value) for value in query.exact(session.data)]
+        return [float(value) for value in asked.query.exact(data)]
 
 
 def remaining(deal: Deal) -> dict[str, Any]:
     """What remains of the account's budget, and the budget."""
-    session = session_of(deal)
-    with session.ledger:
-        return {"remaining": session.remaining, "account": deal.account}
+    payer = pk.Account(deal.ledger, deal.account, deal.budget)
+    with payer.ledger:
+        return {"remaining": payer.remaining, "account": deal.account}
 
 
 def account(deal: Deal) -> dict[str, Any]:
     """The releases from an account, and their joint epsilon."""
-    session = session_of(deal)
-    with session.ledger:
-        history = session.history
-        spent, left = session.spent, session.remaining
-        examined = session.ledger.examine() if history else None
-        values = [entry for entry in session.ledger.entries(deal.account) if entry.kind == "value"]
+    payer, data, _ = _asked(deal)
+    with payer.ledger:
+        history = payer.history
+        spent, left = payer.spent, payer.remaining
+        examined = payer.ledger.examine() if history else None
+        values = [entry for entry in payer.ledger.entries(deal.account) if entry.kind == "value"]
         try:
-            profile, why = session.profile, ""
+            profile, why = payer.profile, ""
         except ValueError as reason:
             profile, why = [], str(reason)
-    clock = session.data.calendar
-    at = None if clock is None else clock.times(session.data.lengths)
+    clock = data.calendar
+    at = None if clock is None else clock.times(data.lengths)
     return {
         "history": [{**row, "window": list(row["window"])} for row in history],
         "records": [
@@ -317,9 +321,9 @@ def account(deal: Deal) -> dict[str, Any]:
             }
             for entry in values
         ],
-        "spent": spent.epsilon,
-        "rule": spent.rule,
-        "text": str(spent),
+        "spent": spent,
+        "rule": history[-1]["rule"] if history else "nothing released",
+        "text": str(payer),
         "remaining": left,
         "profile": [
             row

@@ -54,15 +54,25 @@ class Closeness:
 
 
 def max_divergence(p: Mapping[Any, Any], q: Mapping[Any, Any]) -> float:
-    """The largest log p(x) / q(x) over the support of p, [Q] Definition 2.3.
+    """The largest log p(x) / q(x) over the support of p.
+
+    Theorem: [Q] Definition 2.3. Infinite where p has a value that is impossible under q.
+
+    Parameters
+    ----------
+    p, q
+        Value to probability.
 
     Examples
     --------
     >>> from math import exp
+    >>> from pufferkit import max_divergence
     >>> p, q = {1: 1 / 3, 2: 1 / 2, 3: 1 / 6}, {1: 1 / 2, 2: 1 / 4, 3: 1 / 4}
     >>> round(exp(max_divergence(p, q)), 9)
     2.0
     """
+    for name, masses in (("p", p), ("q", q)):
+        checks.probability_vector(name, [float(mass) for mass in masses.values()])
     largest = -inf
     for x, mass in p.items():
         if mass > 0:

@@ -134,7 +134,7 @@ def private_transitions(
     """Release transition counts with noise, and the region of chains around them.
 
     Every call draws new noise and spends epsilon. The region remembers what it has spent, in files
-    too: a `Session` under it charges that to its account with the first release, and
+    too: an `Account` charges that with the first release, and
     `PrivateTransitions.calibrate` shares epsilon with it. Any other use on these data is refused;
     for data of other people there is `PrivateTransitions.for_others`. A purchase whose region you
     throw away is in no account: charge its epsilon by `Ledger.spend`.

@@ -19,7 +19,7 @@ import numpy as np
 from pufferkit.accounting.amounts import PICO, allowed_micro, spent_micro, spent_pico
 from pufferkit.accounting.charges import Charge, Terms, over_budget
 from pufferkit.accounting.composition import entry_profile
-from pufferkit.accounting.entries import Account, Entry, Extended, checked_name
+from pufferkit.accounting.entries import Balance, Entry, Extended, checked_name
 from pufferkit.accounting.fingerprints import Data
 from pufferkit.accounting.ledger import Ledger
 from pufferkit.accounting.spending import Spending
@@ -305,15 +305,15 @@ class Accounts:
         own = (e.body["scale"] for e in entries if e.body["run"] == self.run.identity)
         return max(own, default=0.0)
 
-    def _standing(self, names: Sequence[str]) -> tuple[dict[str, Account], list[Entry]]:
+    def _standing(self, names: Sequence[str]) -> tuple[dict[str, Balance], list[Entry]]:
         """Balances of the accounts, also of those that do not exist yet, and their charges."""
         known, entries = self.ledger.charges_of(names)
         return self._with_new(known, names), entries
 
-    def _with_new(self, known: Mapping[str, Account], names: Sequence[str]) -> dict[str, Account]:
+    def _with_new(self, known: Mapping[str, Balance], names: Sequence[str]) -> dict[str, Balance]:
         """The balances of all of these accounts; those that do not exist are empty."""
         rule, budget = self.terms.rule, self.terms.budget
-        return {n: known.get(n) or Account(n, rule, budget, 0, 0) for n in names}
+        return {n: known.get(n) or Balance(n, rule, budget, 0, 0) for n in names}
 
     def _same_entries(self, record: str, key: str, used: str) -> None:
         charged = self.ledger.find(record, key, "charge")
@@ -326,7 +326,7 @@ class Accounts:
     def _charges(
         self,
         unpaid: Mapping[str, _Unpaid],
-        known: Mapping[str, Account],
+        known: Mapping[str, Balance],
         values: Mapping[tuple[str, str], Mapping[str, Any]] | None = None,
     ) -> list[Charge]:
         """The charges still to be made, with their values, and the joint total of each account."""
@@ -343,7 +343,7 @@ class Accounts:
         return charges
 
     def _unpaid(
-        self, pending: Sequence[PendingRelease], known: dict[str, Account], entries: Sequence[Entry]
+        self, pending: Sequence[PendingRelease], known: dict[str, Balance], entries: Sequence[Entry]
     ) -> dict[str, _Unpaid]:
         """The releases that each account has still to pay for."""
         history: dict[str, list[Entry]] = {}

@@ -11,13 +11,13 @@ import numpy as np
 from pufferkit.beliefs.meeting import check_table
 from pufferkit.beliefs.provenance import check_paid
 from pufferkit.checks import Floats
+from pufferkit.data.exact_rows import Rows, RowsAndQuery, exact_rows, whole_series
 from pufferkit.data.queries import Histogram
 from pufferkit.data.query import Query, Question
 from pufferkit.data.table import Counts, Table
-from pufferkit.fleet.exact_answers import RowsAndQuery, rows_of, whole_series
 from pufferkit.fleet.groups import Groups
 from pufferkit.fleet.releases import Releases
-from pufferkit.fleet.subject_run import FleetRows, FleetRun, aligned
+from pufferkit.fleet.subject_run import FleetRun
 from pufferkit.mechanisms.calibration import Calibration
 from pufferkit.mechanisms.changed_queries import over
 from pufferkit.mechanisms.usefulness import warn_if_drowned
@@ -31,19 +31,14 @@ def asked_of(table: Table, run: FleetRun) -> RowsAndQuery:
     return exact_rows(table, run.question, run.beliefs.states)
 
 
-def exact_rows(table: Table, question: Question, states: Sequence[Hashable]) -> RowsAndQuery:
-    """The exact answers of a table."""
-    return rows_of(table, aligned(table, states), question, states)
-
-
-def rows_used(sizes: Table, question: Question) -> FleetRows:
+def rows_used(sizes: Table, question: Question) -> Rows:
     """The same rows without answers, from a table of sizes: the entries that each row uses."""
     if question.counting:
-        return FleetRows.of(sizes, sizes.pieces)
+        return Rows.of(sizes, sizes.pieces)
     return whole_series(sizes, sizes.totals[:, None], None)
 
 
-def summed_up(asked: FleetRows, grouped: Groups | None) -> FleetRows:
+def summed_up(asked: Rows, grouped: Groups | None) -> Rows:
     """The rows of all subjects, or of each group, added up window by window."""
     windows, place = np.unique(asked.window, return_inverse=True)
     if grouped is not None:
@@ -59,7 +54,7 @@ def summed_up(asked: FleetRows, grouped: Groups | None) -> FleetRows:
     days = None if asked.days is None else summed(asked.days)
     nobody = np.zeros(len(windows), dtype=np.int64)
     counts, seen = summed(asked.counts), summed(asked.entries)
-    return FleetRows(nobody, windows, counts, nobody, nobody, observed, seen, days)
+    return Rows(nobody, windows, counts, nobody, nobody, observed, seen, days)
 
 
 def noisy_sums(sums: Counts, run: FleetRun, scale: float) -> tuple[Floats, Floats]:
@@ -69,7 +64,7 @@ def noisy_sums(sums: Counts, run: FleetRun, scale: float) -> tuple[Floats, Float
 
 
 def warn_if_rows_drown(
-    run: FleetRun, rows: FleetRows, made: Sequence[Calibration], anyway: bool
+    run: FleetRun, rows: Rows, made: Sequence[Calibration], anyway: bool
 ) -> None:
     """Warn if noise drowns the row of median size; ``made`` has the calibration of each row."""
     if anyway or not rows.entries.any():
@@ -81,7 +76,7 @@ def warn_if_rows_drown(
     warn_if_drowned(noise, anyway=anyway, rows=f" (a row of {entries:,} entries)", stacklevel=4)
 
 
-def _noise_of_row(run: FleetRun, rows: FleetRows, made: Calibration, row: int) -> Calibration:
+def _noise_of_row(run: FleetRun, rows: Rows, made: Calibration, row: int) -> Calibration:
     """The noise on one row as a calibration of its own, in the units of its answer."""
     states, entries = run.beliefs.states, int(rows.entries[row])
     if rows.observed is not None:  # as in one slot of average size
@@ -110,7 +105,7 @@ def shared(record: Mapping[str, Any]) -> dict[str, Any]:
 def releases_of(
     run: FleetRun,
     subjects: tuple[Hashable, ...] | None,
-    asked: FleetRows,
+    asked: Rows,
     values: Floats,
     scales: Floats,
     calibrations: dict[int, Calibration],

@@ -36,24 +36,22 @@ from pufferkit import noise
 from pufferkit.beliefs.meeting import check_step
 from pufferkit.beliefs.provenance import check_not_counted_from, check_paid
 from pufferkit.checks import Floats
+from pufferkit.data.exact_rows import Rows, exact_rows, refuse_digits
 from pufferkit.data.queries import Histogram
 from pufferkit.data.query import Question
 from pufferkit.data.table import Counts, Table
 from pufferkit.fleet.accounts import Accounts
 from pufferkit.fleet.answering import (
     asked_of,
-    exact_rows,
     noisy_sums,
     releases_of,
     rows_used,
     summed_up,
     warn_if_rows_drown,
 )
-from pufferkit.fleet.exact_answers import refuse_digits
 from pufferkit.fleet.releases import Releases, note_of
 from pufferkit.fleet.subject_run import (
     EVERYBODY,
-    FleetRows,
     FleetRun,
     PendingRelease,
     account_names,
@@ -228,7 +226,7 @@ class _Sums:
     question: Question
 
     def __call__(self, tables: Iterator[Table]) -> Iterator[Mapping[str, Any]]:
-        together: FleetRows | None = None
+        together: Rows | None = None
         for table in tables:
             rows = summed_up(exact_rows(table, self.question, self.states)[0], None)
             if together is not None:
@@ -238,7 +236,7 @@ class _Sums:
             yield {"part": [pickle.dumps(together)]}
 
 
-def _joined(parts: Iterator[FleetRows] | Sequence[FleetRows]) -> FleetRows:
+def _joined(parts: Iterator[Rows] | Sequence[Rows]) -> Rows:
     """Rows of several parts, one after another."""
     rows = list(parts)
 
@@ -246,7 +244,7 @@ def _joined(parts: Iterator[FleetRows] | Sequence[FleetRows]) -> FleetRows:
         columns = [getattr(part, name) for part in rows]
         return None if columns[0] is None else np.concatenate(columns)
 
-    return FleetRows(**{name: put(name) for name in FleetRows.__dataclass_fields__})
+    return Rows(**{name: put(name) for name in Rows.__dataclass_fields__})
 
 
 @dataclass(frozen=True)
@@ -302,7 +300,7 @@ class _Packs:
         )
 
     def paid_together(
-        self, accounts: Accounts, together: FleetRows, calibration: Calibration
+        self, accounts: Accounts, together: Rows, calibration: Calibration
     ) -> tuple[Floats, Floats]:
         """Charge every account, then draw and store the noisy sums, or return the stored ones."""
         record, total, scale = f"{self.prefix}{EVERYBODY}", 0, calibration.scale
@@ -351,9 +349,7 @@ class _Packs:
         for part in chunks_of(asked.owner[rows]):
             yield self._releases(sizes, asked, rows[part], used)
 
-    def _releases(
-        self, table: Table, asked: FleetRows, rows: Any, used: Counts
-    ) -> list[PendingRelease]:
+    def _releases(self, table: Table, asked: Rows, rows: Any, used: Counts) -> list[PendingRelease]:
         return pending_releases(table, asked, rows, used, self.scales.calibrations, self.prefix)
 
 
@@ -396,7 +392,7 @@ def _written(path: str, write: Callable[[], None]) -> None:
 
 
 def _columns(
-    table: Table, rows: FleetRows, values: Floats, scales: Floats, shares: bool, kind: Any
+    table: Table, rows: Rows, values: Floats, scales: Floats, shares: bool, kind: Any
 ) -> dict[str, Any]:
     """Rows as columns of Arrow."""
     import pyarrow as pa  # noqa: PLC0415

@@ -14,6 +14,7 @@ from pufferkit.accounting.amounts import in_epsilon, spent_micro
 from pufferkit.accounting.fingerprints import Data
 from pufferkit.accounting.ledger import Ledger
 from pufferkit.checks import Floats
+from pufferkit.data.exact_rows import Rows
 from pufferkit.data.query import Question
 from pufferkit.data.table import Counts, Table
 from pufferkit.errors import NotApplicable
@@ -31,7 +32,6 @@ from pufferkit.fleet.subject_recognition import TableData
 from pufferkit.fleet.subject_run import (
     AT_ONCE,
     EVERYBODY,
-    FleetRows,
     FleetRun,
     PendingRelease,
     account_names,
@@ -300,8 +300,8 @@ def _recorded(
     run: FleetRun,
     record: str,
     pending: Callable[[Counts], list[PendingRelease]],
-    asked: FleetRows,
-    together: FleetRows,
+    asked: Rows,
+    together: Rows,
     calibration: Calibration,
 ) -> tuple[Floats, Floats]:
     """Charge every account, draw and store in the account of the record; or the stored value."""

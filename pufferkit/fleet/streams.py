@@ -8,7 +8,6 @@ from typing import Any
 from pufferkit.accounting.ledger import Ledger
 from pufferkit.accounting.stream import Stream, part_of
 from pufferkit.accounting.stream_windows import Window
-from pufferkit.data.queries import Quantile
 from pufferkit.data.query import Question
 from pufferkit.data.query import question as question_named
 from pufferkit.data.series import Series
@@ -57,9 +56,7 @@ def release_window(
         Noise that drowns the window of median size gives a warning, `DrownedAnswer`, before
         anything is charged, unless this is true.
     """
-    question = query if isinstance(query, Question) else question_named(query)
-    if isinstance(question, Quantile):  # answers must be noisy numbers
-        question = question.histogram()
+    question = (query if isinstance(query, Question) else question_named(query)).in_numbers()
     names = account_names(table, prefix)
     streams = {
         name: Stream(beliefs, epsilon, ledger, name=name, data_meant=data_meant) for name in names

@@ -5,7 +5,7 @@ Calibrations see lengths, never counts. There is a row for each subject and wind
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from pufferkit import checks, noise
 from pufferkit.beliefs.chain_class import ChainClass, as_chain_class
 from pufferkit.checks import Floats
+from pufferkit.data.exact_rows import Rows
 from pufferkit.data.queries import Histogram, Quantile, RelativeFrequencies, rank_scores
 from pufferkit.data.query import Over, Question, question
 from pufferkit.data.table import Counts, Table, Windows
@@ -152,8 +153,7 @@ class FleetRun:
     @property
     def released(self) -> Question:
         """The question that is answered with noise: for a quantile perhaps the histogram."""
-        inverted = isinstance(self.question, Quantile) and not self.chooses
-        return self.question.histogram() if inverted else self.question  # type: ignore[attr-defined]
+        return self.question if self.chooses else self.question.in_numbers()
 
     @cached_property
     def unit(self) -> Fraction:
@@ -230,69 +230,6 @@ class FleetRun:
         return used, {length: self.calibration(length) for length in known.tolist()}
 
 
-def aligned(table: Table, states: Sequence[Hashable]) -> Counts:
-    """The counts of each piece, by the states of the beliefs."""
-    place = {state: number for number, state in enumerate(states)}
-    strange = [
-        state
-        for number, state in enumerate(table.states)
-        if state not in place and table.pieces[:, number].any()
-    ]
-    if strange:
-        raise ValueError(
-            f"table: has states {strange} that the beliefs lack; they have {list(states)}"
-        )
-    counts = np.zeros((len(table.pieces), len(states)), dtype=np.int64)
-    for number, state in enumerate(table.states):
-        if state in place:
-            counts[:, place[state]] = table.pieces[:, number]
-    return counts
-
-
-@dataclass(frozen=True, eq=False)
-class FleetRows:
-    """The rows to release: subject, window, counts, and the first and last entry, from 1.
-
-    ``counts`` are the integers of the answer. Where they do not sum to the number of observed
-    entries, ``seen`` holds it; ``observed`` has the number for each slot of a question by time, and
-    ``days`` the number of days for shares of days.
-    """
-
-    owner: Counts
-    window: Counts
-    counts: Counts
-    first: Counts
-    last: Counts
-    observed: Counts | None = None
-    seen: Counts | None = None
-    days: Counts | None = None
-
-    def per(self, what: str | None) -> Counts | None:
-        """The public number that the answer of each row is divided by."""
-        return self.entries if what == "entries" else self.days if what == "days" else None
-
-    @cached_property
-    def entries(self) -> Counts:
-        """Number of observed entries behind each row."""
-        return np.asarray(self.counts.sum(axis=1) if self.seen is None else self.seen)
-
-    @classmethod
-    def of(cls, table: Table, pieces: Counts) -> FleetRows:
-        """The rows of a table whose pieces have these counts."""
-        new = np.ones(len(table.owner), dtype=bool)
-        new[1:] = (np.diff(table.owner) != 0) | (np.diff(table.window) != 0)
-        at = np.flatnonzero(new)
-        first, last = table.places
-        after = np.append(at[1:], len(table.owner))
-        return cls(
-            owner=table.owner[at],
-            window=table.window[at],
-            counts=np.add.reduceat(pieces, at, axis=0),
-            first=first[at],
-            last=last[after - 1],
-        )
-
-
 class PendingRelease(NamedTuple):
     """One release to pay for: entries ``first`` to ``last`` of a subject, counted from 1.
 
@@ -333,7 +270,7 @@ def account_names(table: Table, prefix: str) -> list[str]:
 
 def pending_releases(
     table: Table,
-    asked: FleetRows,
+    asked: Rows,
     rows: NDArray[np.int64],
     used: Counts,
     calibrations: dict[int, Calibration],

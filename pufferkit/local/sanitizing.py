@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit import noise
-from pufferkit.accounting.session import Session
+from pufferkit.accounting.account import Account
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.beliefs.meeting import check_step
 from pufferkit.beliefs.provenance import Provenance, check_not_fitted_on, check_paid
@@ -70,22 +70,28 @@ class Sanitizer(ABC):
         """Whether the loss is at most epsilon; only then does it sanitise anything."""
         return self.loss <= self.epsilon
 
-    def sanitize(self, series: Any) -> Any:
+    def sanitize(self, series: Any, *, account: Account | None = None, beliefs: Any = None) -> Any:
         """Answers in place of entries; see `pufferkit.local.sanitize`."""
-        return sanitize(series, self)
+        return sanitize(series, self, account=account, beliefs=beliefs)
 
 
-def sanitize(series: Any, mechanism: Sanitizer) -> Any:
+def sanitize(
+    series: Any, mechanism: Sanitizer, *, account: Account | None = None, beliefs: Any = None
+) -> Any:
     """Answer every entry by randomised response, with randomness of the operating system.
 
     Parameters
     ----------
     series
         A `Series`, a one-dimensional array, a sequence of states (or of segments), or an iterator
-        of states. Or a `Session`: then its data are answered, as a `Series`, and its account is
-        charged the event-level epsilon of the answers before they are drawn, in every call anew.
+        of states.
     mechanism
         From `cheapest_noise`, or constructed directly. Its loss must not exceed its epsilon.
+    account
+        Is charged the event-level epsilon of the answers before they are drawn, in every call anew;
+        the answers are a `Series` then.
+    beliefs
+        Under which the account pays; by default the chain of the mechanism.
 
     Raises
     ------
@@ -123,8 +129,8 @@ def sanitize(series: Any, mechanism: Sanitizer) -> Any:
             "nothing was sanitised. Take more noise, see cheapest_noise"
         )
     check_paid(_sources(mechanism))
-    if isinstance(series, Session):
-        return _charged(series, mechanism)
+    if account is not None:
+        return _charged(series, mechanism, account, mechanism.chain if beliefs is None else beliefs)
     if isinstance(series, Iterator):
         return _stream(series, mechanism)
     if isinstance(series, Series):
@@ -145,8 +151,8 @@ def sanitize(series: Any, mechanism: Sanitizer) -> Any:
     return answered.as_segments() if nested else answered.labels
 
 
-def _charged(session: Session, mechanism: Sanitizer) -> Series:
-    """Answers to the data of a session, charged to its account first."""
+def _charged(data: Any, mechanism: Sanitizer, account: Account, beliefs: Any) -> Series:
+    """Answers to a series, charged to its account first."""
     b = mechanism.entry_epsilon
     if b is None:
         raise NoTheorem(
@@ -158,12 +164,13 @@ def _charged(session: Session, mechanism: Sanitizer) -> Series:
             "mechanism: some answer rules out a state, so its event-level epsilon is not finite "
             "and no account can pay it; use cheapest_noise with adversary='every'"
         )
-    series, sources = session.data, _sources(mechanism)
+    series = data if isinstance(data, Series) else Series.of(data, mechanism.states)
+    sources = _sources(mechanism)
     _same_states(series.states, mechanism)
     _short_enough(series.lengths, mechanism)
     check_step(mechanism.chain.step, series.step, uneven=series.between is not None)
     check_not_fitted_on(sources, series)
-    session.charge(b)
+    account.charge(b, data=series, beliefs=beliefs)
     answered: Series = sanitize(series, mechanism)
     return answered
 

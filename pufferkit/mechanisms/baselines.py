@@ -121,6 +121,9 @@ def entry_dp(query: Query | Question, epsilon: float, *, over: Any = None) -> Ca
 def gk16(beliefs: Any, query: Query | Question, epsilon: float, over: Any = None) -> Calibration:
     """Noise of the mechanism of Ghosh and Kleinberg (2016) on chains, networks and random fields.
 
+    Theorem: GK16. The scale is 2 L max_i x_i / epsilon with a vector x >= 1 + Gamma x, which the
+    record holds.
+
     Raises
     ------
     NotApplicable
@@ -138,17 +141,17 @@ def gk16(beliefs: Any, query: Query | Question, epsilon: float, over: Any = None
     theta, query, epsilon = checked(beliefs, query, epsilon, over)
     spreads = []
     for name, spread in _spreads(theta, query.longest):
-        if not spread.norm < 1:
+        if not (spread.norm < 1 and spread.vector):
             raise NotApplicable(
                 f"GK16 needs an influence matrix of spectral norm below 1; for {name} the bound is "
                 f"{spread.norm:.4g}"
             )
         spreads.append((name, spread))
-    name, (row_sum, norm, gamma) = max(spreads, key=lambda own: own[1].row_sum)
+    name, (vector, norm, gamma) = max(spreads, key=lambda own: _largest(own[1].vector))
     return Calibration(
         "gk16",
         epsilon,
-        round_up(query.lipschitz * row_sum / epsilon),
+        round_up(query.lipschitz * 2 * _largest(vector) / epsilon),
         query,
         theta,
         Evidence(
@@ -158,7 +161,17 @@ def gk16(beliefs: Any, query: Query | Question, epsilon: float, over: Any = None
             notes=(f"norm {norm:.6g}",),
             bound="neighbours",
         ),
+        verification_data={"sums": [_plain(spread.vector) for _, spread in spreads]},
     )
+
+
+def _largest(vector: tuple[Any, ...]) -> float:
+    """The largest entry of a vector, which may be given as runs of equal entries."""
+    return max(float(entry[1] if isinstance(entry, tuple) else entry) for entry in vector)
+
+
+def _plain(vector: tuple[Any, ...]) -> list[Any]:
+    return [list(entry) if isinstance(entry, tuple) else entry for entry in vector]
 
 
 @singledispatch
@@ -174,8 +187,8 @@ def _(theta: ChainClass, length: int) -> Iterator[tuple[str, Spread]]:
     for member in theta.members():
         sway = _sway(member, length)
         norm = sway.norm(length)
-        row_sum = sway.largest_row_sum(length) if norm < 1 else inf
-        yield member.name, Spread(2 * row_sum, norm, max(sway))
+        vector = sway.row_sums(length) if norm < 1 else ()
+        yield member.name, Spread(vector, norm, max(sway))
 
 
 @_spreads.register(NetworkClass)
@@ -273,34 +286,37 @@ class _Sway(NamedTuple):
             pivot = middle - shared / pivot
         return square - self.last**2 - (self.right * self.last) ** 2 / min(pivot, upper)
 
-    def largest_row_sum(self, length: int) -> float:
-        """Largest row sum of (I - Gamma)^-1: the largest x of (I - Gamma) x = 1."""
+    def row_sums(self, length: int) -> tuple[tuple[int, float], ...]:
+        """An x >= 1 + Gamma x, as runs of equal entries: at least the row sums of (I - Gamma)^-1.
+
+        Far from both ends of a long series x is constant. If the ends of a very long one reach
+        further, one constant serves all rows.
+        """
         if length == 1 or max(self) == 0:
-            return 1.0
-        if length > _LONG:
-            return self._limit()
+            return ((length, 1.0 + 1e-12),)
         from scipy.linalg import solve_banded  # noqa: PLC0415  (slow to load)
 
-        below, above = self._beside(length)
-        bands = np.ones((3, length))
+        rows = min(length, _LONG)
+        below, above = self._beside(rows)
+        bands = np.ones((3, rows))
         bands[0, 1:], bands[2, :-1] = -above, -below
-        sums = solve_banded((1, 1), bands, np.ones(length))
-        return float(sums.max()) * (1 + 1e-10)
-
-    def _limit(self) -> float:
-        """A y with (I - Gamma) y >= 1 at any length, so that x <= y.
-
-        y_i = c + a p^(i-1) + b q^(T-i), c = 1 / (1 - left - right), p and q the small roots of
-        right p^2 - p + left = 0 and left q^2 - q + right = 0: between the ends it is a solution,
-        and a and b satisfy the equations there.
-        """
-        spread = 1 - self.left - self.right
-        root = np.sqrt(1 - 4 * self.left * self.right)
-        largest = c = 1 / spread
-        for edge, slow in ((self.first, self.left), (self.last, self.right)):
-            small = 2 * slow / (1 + root)
-            largest = max(largest, c + (1 + edge * c - c) / (1 - edge * small))
-        return float(largest) * (1 + 1e-9)
+        exact = solve_banded((1, 1), bands, np.ones(rows))
+        middle = rows // 2
+        apart = np.abs(exact - exact[middle]) > 1e-11
+        first = int(np.flatnonzero(apart[:middle]).max(initial=-1)) + 1
+        last = middle + int(np.flatnonzero(apart[middle:]).min(initial=rows - middle)) - 1
+        exact[first : last + 1] = exact[first : last + 1].max()
+        if length > rows and last - first < 4:
+            edges = (self.left + self.right, self.first, self.last)
+            exact, first, last = np.full(rows, 1 / (1 - max(edges))), 0, rows - 1
+        for slack in (1e-10, 1e-8, 1e-6):
+            x = exact * (1 + slack)
+            needed = 1 + np.append(above * x[1:], 0.0) + np.append(0.0, below * x[:-1])
+            if bool((x >= needed * (1 + 1e-12)).all()):
+                runs = [(1, value) for value in x.tolist()]
+                same = (last - first + 1 + length - rows, float(x[first]))
+                return (*runs[:first], same, *runs[last + 1 :])
+        return ()
 
 
 def _sway(member: Member, length: int) -> _Sway:

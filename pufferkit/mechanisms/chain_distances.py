@@ -6,7 +6,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations
-from math import gcd
+from math import gcd, lcm
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.data.query import Query
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.progress import Progress
+from pufferkit.influence.sums.bottleneck import bottleneck_distance
 from pufferkit.influence.sums.chain_sums import (
     Distance,
     SummedChain,
@@ -129,10 +130,25 @@ def values_of(query: Query, states: Sequence[Hashable]) -> tuple[list[int], Frac
     return whole_values((query.weights or {}).get(s, nothing)[0] for s in states)
 
 
-def largest_between(distributions: Sequence[Mapping[Any, Fraction]]) -> Fraction:
-    """The largest W-infinity between two of these distributions."""
-    pairs = (Fraction(w_infinity(*pair)) for pair in combinations(distributions, 2))
-    return max(pairs, default=Fraction(0))
+def largest_between(
+    distributions: Sequence[Mapping[tuple[Fraction, ...], Fraction]], least: Fraction
+) -> Fraction:
+    """The largest W-infinity between two of these distributions, or ``least`` if that is more."""
+    for pair in combinations(distributions, 2):
+        if all(len(answer) == 1 for masses in pair for answer in masses):
+            numbers = ({answer[0]: p for answer, p in masses.items()} for masses in pair)
+            least = max(least, Fraction(w_infinity(*numbers)))
+        else:
+            one, other = map(_whole_masses, pair)
+            least = bottleneck_distance(one, other, least)
+    return least
+
+
+def _whole_masses(
+    masses: Mapping[tuple[Fraction, ...], Fraction],
+) -> list[tuple[tuple[Fraction, ...], int]]:
+    unit = lcm(*(mass.denominator for mass in masses.values()))
+    return [(answer, int(mass * unit)) for answer, mass in masses.items()]
 
 
 def summed_network(network: BayesianNetwork, added: Mapping[Hashable, int]) -> SummedNetwork:

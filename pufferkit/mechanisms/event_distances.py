@@ -113,15 +113,9 @@ def of_network_events(
     pairs: Sequence[tuple[Event, Event]],
 ) -> LargestDistance:
     """W between events about named nodes; values add multiples of ``unit``."""
-    worst, name, record = Farthest(Fraction(0), None), "", []
-    for number, pair in enumerate(pairs, 1):
-        events = []
-        for event in pair:
-            places = condition(event, theta.nodes, theta.states)
-            events.append(
-                {theta.nodes[n]: [theta.states[v] for v in own] for n, own in places.items()}
-            )
-        record.append([[[node, own] for node, own in event.items()] for event in events])
+    worst, name = Farthest(Fraction(0), None), ""
+    every = events_of_nodes(theta, pairs)
+    for number, events in enumerate(every, 1):
         for which, network in enumerate(theta.networks, 1):
             one, other = (_of_nodes(event, network) for event in events)
             between = checked_distance(
@@ -130,7 +124,29 @@ def of_network_events(
             if between.distance > worst.distance or not name:
                 worst = replace(between, node=f"secret pair {number}")
                 name = f"network {which} of {len(theta.networks)}"
-    return worst, name, len(theta.nodes), {"secrets": record}
+    return worst, name, len(theta.nodes), recorded_events(every)
+
+
+def events_of_nodes(
+    theta: NetworkClass, pairs: Sequence[tuple[Event, Event]]
+) -> list[list[dict[Hashable, list[Hashable]]]]:
+    """Pairs of events, each by its nodes and the values that these may have."""
+    every = []
+    for pair in pairs:
+        places = [condition(event, theta.nodes, theta.states) for event in pair]
+        every.append(
+            [
+                {theta.nodes[n]: [theta.states[v] for v in own] for n, own in event.items()}
+                for event in places
+            ]
+        )
+    return every
+
+
+def recorded_events(every: Sequence[Sequence[Mapping[Hashable, Any]]]) -> dict[str, Any]:
+    """The verification data of events about nodes."""
+    record = [[[[node, own] for node, own in event.items()] for event in pair] for pair in every]
+    return {"secrets": record}
 
 
 def _of_nodes(event: Mapping[Hashable, Sequence[Hashable]], network: BayesianNetwork) -> Condition:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from fractions import Fraction
-from functools import singledispatch
+from functools import lru_cache, singledispatch
 from itertools import combinations
 from typing import Any
 
@@ -14,17 +15,21 @@ from pufferkit import checks
 from pufferkit.beliefs.base import Beliefs, as_beliefs
 from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.beliefs.listed_class import GraphClass
+from pufferkit.beliefs.network_class import NetworkClass
 from pufferkit.beliefs.secrets import Secrets
 from pufferkit.checks import Floats
 from pufferkit.data.query import Query, Question
-from pufferkit.errors import NotApplicable
+from pufferkit.errors import NotApplicable, NoTheorem
 from pufferkit.influence.answers import record_loss
-from pufferkit.influence.curve.graphs import GraphCurve, graph_work
+from pufferkit.influence.curve.graph_work import graph_work
+from pufferkit.influence.curve.graphs import GraphCurve
 from pufferkit.influence.curve.profile import InfluenceCurve, as_metric, metric_of_sum
+from pufferkit.influence.curve.trees import TreeCurve, tree_work
 from pufferkit.influence.progress import Progress
 from pufferkit.mechanisms.calibration import Calibration, chains_only, checked
 from pufferkit.mechanisms.evidence import Bound, Evidence
 from pufferkit.mechanisms.gapped_series import curve_of_observed
+from pufferkit.records import ByDigest
 from pufferkit.rounding import round_up
 from pufferkit.threads import one_thread
 
@@ -85,6 +90,96 @@ def influence_curve(
         _check_bins(theta, query)
     one_scale = _calibrated(theta, query, epsilon, None, progress)
     return scale_per_bin(one_scale) if per_bin else one_scale
+
+
+HORIZON = 10**12
+"""Number of entries, observed or not, that stand for a series without an end: one a second for
+31,000 years."""
+
+_SCREEN, _FORGETS = 10**6, 10
+"""Beliefs whose loss still grows over this many entries, to more than this many times that of one
+entry, are treated as not mixing."""
+
+_LEAST = 10**12
+"""Event-level epsilons of accounts are whole multiples of one over this."""
+
+
+def endless(theta: Beliefs, query: Query, epsilon: float, horizon: int = HORIZON) -> Calibration:
+    """The noise at which every entry of a series that goes on could be asked like these, for ever.
+
+    Theorem: constant profile. *Secrets*: any two values of any entry, used or not, or those that
+    the beliefs name. *Beliefs*: any class of chains. *Releases*: any number, each about a window
+    and each chosen after looking at earlier outputs, such that for every sequence of outputs the
+    releases that use entry t together change the log-likelihood by at most b d(x, x') when its
+    value x is replaced by x'. If the loss on the influence curve under the constant profile b d is
+    at most epsilon over N entries, then everything released about N entries is
+    epsilon-Pufferfish private for each of them.
+
+    *Proof.* The density of all outputs is the product of the densities of each given the earlier
+    ones. Fix the outputs. Each factor is then a likelihood of the data, entry t changes the
+    logarithm of the product by at most b d, and entries that were not used do not change it. So
+    the theorem of the influence curve applies to the product with a profile of at most b d at each
+    entry, and the loss does not fall when the profile rises. QED
+
+    For beliefs that mix the loss has a bound that is the same for all N, because a power of the
+    kernel with positive entries contracts. It is computed for ``horizon`` entries.
+
+    Raises
+    ------
+    NoTheorem
+        If the beliefs do not mix and the horizon is that of a series without an end.
+    """
+    metric = metric_of(theta, query)
+    b, evidence, verification_data = for_ever(theta, epsilon, metric, horizon)
+    units = int(Fraction(b) * _LEAST)
+    if units < 1:
+        raise NoTheorem("the event-level epsilon is below 10^-12, the least an account holds")
+    return Calibration(
+        "influence_curve",
+        epsilon,
+        round_up(query.lipschitz * _LEAST / units, 8),
+        query,
+        theta,
+        replace(evidence, horizon=horizon),
+        verification_data=verification_data,
+        options={"horizon": horizon},
+    )
+
+
+def goes_on(theta: Beliefs) -> bool:
+    """Whether a bound holds for series of every length, however long: the beliefs mix."""
+    try:
+        for_ever(theta, 1.0)
+    except (NotApplicable, NoTheorem):
+        return False
+    return True
+
+
+def for_ever(
+    theta: Beliefs, epsilon: float, metric: Metric = None, horizon: int = HORIZON
+) -> Solved:
+    """The event-level epsilon at which a series of this length still hides each entry."""
+    distances = None if metric is None else metric.tobytes()
+    return _for_ever(ByDigest(theta), epsilon, distances, horizon)
+
+
+@lru_cache(maxsize=64)
+@one_thread()
+def _for_ever(
+    known: ByDigest[Beliefs], epsilon: float, distances: bytes | None, horizon: int
+) -> Solved:
+    theta = known.itself
+    size = len(theta.states)
+    metric = None if distances is None else np.frombuffer(distances).reshape(size, size)
+    if horizon == HORIZON:
+        b, _, _ = entry_epsilon_for(theta, _SCREEN, epsilon, metric, None)
+        if b * _SCREEN < _FORGETS * epsilon:
+            raise NoTheorem(
+                f"a series without an end needs beliefs that mix: under {theta.description} "
+                f"entries {_SCREEN:,} steps away still predict an entry. Give chains that mix, or "
+                "declare how long the series may become: Account(..., horizon=)"
+            )
+    return entry_epsilon_for(theta, horizon, epsilon, metric, None)
 
 
 @one_thread()
@@ -306,6 +401,27 @@ def curve_work(beliefs: Beliefs) -> float:
 @curve_work.register
 def _(beliefs: GraphClass) -> float:
     return sum(graph_work(model) for model in beliefs.listed)
+
+
+@curve_work.register
+def _(beliefs: NetworkClass) -> float:
+    if beliefs.networks[0].is_tree:
+        return sum(tree_work(network.sizes.values()) for network in beliefs.networks)
+    return sum(graph_work(network) for network in beliefs.networks)
+
+
+@entry_epsilon_for.register
+def _(
+    beliefs: NetworkClass, length: int, epsilon: float, metric: Metric, progress: Progress | None
+) -> Solved:
+    if not beliefs.networks[0].is_tree:
+        return _on_graphs(beliefs, length, epsilon, metric, progress)
+    curve = TreeCurve(beliefs, as_metric(metric, len(beliefs.states)))
+    b, tree = curve.solve(epsilon)
+    name = f"network {tree.network + 1} of {len(beliefs.networks)}"
+    bound: Bound = "pairs" if tree.pairwise else "curve"
+    verification_data = {"pairs": curve.pair_record(b)} if tree.pairwise else None
+    return b, Evidence(name, tree.node, len(beliefs.nodes), bound=bound), verification_data
 
 
 @entry_epsilon_for.register

@@ -36,6 +36,7 @@ from pufferkit.influence.quilts.chains import (
     InfluenceReading,
     MixingInfluence,
     Named,
+    hardest_listed,
     hardest_member,
     hardest_observed,
     hardest_of,
@@ -60,6 +61,7 @@ def markov_quilt(
     over: Any = None,
     *,
     influence: InfluenceReading = "definition",
+    longest: int | None = None,
     secrets: Secrets | Sequence[Secrets] | None = None,
     progress: Progress | None = None,
     most_work: float = inf,
@@ -90,6 +92,9 @@ def markov_quilt(
         ``"definition"``: max-influence over values that can occur, [Q] Definition 4.1.
         ``"formula"``: [Q] (5) as printed, which also counts left endpoints of probability zero; it
         gives the paper's numbers and never less noise.
+    longest
+        l of [Q] Algorithm 3: only quilts with at most so many nearby entries, each evaluated, at
+        the paper's cost and with its noise, which is never less. For known chains without gaps.
     secrets
         Other secrets than single entries: quilts around windows
         (`pufferkit.influence.quilts.chains.AroundBlock`).
@@ -108,6 +113,13 @@ def markov_quilt(
     """
     theta, query, epsilon = checked(beliefs, query, epsilon, over, secrets)
     check_reading(influence)
+    options: dict[str, Any] = {"influence": influence}
+    if longest is not None:
+        known = isinstance(theta, (FiniteClass, AnyStartClass))
+        named = covering(theta, query.longest, influence) if known else None
+        hardest = _listed(named, query, epsilon, longest, influence)
+        options["longest"] = longest
+        return _calibration("markov_quilt", theta, query, epsilon, hardest, options)
     search = QuiltSearch(query.longest, epsilon, influence, progress, most_work)
     hardest = _over_gaps(
         lambda length: covering(theta, length, influence),
@@ -115,7 +127,7 @@ def markov_quilt(
         epsilon,
         hardest_quilt(theta, search),
     )
-    return _calibration("markov_quilt", theta, query, epsilon, hardest, {"influence": influence})
+    return _calibration("markov_quilt", theta, query, epsilon, hardest, options)
 
 
 def markov_quilt_approx(
@@ -125,6 +137,7 @@ def markov_quilt_approx(
     over: Any = None,
     *,
     bound: MixingVariant = "paper",
+    longest: int | None = None,
 ) -> Calibration:
     """Noise of the Markov Quilt Mechanism when only the speed of mixing is used.
 
@@ -143,6 +156,8 @@ def markov_quilt_approx(
         ``"paper"``: [Q] Lemma C.1 with the least pi_min and gap over the class.
         ``"tight"``: the operator norm in place of exp(-gap/2), chain by chain, and the exact prior
         for stationary starts. Same guarantee, less noise.
+    longest
+        l of [Q] Algorithm 4, as in `markov_quilt`.
 
     Raises
     ------
@@ -159,11 +174,27 @@ def markov_quilt_approx(
     theta = chains_only(beliefs, "markov_quilt_approx")
     _, query, epsilon = checked(theta, query, epsilon, over)
     named, note = by_mixing(theta, bound)
+    if longest is not None:
+        hardest = _listed(named, query, epsilon, longest, bound, note)
+        options = {"bound": bound, "longest": longest}
+        return _calibration("markov_quilt_approx", theta, query, epsilon, hardest, options)
     whole = QuiltBound.of_chain(
         hardest_of(named, query.longest, epsilon), query.longest, bound, note
     )
     hardest = _over_gaps(lambda _: named, query, epsilon, whole)
     return _calibration("markov_quilt_approx", theta, query, epsilon, hardest, {"bound": bound})
+
+
+def _listed(
+    named: Named | None, query: Query, epsilon: float, longest: int, variant: Variant, *notes: str
+) -> QuiltBound:
+    """The hardest node among quilts of at most l entries."""
+    most = checks.whole("longest", longest, 1)
+    if named is None or query.pattern is not None:
+        raise NotApplicable("longest: [Q]'s l is for known chains without gaps; leave it out")
+    hardest = hardest_listed(named, query.longest, epsilon, most)
+    notes = (*notes, f"quilts of at most {most} entries")
+    return QuiltBound.of_chain(hardest, query.longest, variant, *notes)
 
 
 def max_influence(

@@ -134,7 +134,7 @@ def plan_quantile(
     way, errors, about = better_way(theta, tuple(asked.levels), part, entries, by_choice.scale)
     calibration = by_choice
     if way == INVERTED:
-        calibration = influence_curve(beliefs, asked.histogram(), epsilon, lengths)
+        calibration = influence_curve(beliefs, asked.in_numbers(), epsilon, lengths)
     return QuantilePlan(calibration, way, errors, about, part, dict(values))
 
 

@@ -6,12 +6,14 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial, singledispatch
+from math import comb, prod
 from typing import Any
 
 import numpy as np
 
 from pufferkit import checks
 from pufferkit.beliefs.base import Beliefs
+from pufferkit.beliefs.bayesian_network import BayesianNetwork
 from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.beliefs.event_class import EventClass
 from pufferkit.beliefs.field_class import FieldClass
@@ -37,8 +39,10 @@ from pufferkit.mechanisms.chain_distances import (
 from pufferkit.mechanisms.event_distances import (
     Event,
     condition,
+    events_of_nodes,
     of_conditions,
     of_network_events,
+    recorded_events,
     window_distance,
     work_of_windows,
 )
@@ -49,6 +53,11 @@ from pufferkit.threads import one_thread
 RowEvent = Callable[[JointRow], bool]
 EventPairs = Iterable[tuple[Event | RowEvent, Event | RowEvent]]
 """Pairs of events that must stay indistinguishable."""
+
+MOST_LISTED = 4096
+"""Most data sets of a network that are listed for the distribution of a vector."""
+
+_PAIR_OF_ANSWERS = 1e4  # nanoseconds in a flow
 
 MOST_FIELD = 200
 """Most nodes of a Markov random field for which the distribution of a sum is computed."""
@@ -64,10 +73,14 @@ def wasserstein(
     secrets: Secrets | Sequence[Secrets] | EventPairs | None = None,
     progress: Progress | None = None,
 ) -> Calibration:
-    """Noise of the Wasserstein Mechanism for a number: W / epsilon, [Q] Theorem 3.2.
+    """Noise of the Wasserstein Mechanism: W / epsilon.
 
-    W is the largest infinity-Wasserstein distance between the distributions of the answer given two
-    values of one entry, over entries, values and beliefs.
+    Theorem: [Q] Theorem 3.2. *Secrets*: any two values of an entry, or the pairs of events that are
+    named. *Beliefs*: known distributions. *Releases*: one; epsilons of several do not add up ([C]
+    Theorem 3.4). W is the largest infinity-Wasserstein distance between the distributions of the
+    answer given two secrets, over secrets and beliefs. For vectors it is the distance in L1:
+    answers coupled at most W apart have densities within a factor e^(W / scale) under Laplace noise
+    of that scale on every coordinate.
 
     Parameters
     ----------
@@ -76,7 +89,8 @@ def wasserstein(
         `BayesianNetwork` or a `MarkovRandomField` or several, with a sum over entries: `count`,
         `total` or `mean`.
     query
-        A number, not a vector.
+        A number. Also a vector for a `FiniteJoint`, and a vector of sums (a histogram) for networks
+        and random fields that are small enough to list all data.
     epsilon
         Pufferfish privacy for each entry.
     secrets
@@ -90,8 +104,8 @@ def wasserstein(
     Raises
     ------
     NotApplicable
-        For vectors, for queries that are not sums, for series with entries that were not observed,
-        and for classes with any start.
+        For vectors over chains, for queries that are not sums, for series with entries that were
+        not observed, and for classes with any start.
 
     Examples
     --------
@@ -105,10 +119,10 @@ def wasserstein(
     """
     windows, pairs = _kinds(secrets)
     theta, query, epsilon = checked(beliefs, query, epsilon, over, windows)
-    if query.size > 1:  # the distance is computed by order statistics, on the line only
+    if query.chooses or (query.size > 1 and theta.entries is None):
         raise NotApplicable(
-            f"the Wasserstein Mechanism is for numbers, and {query.name} has {query.size} "
-            "coordinates; use influence_curve or markov_quilt, which take vectors"
+            f"the Wasserstein Mechanism is for numbers over chains, and {query.name} has "
+            f"{query.size} coordinates; use influence_curve or markov_quilt, which take vectors"
         )
     if query.missing:
         raise NotApplicable(GAPS)
@@ -171,7 +185,7 @@ def _verification_data(
     """Verification data: the answer on every row, and the rows of every secret."""
     record: dict[str, Any] = {
         "answers": [
-            [str(_answer(query, row)) if p > 0 else None for row, p in joint.table.items()]
+            [_written(_answer(query, row)) if p > 0 else None for row, p in joint.table.items()]
             for joint in theta.joints
         ]
     }
@@ -242,6 +256,12 @@ def _(
     theta: NetworkClass, query: Query, secrets: EventPairs | None, progress: Progress | None
 ) -> LargestDistance:
     _only_sums(query)
+    if query.size > 1:
+        joints = JointClass(tuple(_listed(network) for network in theta.networks))
+        pairs = None if secrets is None else _pairs(secrets)
+        worst, name, length, _ = _largest_distance(joints, query, pairs, progress)
+        record = None if pairs is None else recorded_events(events_of_nodes(theta, pairs))
+        return worst, name.replace("joint", "network"), length, record
     worst, name = Farthest(Fraction(0), None), ""
     values, unit = values_of(query, theta.states)
     added = dict(zip(theta.states, values, strict=True))
@@ -284,9 +304,7 @@ def _(
         answers = {row: _answer(query, row) for row, p in joint.table.items() if p > 0}
         for node, events in _events(joint, chosen):
             distributions = [_distribution_given(joint, answers, event) for event in events]
-            distance = largest_between(
-                [distribution for distribution in distributions if distribution]
-            )
+            distance = largest_between([own for own in distributions if own], worst.distance)
             if distance > worst.distance or not name:
                 worst, name = Farthest(distance, node), f"joint {number} of {len(theta.joints)}"
     return worst, name, theta.joints[0].variables, _verification_data(theta, query, chosen)
@@ -337,10 +355,10 @@ def _events(
 
 
 def _distribution_given(
-    joint: FiniteJoint, answers: dict[JointRow, Fraction], event: RowEvent
-) -> dict[Fraction, Fraction]:
+    joint: FiniteJoint, answers: dict[JointRow, tuple[Fraction, ...]], event: RowEvent
+) -> dict[tuple[Fraction, ...], Fraction]:
     """Distribution of the answer given an event; empty if the event is impossible."""
-    distribution: dict[Fraction, Fraction] = {}
+    distribution: dict[tuple[Fraction, ...], Fraction] = {}
     for row, answer in answers.items():
         if event(row):
             mass = as_fraction("table", joint.table[row])
@@ -349,16 +367,56 @@ def _distribution_given(
     return {answer: mass / whole for answer, mass in distribution.items()}
 
 
-def _answer(query: Query, row: JointRow) -> Fraction:
+def _answer(query: Query, row: JointRow) -> tuple[Fraction, ...]:
+    """The exact answer about one data set, as a release computes it."""
     if query.weights is not None:
-        return sum((query.weights[v][0] for v in row if v in query.weights), Fraction(0))
-    # The exact value of the float, as a release uses it, not the decimal it prints as.
-    return Fraction(checks.real("answer", query.evaluate(np.array(row))))
+        nothing = (Fraction(0),) * query.size
+        rows = [query.weights.get(value, nothing) for value in row]
+        return tuple(sum(column, Fraction(0)) for column in zip(*rows, strict=True))
+    # The exact value of the floats, as a release uses them, not the decimals they print as.
+    answer = np.atleast_1d(checks.numbers("answer", query.evaluate(np.array(row)))).ravel()
+    if len(answer) != query.size:
+        raise ValueError(
+            f"evaluate: returned {len(answer)} numbers but the query has {query.size} labels"
+        )
+    return tuple(Fraction(float(number)) for number in answer)
+
+
+def _written(answer: tuple[Fraction, ...]) -> str | list[str]:
+    return str(answer[0]) if len(answer) == 1 else [str(number) for number in answer]
+
+
+def _listed(network: BayesianNetwork) -> FiniteJoint:
+    """Every data set of a network with its exact probability; floats count as their decimals."""
+    sizes = [len(network.values[node]) for node in network.nodes]
+    if prod(sizes) > MOST_LISTED:
+        raise NotApplicable(
+            f"{len(sizes)} nodes make {prod(sizes):,} data sets, more than {MOST_LISTED:,} to list "
+            "for the distribution of a vector; ask for one number, or use influence_curve"
+        )
+    rows: dict[tuple[Hashable, ...], Fraction] = {(): Fraction(1)}
+    place = {node: n for n, node in enumerate(network.nodes)}  # parents before children
+    for node in network.nodes:
+        parents = network.parents[node]
+        tables = {
+            key: [as_fraction("tables", p) for p in probabilities]
+            for key, probabilities in network.tables[node].items()
+        }
+        following = {}
+        for row, mass in rows.items():
+            own = tables[tuple(row[place[parent]] for parent in parents)]
+            whole = sum(own, Fraction(0))
+            for value, p in zip(network.values[node], own, strict=True):
+                following[(*row, value)] = mass * p / whole
+        rows = following
+    return FiniteJoint(rows, network.nodes)
 
 
 @singledispatch
 def estimated_work(theta: Beliefs, query: Query) -> float:
     """Approximate nanoseconds, of a compiler too; 0 if the mechanism refuses or needs few."""
+    if query.size > 1 and theta.entries is not None:
+        return _vector_work(theta, query)
     if query.size > 1 or query.weights is None or theta.entries is not None:
         return 0.0
     values, _ = values_of(query, theta.states)
@@ -377,8 +435,10 @@ def _(theta: EventClass, query: Query) -> float:
 
 @estimated_work.register
 def _(theta: NetworkClass, query: Query) -> float:
-    if query.size > 1 or query.weights is None:
+    if query.weights is None:
         return 0.0
+    if query.size > 1:
+        return _vector_work(theta, query)
     values, _ = values_of(query, theta.states)
     added = dict(zip(theta.states, values, strict=True))
     return sum(summed_network(network, added).work for network in theta.networks)
@@ -386,10 +446,22 @@ def _(theta: NetworkClass, query: Query) -> float:
 
 @estimated_work.register
 def _(theta: FieldClass, query: Query) -> float:
-    if query.size > 1 or query.weights is None or len(theta.nodes) > MOST_FIELD:
+    if query.weights is None or len(theta.nodes) > MOST_FIELD:
         return 0.0
+    if query.size > 1:
+        return _vector_work(theta, query)
     try:
         networks, _ = theta.networks()
     except NotApplicable:
         return 0.0
     return sum(estimated_work(network, query) for network in networks)
+
+
+def _vector_work(theta: Beliefs, query: Query) -> float:
+    """A flow through all pairs of answers, for every entry and two of its values."""
+    entries, values = len(theta.entries or ()), len(theta.states)
+    members, listed = 1, float(values) ** entries
+    if isinstance(theta, JointClass):
+        members, listed = len(theta.joints), float(max(len(own.table) for own in theta.joints))
+    answers = min(listed, comb(entries + values - 1, entries)) if query.weights else listed
+    return members * entries * values * (values - 1) / 2 * _PAIR_OF_ANSWERS * answers**2

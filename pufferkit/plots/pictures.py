@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pufferkit.accounting.session import Session
-from pufferkit.accounting.session_plan import SessionPlan
+from pufferkit.accounting.account import Account
+from pufferkit.accounting.account_plan import AccountPlan
 from pufferkit.audit.report import Audit
 from pufferkit.beliefs.base import Beliefs
 from pufferkit.beliefs.bayesian_network import BayesianNetwork
@@ -64,7 +64,7 @@ _MOST_STATES = 6
 
 @singledispatch
 def figure_of(thing: Any) -> Figure:
-    """The picture of a plan, a release, releases, a session, an audit, beliefs or of pairs."""
+    """The picture of a plan, a release, releases, an account, an audit, beliefs or of pairs."""
     raise ValueError(f"{type(thing).__name__}: there is no picture of it")
 
 
@@ -73,8 +73,8 @@ def _(thing: Plan) -> Figure:
     return plan_figure(thing.rows, thing.head.replace("; ", "\n"))
 
 
-@figure_of.register(SessionPlan)
-def _(thing: SessionPlan) -> Figure:
+@figure_of.register(AccountPlan)
+def _(thing: AccountPlan) -> Figure:
     return figure_of(thing.plan)
 
 
@@ -141,16 +141,15 @@ def _(thing: Calibration) -> Figure:
     return graph_figure(theta.entries, edges, title, entry_losses(thing))
 
 
-@figure_of.register(Session)
-def _(thing: Session) -> Figure:
+@figure_of.register(Account)
+def _(thing: Account) -> Figure:
     history = thing.history
     if not history:
-        raise ValueError("session: nothing was released yet, so there is nothing to draw")
+        raise ValueError("account: nothing was released yet, so there is nothing to draw")
     figure, axes = blank(7.2, 4.0, str(thing))
     places = range(1, len(history) + 1)
     axes.step(places, [row["total"] for row in history], where="mid", color=BLUE, label="total")
-    budget = history[-1]["total"] + thing.remaining
-    axes.axhline(budget, color=BLACK, linestyle="--", linewidth=1.1, label="budget")
+    axes.axhline(thing.budget, color=BLACK, linestyle="--", linewidth=1.1, label="budget")
     whole_numbers(axes)
     axes.set_xlabel("releases, in their order")
     axes.set_ylabel("epsilon for everything so far")

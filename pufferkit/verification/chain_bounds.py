@@ -31,11 +31,9 @@ from math import inf, sqrt
 
 import numpy as np
 
-from pufferkit.beliefs.chain_class import Member
 from pufferkit.checks import Bools, Floats
 from pufferkit.rounding import last_passing
 from pufferkit.verification.pair_tables import Allowance, PairTables
-from pufferkit.verification.row_steps import log_ratios
 
 BlockPair = tuple[int, int]
 
@@ -136,61 +134,6 @@ def best_choice(
             best = BlockChoice((first, after[least]), float(losses[least]), score)
         best = replace(best, score=score)
     return best
-
-
-def score_by_quilts(side: PairTables, task: Task) -> float:
-    """Scale over L that is enough by [Q] Theorem 4.3; if above 1 / b, a lower bound on it."""
-    if task.length * task.b <= task.epsilon:
-        return task.length / task.epsilon  # the trivial quilt, for every node
-    worst, hint = 0.0, task.hint
-    nodes = range(1, min(task.length, side.repeats_from + task.reach + side.period) + 1)
-    for node in reversed(nodes):  # usually the nodes far from the start are the hardest
-        choice = best_choice(
-            task,
-            side.pairs(node),
-            partial(_left_table, side, node, lambda _: inf),
-            partial(_right_table, side, node, lambda _: inf),
-            (node, task.length - node + 1),
-            range(1, task.reach + 1),
-            hint,
-        )
-        worst, hint = max(worst, choice.score), choice.blocks
-        if choice.loss > task.epsilon:
-            return choice.score
-    return worst
-
-
-def score_around_blocks(side: PairTables, task: Task, window: int) -> float:
-    """The same for several consecutive entries: endpoints beyond the first and the last of them.
-
-    The two values of the block may differ in any two pairs of first and last values. A block on the
-    right counts from the first entry, so it is at least the window. ``side`` is stationary.
-    """
-    one_pair = np.ones(1, dtype=bool)
-
-    def left(node: int, block: int) -> Floats:
-        return np.array([side.left(node, block, inf)[side.pairs(node)].max()])
-
-    def right(node: int, block: int) -> Floats:
-        if block < window:
-            return np.array([inf])
-        return np.array([side.right(block - window + 1, inf)[side.pairs(node)].max()])
-
-    worst = min(window, task.length) / task.epsilon
-    for node in range(1, max(0, min(task.length - window, task.reach)) + 2):
-        choice = best_choice(
-            task,
-            one_pair,
-            partial(left, node),
-            partial(right, node),
-            (node, task.length - node + 1),
-            range(1, task.reach + 1),
-            task.hint,
-        )
-        worst = max(worst, choice.score)
-        if choice.loss > task.epsilon:
-            break
-    return worst
 
 
 def loss_by_curve(side: PairTables, task: Task, window: int = 1) -> float:
@@ -320,72 +263,3 @@ def _least_passing(
             continue
         best = bad if margin(bad) >= 0 else last_passing(margin, good, bad, _PRECISION)
     return best
-
-
-def spread_by_neighbours(member: Member, length: int) -> float:
-    """Ghosh and Kleinberg (2016): twice the largest row sum of (I - Gamma)^-1, or infinite.
-
-    Gamma_ij is half the largest log-ratio of the distribution of entry i given its neighbours when
-    neighbour j changes.
-    """
-    if length == 1:
-        return 2.0
-    matrix = member.chain.transition
-    if member.any_start:  # the first entry: the projective diameter
-        columns = log_ratios(matrix.T, matrix.T > 0)
-        with np.errstate(invalid="ignore"):
-            first = float(np.nan_to_num(columns + columns.T, nan=inf, posinf=inf).max())
-    else:
-        first = _sway([(member.chain.initial[:, None] * matrix).T])
-    last = _sway([matrix])
-    left = _sway([matrix * column for column in matrix.T])
-    right = _sway([row * matrix.T for row in matrix])
-    if max(first, last) == inf or (length > 2 and max(left, right) == inf):
-        return inf
-    rows = min(length, MEDIUM)
-    gamma = np.diag(np.full(rows - 1, right), 1) + np.diag(np.full(rows - 1, left), -1)
-    gamma[0, 1], gamma[-1, -2] = first, last
-    gamma /= 2
-    if np.linalg.norm(gamma, 2) >= 1:
-        return inf
-    if rows < length and not _below_one(first / 2, left / 2, right / 2, last / 2):
-        return inf
-    if rows == length:
-        return 2 * float(np.linalg.solve(np.eye(rows) - gamma, np.ones(rows)).max())
-    # Far from both ends x = 1 / (1 - g - h), and the effect of an end decays like p^i with
-    # h p^2 - p + g = 0: solve for the end only.
-    g, h = left / 2, right / 2
-    middle, sums = 1 / (1 - g - h), [1 / (1 - g - h)]
-    for end, near, far in ((first / 2, g, h), (last / 2, h, g)):
-        decay = near if far == 0 else (1 - sqrt(1 - 4 * near * far)) / (2 * far)
-        sums.append(middle + (1 - middle * (1 - end)) / (1 - end * decay))
-    return 2 * max(sums)
-
-
-def _below_one(first: float, left: float, right: float, last: float) -> bool:
-    """Whether the norm of Gamma is below 1 at every length above `MEDIUM`.
-
-    Odd and even rows of I - Gamma Gamma^T are two tridiagonal matrices. Elimination leaves pivots
-    p' = m - s / p between the ends, which rise or fall to the larger root of p^2 - m p + s = 0
-    unless they are below the smaller one.
-    """
-    m, s = 1 - left**2 - right**2, (left * right) ** 2
-    if left + right >= 1 or first >= 1:
-        return False
-    gap = sqrt(m * m - 4 * s)
-    p = m - (first * left) ** 2 / (1 - first**2)
-    for _ in range(MEDIUM // 4):
-        if p <= (m - gap) / 2:
-            return False
-        p = m - s / p
-    return last**2 + (right * last) ** 2 / min(p, (m + gap) / 2) < 1
-
-
-def _sway(families: list[Floats]) -> float:
-    """Largest log-ratio of two distributions of one family, from their joint weights."""
-    largest = 0.0
-    for joint in families:
-        rows = joint[joint.sum(axis=1) > 0]
-        distributions = rows / rows.sum(axis=1, keepdims=True)
-        largest = max(largest, float(log_ratios(distributions, distributions > 0).max(initial=0.0)))
-    return largest

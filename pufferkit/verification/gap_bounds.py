@@ -13,7 +13,6 @@ that of `pufferkit.verification.pair_steps` with the cost of each entry, 0 in a 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import inf
 from typing import Any
 
 import numpy as np
@@ -46,6 +45,11 @@ def patterns(record: Release) -> list[SegmentPattern]:
 def spent(runs: SegmentPattern, b: float) -> Floats:
     """The event-level epsilon spent on each entry."""
     return np.repeat([0.0 if n % 2 else b for n in range(len(runs))], runs)
+
+
+def observed_until(runs: SegmentPattern) -> NDArray[np.intp]:
+    """The number of observed entries up to each entry; the first is before all of them."""
+    return np.concatenate([[0], np.cumsum(spent(runs, 1.0).astype(np.intp))])
 
 
 def loss_over_gaps(
@@ -121,80 +125,11 @@ def _one_entry(
     )
 
 
-def score_over_gaps(
-    side: PairTables, runs: SegmentPattern, b: float, epsilon: float, work: Allowance
-) -> float:
-    """Scale over L that is enough by quilts that count observed entries; above 1 / b if not.
-
-    An endpoint that was not observed may be moved outward at no cost, so endpoints are observed
-    entries.
-    """
-    seen = spent(runs, 1.0)
-    until, places = np.concatenate([[0.0], np.cumsum(seen)]), np.flatnonzero(seen) + 1
-    worst, ends = 0.0, (0, len(seen) + 1)
-    for node in range(1, len(seen) + 1):
-        if ends[0] < node < ends[1]:  # the endpoints of the previous entry may suffice
-            influence = _largest(*_sum(side, node, ends, len(seen)))
-            score = _score(until, ends, influence, epsilon)
-            if score <= 1 / b:
-                worst = max(worst, score)
-                continue
-        score, ends = _best_ends(side, node, until, places, (epsilon, b), work)
-        worst = max(worst, score)
-        if worst > 1 / b:
-            break
-    return worst
-
-
-def _sum(side: PairTables, node: int, ends: tuple[int, int], length: int) -> tuple[Floats, Bools]:
-    """The table of a quilt with these endpoints (0 and length + 1: none), and the pairs of it."""
-    pairs = side.pairs(node)
-    table = np.zeros(pairs.shape)
-    if ends[0] > 0:
-        table = table + side.left(node, node - ends[0], inf)
-    if ends[1] <= length:
-        table = table + side.right(ends[1] - node, inf)
-    return table, pairs
-
-
-def _score(until: Floats, ends: tuple[int, int], influence: float, epsilon: float) -> float:
-    counted = float(until[ends[1] - 1] - until[ends[0]])
-    return counted / (epsilon - influence) if influence < epsilon else inf
-
-
-def _best_ends(
-    side: PairTables,
-    node: int,
-    until: Floats,
-    places: NDArray[np.intp],
-    promise: tuple[float, float],
-    work: Allowance,
-) -> tuple[float, tuple[int, int]]:
-    """The least score of an entry over all endpoints within reach, and where it is."""
-    epsilon, b = promise
-    reach, length, pairs = int(1.05 * epsilon / b) + 2, len(until) - 1, side.pairs(node)
-    before = [0, *places[places < node][-reach:].tolist()]
-    after = [*places[places > node][:reach].tolist(), length + 1]
-    rights = np.array([_sum(side, node, (0, end), length)[0][pairs] for end in after])
-    counted, best, ends = until[np.array(after) - 1], inf, (0, length + 1)
-    for end in before:
-        work.spend(2 * 10**4 + 2 * rights.size)
-        left = _sum(side, node, (end, length + 1), length)[0][pairs]
-        influence = np.maximum((rights + left).max(axis=1), 0.0)
-        room = np.maximum(epsilon - influence, 0.0)
-        scores = np.full(len(after), inf)
-        np.divide(counted - until[end], room, out=scores, where=room > 0)
-        least = int(scores.argmin())
-        if scores[least] < best:
-            best, ends = float(scores[least]), (end, after[least])
-    return best, ends
-
-
 def cost_runs(runs: SegmentPattern, cost: Floats) -> list[tuple[int, Floats]]:
     """Runs of entries and their cost; nothing is spent on those that were not observed."""
     found: list[tuple[int, Floats]] = []
     for place, count in enumerate(runs):
-        own = cost * (place % 2 == 0)
+        own = cost if place % 2 == 0 else np.zeros_like(cost)
         if found and np.array_equal(found[-1][1], own):
             found[-1] = found[-1][0] + count, own
         elif count:

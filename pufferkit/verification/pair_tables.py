@@ -23,7 +23,7 @@ from pufferkit.beliefs.region_class import RegionClass
 from pufferkit.checks import Bools, Floats
 from pufferkit.verification.row_steps import SORTED, RowSteps, log_ratios
 
-_SETTLED = 1e-11
+_SETTLED = 1e-12
 _MEMORY = 3 * 10**7
 
 TOLERANCE = 1e-7
@@ -146,7 +146,8 @@ class KnownChain(Compared):
             node += 16 if self.period == 1 else 1
         return min(node, length)
 
-    def _remembered(self, key: Hashable, make: Callable[[], Any]) -> Any:
+    def remembered(self, key: Hashable, make: Callable[[], Any]) -> Any:
+        """What has this key, made if need be."""
         if key not in self._memory:
             kept = self.size**3 if self.size**3 <= SORTED else self.size**2
             if len(self._memory) * (kept + 100) > _MEMORY:
@@ -176,7 +177,7 @@ class KnownChain(Compared):
                 if steps
                 else (np.eye(self.size), np.eye(self.size) > 0)
             )
-        power: tuple[Floats, Bools] = self._remembered(("power", steps), product)
+        power: tuple[Floats, Bools] = self.remembered(("power", steps), product)
         return power
 
     def distribution(self, node: int) -> tuple[Floats, Bools]:
@@ -205,19 +206,19 @@ class KnownChain(Compared):
         if self.as_printed:  # [Q] (5) lets u run over all states
             sources = np.ones(self.size, dtype=bool)
         values, possible = self.power(block)
-        columns: Floats = self._remembered(
+        columns: Floats = self.remembered(
             ("columns", block, sources.tobytes()),
             lambda: log_ratios(values[sources].T, possible[sources].T),
         )
         with np.errstate(invalid="ignore"):
             if variation == inf:
-                return self._prior(node) + columns
+                return self.prior(node) + columns
             return projective_step(columns + columns.T, variation)
 
     def right(self, block: int, variation: float) -> Floats:
         """To X_{node+block}, at any node."""
         if variation == inf:
-            influence: Floats = self._remembered(block, lambda: log_ratios(*self.power(block)))
+            influence: Floats = self.remembered(block, lambda: log_ratios(*self.power(block)))
             return influence
         self.work.spend(2 * 10**4 + 30 * self.size**3)
         return self._right_steps(block).table(variation)
@@ -234,11 +235,11 @@ class KnownChain(Compared):
         self.work.spend(2 * 10**4 + 4 * self.size**3)
         return self._right_steps(block).room(variation, most, pairs)
 
-    def _prior(self, node: int) -> Floats:
+    def prior(self, node: int) -> Floats:
         """(x, x') to log P(X_node = x') / P(X_node = x); its largest over all starts ([Q] C.4)."""
         if self.any_start:
             values, possible = self.power(node - 1)
-            made = self._remembered(("prior", node), lambda: log_ratios(values.T, possible.T).T)
+            made = self.remembered(("prior", node), lambda: log_ratios(values.T, possible.T).T)
         else:
             distribution, possible = self.distribution(node)
             made = log_ratios(distribution[:, None], possible[:, None]).T
@@ -254,11 +255,11 @@ class KnownChain(Compared):
             return RowSteps(np.divide(joint, sums, out=np.zeros_like(joint), where=sums > 0))
 
         where = 0 if self.stationary else node
-        kept: RowSteps = self._remembered(("left", where, block), steps)
+        kept: RowSteps = self.remembered(("left", where, block), steps)
         return kept
 
     def _right_steps(self, block: int) -> RowSteps:
-        kept: RowSteps = self._remembered(("right", block), lambda: RowSteps(self.power(block)[0]))
+        kept: RowSteps = self.remembered(("right", block), lambda: RowSteps(self.power(block)[0]))
         return kept
 
 

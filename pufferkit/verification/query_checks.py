@@ -92,6 +92,19 @@ def weights_of(record: Release, states: Sequence[Hashable] | None = None) -> lis
     return None if rows is None or len(record.labels) != 1 else [row[0] for row in rows]
 
 
+def vectors_of(
+    record: Release, states: Sequence[Hashable] | None = None
+) -> list[tuple[Fraction, ...]] | None:
+    """What each state adds to each coordinate of a sum; ``None`` if it is not such a sum."""
+    query = asked_of(record)
+    if query is None:
+        return _claimed(record, "weights")
+    if query.weights is None:
+        return None
+    nothing = (Fraction(0),) * query.size
+    return [query.weights.get(state, nothing) for state in states or query.weights]
+
+
 def _claimed(record: Release, name: str) -> list[tuple[Fraction, ...]] | None:
     """For the user's own query: what each state adds, or the distances that its author claims."""
     data = record.verification_data

@@ -70,7 +70,9 @@ def cost_of_pairs(record: Release, theta: Beliefs, lipschitz: float) -> Floats:
         moved_by_all = np.zeros((len(theta.states),) * 2)
         for part in parts_of(record):
             own = moved_by_one_entry(part) or part.lipschitz
-            moved_by_all += cost_of_pairs(part, theta, own) * (record.scale / part.scale)
+            cost = cost_of_pairs(part, theta, own)
+            with np.errstate(over="ignore", invalid="ignore"):  # by scales that hide nothing
+                moved_by_all += np.where(cost > 0, cost * (record.scale / part.scale), 0.0)
         return moved_by_all * (1 + 1e-12)
     query = asked_of(record)
     rows = rows_of(record, theta.states)

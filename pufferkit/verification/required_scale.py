@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import singledispatch
+from functools import partial, singledispatch
 from math import inf
 from typing import Any
+
+import numpy as np
 
 from pufferkit.beliefs.base import Beliefs
 from pufferkit.beliefs.chain_class import ChainClass
@@ -19,24 +21,18 @@ from pufferkit.beliefs.region_class import RegionClass
 from pufferkit.beliefs.secrets import Events, Pairs, Runs, Secrets, Sets
 from pufferkit.data.series import SegmentPattern
 from pufferkit.mechanisms.release import Release
-from pufferkit.verification.chain_bounds import (
-    Task,
-    loss_by_curve,
-    score_around_blocks,
-    score_by_quilts,
-    spread_by_neighbours,
-)
+from pufferkit.verification.chain_bounds import Task, loss_by_curve
 from pufferkit.verification.chain_proofs import loss_of_chain
 from pufferkit.verification.gap_bounds import (
     cost_runs,
     loss_over_gaps,
+    observed_until,
     patterns,
-    score_over_gaps,
 )
-from pufferkit.verification.graph_proofs import loss_on_graphs
-from pufferkit.verification.graph_spread import largest_part, spread_on_graph
+from pufferkit.verification.graph_bounds import loss_on_graphs
+from pufferkit.verification.graph_spread import largest_part
 from pufferkit.verification.kernel_steps import loss_of_kernels
-from pufferkit.verification.network_bounds import score_of_quilts
+from pufferkit.verification.network_bounds import loss_on_trees
 from pufferkit.verification.pair_tables import (
     TOLERANCE,
     Allowance,
@@ -46,6 +42,14 @@ from pufferkit.verification.pair_tables import (
     PairTables,
     members_to_check,
     mixing_bounds,
+)
+from pufferkit.verification.quilt_proofs import (
+    Nearby,
+    quilts_of_case,
+    score_of_chain,
+    score_of_networks,
+    spread_on_chain,
+    spread_on_graph,
 )
 from pufferkit.verification.recorded_release import (
     cost_in_scales,
@@ -132,38 +136,31 @@ def _on_chain(theta: ChainClass, claim: _Claim) -> float:
     if not theta.names_matrices and record.mechanism in ("gk16", "markov_quilt"):
         raise BadBeliefs(f"give no transition matrix, which {record.mechanism} needs")
     if record.mechanism == "gk16":
-        claim.checks.append(
-            "gk16: distributions of an entry given its neighbours, row sums of (I - Gamma)^-1"
-        )
-        spreads = [spread_by_neighbours(m, longest) for m in members_to_check(theta)]
-        return claim.lipschitz * max(spreads) / epsilon
-
+        return _by_neighbours(theta.members(), claim, partial(spread_on_chain, length=longest))
+    if evidence.bound == "quilts":
+        return _by_quilts(theta, claim)
     if seen := patterns(record):
         return _over_gaps(theta, claim, seen)
     if evidence.bound == "pairs":
         return _by_pairs(theta, claim)
-    by_quilts = evidence.bound == "quilts"
     beside = evidence.beside or 0.0
     how = "how fast they mix" if _by_mixing(theta, record) else "their transition matrices"
     claim.checks.append(
-        f"{record.mechanism}: {'Markov quilts' if by_quilts else 'the influence curve'} for "
-        f"{theta.description}, from {how}, over segments of up to {longest}"
+        f"{record.mechanism}: the influence curve for {theta.description}, from {how}, over "
+        f"segments of up to {longest}"
     )
 
     def largest(scale: float, work: Allowance) -> float:
-        """The largest over the class: score by quilts, or loss on the curve."""
+        """The largest loss over the class, on the curve."""
         task = Task(longest, claim.lipschitz / scale + beside, epsilon, hint_of(record), work)
         sides = _sides_of(theta, record, longest, work)
-        return max((score_by_quilts if by_quilts else loss_by_curve)(s, task) for s in sides)
+        return max(loss_by_curve(side, task) for side in sides)
 
     worst = largest(claim.scale, work)
     if beside:
         claim.checks.append(
             f"{record.mechanism}: {beside:.9g} of event-level epsilon is spent beside it"
         )
-    if by_quilts:
-        left = 1 / worst - beside
-        return claim.lipschitz / left if left > 0 else inf
     claim.checks.append(f"influence_curve: the largest loss of an entry is {worst:.9g}")
     if worst <= epsilon:
         return record.scale
@@ -181,6 +178,53 @@ def _on_chain(theta: ChainClass, claim: _Claim) -> float:
     return failed
 
 
+def _by_quilts(theta: ChainClass, claim: _Claim) -> float:
+    """The recorded quilts of every chain that covers the class, at every node."""
+    record, work = claim.record, claim.work
+    segments = [Nearby(longest_promised(record))]
+    if seen := patterns(record):
+        segments = [Nearby(sum(runs), observed_until(runs)) for runs in seen]
+    how = "how fast they mix" if _by_mixing(theta, record) else "their transition matrices"
+    claim.checks.append(
+        f"{record.mechanism}: the recorded Markov quilts for {theta.description}, from {how}, over "
+        f"segments of up to {max(segment.length for segment in segments)}"
+    )
+    worst = 0.0
+    for case, segment in enumerate(segments):
+        sides = _covering(theta, record, segment.length, work)
+        runs = quilts_of_case(claim.verification_data, case, len(segments), len(sides))
+        for side, own in zip(sides, runs, strict=True):
+            score = score_of_chain(side, own, segment, record.epsilon, work)
+            worst = max(worst, score)
+    return _scale_beside(worst, claim)
+
+
+def _scale_beside(score: float, claim: _Claim) -> float:
+    """The scale that hides the hardest node, with other spending beside it."""
+    beside = claim.record.evidence.beside or 0.0
+    if beside:
+        claim.checks.append(
+            f"{claim.record.mechanism}: {beside:.9g} of event-level epsilon is spent beside it"
+        )
+    left = 1 / score - beside if score > 0 else inf
+    return claim.lipschitz / left if left > 0 else inf
+
+
+def _covering(
+    theta: ChainClass, record: Release, longest: int, work: Allowance
+) -> Sequence[PairTables]:
+    """The chains, or the bounds on all chains of a class, that quilts are recorded for."""
+    printed = record.evidence.variant == "formula"
+    if _by_mixing(theta, record):
+        return _mixing_bounds(theta, work, record.evidence.variant == "tight")
+    corners = None
+    if isinstance(theta, RegionClass):
+        corners = theta.corners()
+        if corners is None:
+            return [RegionBound(theta, work)]
+    return [KnownChain(m, longest, work, as_printed=printed) for m in corners or theta.members()]
+
+
 def _over_gaps(theta: ChainClass, claim: _Claim, seen: Sequence[SegmentPattern]) -> float:
     """Only observed entries counted, every entry of the recorded patterns hidden."""
     record, work = claim.record, claim.work
@@ -194,13 +238,10 @@ def _over_gaps(theta: ChainClass, claim: _Claim, seen: Sequence[SegmentPattern])
         f"pattern{'s' if len(seen) > 1 else ''} of gaps, every entry hidden, for "
         f"{theta.description}"
     )
-    if evidence.bound == "quilts":
-        scores = [score_over_gaps(side, r, b, epsilon, work) for side in sides for r in seen]
-        return claim.lipschitz * max(scores)
     proofs = claim.verification_data.get("pairs") or [{}] * len(seen)
     if len(proofs) != len(seen):
         raise BadBeliefs("there is not one proof for each pattern of gaps")
-    cost = cost_of_pairs(record, theta, claim.lipschitz) / scale
+    cost = cost_in_scales(record, theta, claim.lipschitz, scale)
     largest = 0.0
     for runs, proof in zip(seen, proofs, strict=True):
         for side, name in zip(sides, _names(theta, sides, proof), strict=True):
@@ -256,12 +297,7 @@ def _on_events(theta: EventClass, claim: _Claim) -> float:
         return _around_windows(theta, claim)
     if record.mechanism != "markov_quilt":
         return _on_kernels(theta, claim)
-    longest, b = longest_promised(record), claim.lipschitz / claim.scale
-    task = Task(longest, b, record.epsilon, hint_of(record), work)
-    printed = record.evidence.variant == "formula"
-    sides = _sides(theta.beliefs, longest, work, printed)
-    theta.known_chains()
-    scores = []
+    longest = longest_promised(record)
     for secrets in theta.hidden:
         if isinstance(secrets, Sets) and secrets.window > 1:
             raise BadBeliefs("hide sets of entries that are not adjacent, which quilts do not")
@@ -269,13 +305,17 @@ def _on_events(theta: EventClass, claim: _Claim) -> float:
             raise BadBeliefs(
                 f"hide {secrets.description}, which needs longer segments than those of the release"
             )
-        claim.checks.append(f"markov_quilt: quilts around {secrets.window} entries in a row")
-        for side in sides:
-            if secrets.window == 1:
-                scores.append(score_by_quilts(side, task))
-            else:
-                scores.append(score_around_blocks(side, task, secrets.window))
-    return claim.lipschitz * max(scores)
+    theta.known_chains()
+    sides = _covering(theta.beliefs, record, longest, work)
+    windows = sorted({min(one.window, longest) for one in theta.hidden})
+    worst = 0.0
+    for case, window in enumerate(windows):
+        claim.checks.append(f"markov_quilt: quilts around {window} entries in a row")
+        runs = quilts_of_case(claim.verification_data, case, len(windows), len(sides))
+        for side, own in zip(sides, runs, strict=True):
+            score = score_of_chain(side, own, Nearby(longest), record.epsilon, work, window)
+            worst = max(worst, score)
+    return _scale_beside(worst, claim)
 
 
 def _around_windows(theta: EventClass, claim: _Claim) -> float:
@@ -378,20 +418,35 @@ def _by_plans(plans: Sequence[Any]) -> str:
 
 @_needed.register
 def _on_network(theta: NetworkClass, claim: _Claim) -> float:
-    """Quilts as recorded, or the influence curve."""
+    """Quilts as recorded, or the influence curve of a tree."""
     record, work = claim.record, claim.work
     if record.mechanism == "markov_quilt":
         claim.checks.append(
             f"markov_quilt: the recorded quilt of every node of a {theta.description}"
         )
-        return claim.lipschitz * score_of_quilts(
+        return claim.lipschitz * score_of_networks(
             theta, claim.verification_data, record.epsilon, work
         )
     if record.mechanism == "gk16":
-        return _by_neighbours(theta.networks, claim)
+        return _by_neighbours(theta.networks, claim, spread_on_graph)
     if record.mechanism != "influence_curve":
         raise BadBeliefs(f"are networks, to which {record.mechanism} does not apply")
-    return _on_graphs(theta, theta.networks, claim)
+    if not theta.networks[0].is_tree:
+        return _on_graphs(theta, theta.networks, claim)
+    scale, plans = claim.scale, None
+    cost = claim.lipschitz * (1 - np.eye(len(theta.states)))
+    if record.evidence.bound == "pairs":
+        cost = cost_of_pairs(record, theta, claim.lipschitz)
+        plans = claim.verification_data.get("pairs", [None] * len(theta.networks))
+    try:
+        loss = loss_on_trees(theta, cost / scale, work, plans)
+    except ValueError as error:
+        raise BadBeliefs(str(error)) from None
+    how = "" if plans is None else f", pair by pair of values {_by_plans(plans)}"
+    claim.checks.append(f"influence_curve: the largest loss of a node is {loss:.9g}{how}")
+    if loss <= record.epsilon:
+        return record.scale
+    return record.scale * min(loss / record.epsilon, 1.0 + 1e-3)
 
 
 @_needed.register
@@ -403,9 +458,9 @@ def _on_fields(theta: FieldClass, claim: _Claim) -> float:
             f"markov_quilt: the recorded quilt of every node of a {theta.description}"
         )
         ((network,), rounding), quilts = theta.networks(), claim.verification_data
-        return claim.lipschitz * score_of_quilts(network, quilts, record.epsilon - rounding, work)
+        return claim.lipschitz * score_of_networks(network, quilts, record.epsilon - rounding, work)
     if record.mechanism == "gk16":
-        return _by_neighbours(theta.fields, claim)
+        return _by_neighbours(theta.fields, claim, spread_on_graph)
     if record.mechanism != "influence_curve":
         raise BadBeliefs(f"are random fields, to which {record.mechanism} does not apply")
     return _on_graphs(theta, theta.fields, claim)
@@ -417,18 +472,25 @@ def _on_graphs(theta: Beliefs, models: Sequence[GraphModel], claim: _Claim) -> f
     recorded = claim.verification_data.get("graphs")
     loss = loss_on_graphs(models, theta.states, cost, recorded, work)
     claim.checks.append(
-        f"influence_curve: the largest loss of a node is {loss:.9g}, by the recorded "
-        "ways out of its cliques"
+        f"influence_curve: the largest loss of a node is {loss:.9g}, nodes taken out of the "
+        "recorded cliques one by one"
     )
     return claim.scale_for(loss)
 
 
-def _by_neighbours(models: Sequence[GraphModel], claim: _Claim) -> float:
+def _by_neighbours(models: Sequence[Any], claim: _Claim, spread: Callable[..., float]) -> float:
+    """GK16: the recorded vector of every chain or graph."""
     record, work = claim.record, claim.work
     claim.checks.append(
-        "gk16: distributions of a node given its neighbours, row sums of (I - Gamma)^-1"
+        "gk16: distributions of an entry given its neighbours, and a recorded x >= 1 + Gamma x"
     )
-    return claim.lipschitz * max(spread_on_graph(model, work) for model in models) / record.epsilon
+    recorded = claim.verification_data.get("sums")
+    if not isinstance(recorded, list) or len(recorded) != len(models):
+        raise TypeError("there must be a vector for each of the beliefs")
+    largest = max(
+        spread(model, recorded=own, work=work) for model, own in zip(models, recorded, strict=True)
+    )
+    return claim.lipschitz * largest / record.epsilon
 
 
 @singledispatch

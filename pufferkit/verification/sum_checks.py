@@ -26,7 +26,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property, singledispatch
-from itertools import combinations
+from itertools import combinations, product
 from math import inf, lcm, prod
 from typing import Any
 
@@ -43,8 +43,9 @@ from pufferkit.beliefs.network_class import NetworkClass
 from pufferkit.beliefs.secrets import Events, Secrets, Sets
 from pufferkit.errors import NotApplicable
 from pufferkit.mechanisms.release import Release
+from pufferkit.rounding import as_fraction
 from pufferkit.verification.pair_tables import TOLERANCE, Allowance, BadBeliefs, NotChecked
-from pufferkit.verification.query_checks import weights_of
+from pufferkit.verification.query_checks import vectors_of, weights_of
 
 Numbers = Any  # arrays of np.longdouble
 
@@ -59,11 +60,13 @@ _TRIES = 3
 
 def wasserstein_scale(record: Release, theta: Beliefs, checks: list[str], work: Allowance) -> float:
     """The scale W over epsilon."""
-    weights = weights_of(record, theta.states)
+    weights: Sequence[Any] | None = weights_of(record, theta.states)
+    if len(record.labels) > 1:
+        weights = vectors_of(record, theta.states)
     if weights is not None and len(weights) != len(theta.states):
         weights = None
     asked = RecordedSum(weights, record.lengths, work, record.verification_data or {})
-    distance = distance_of(theta, asked)
+    distance = _of_vectors(theta, asked) if len(record.labels) > 1 else distance_of(theta, asked)
     named = theta.names_secrets or asked.secrets is not None
     checks.append(
         f"wasserstein: distributions of the answer given two "
@@ -139,7 +142,7 @@ def _whole(weights: Sequence[Fraction]) -> tuple[list[int], Fraction]:
 class RecordedSum:
     """What each state adds to the answer, if the file holds it, over which lengths."""
 
-    weights: Sequence[Fraction] | None
+    weights: Sequence[Any] | None
     lengths: Sequence[int]
     work: Allowance
     data: Mapping[str, Any] = field(default_factory=dict)
@@ -235,6 +238,190 @@ def _(theta: JointClass, asked: RecordedSum) -> Fraction:
                         masses_of[rank[values[place]]] += masses[place]
             worst = max(worst, _apart(given, places))
     return worst
+
+
+@singledispatch
+def _of_vectors(theta: Beliefs, asked: RecordedSum) -> Fraction:
+    """W between any two secrets, for vectors in L1.
+
+    In whole numbers throughout, because there is no order by which tails could be compared.
+    """
+    raise NotChecked(f"there is no recomputation of W for vectors over a {theta.description}")
+
+
+@_of_vectors.register
+def _(theta: JointClass, asked: RecordedSum) -> Fraction:
+    answers, worst = asked.data.get("answers"), Fraction(0)
+    if asked.weights is not None:
+        added = dict(zip(theta.states, asked.weights, strict=True))
+        answers = [[_total(added, row) for row in joint.table] for joint in theta.joints]
+    if answers is None or len(answers) != len(theta.joints):
+        raise NotChecked("the record does not hold the answer to the query on each row")
+    secrets = asked.secrets or [None] * len(theta.joints)
+    for joint, own, events in zip(theta.joints, answers, secrets, strict=True):
+        rows = list(joint.table)
+        if len(own) != len(rows):
+            raise NotChecked(
+                "the file does not hold one answer for each row of the joint distribution"
+            )
+        masses = [as_fraction("table", p) for p in joint.table.values()]
+        values = [None if one is None else tuple(Fraction(number) for number in one) for one in own]
+        for named in _events(rows) if events is None else events:
+            worst = max(worst, _vectors_apart(values, masses, named, asked.work))
+    return worst
+
+
+@_of_vectors.register
+def _(theta: NetworkClass, asked: RecordedSum) -> Fraction:
+    if asked.weights is None:
+        raise NotChecked(_NO_WEIGHTS)
+    added, worst = dict(zip(theta.states, asked.weights, strict=True)), Fraction(0)
+    for network in theta.networks:
+        rows, masses = _listed_rows(network, asked.work)
+        values = [_total(added, row) for row in rows]
+        every = (
+            _events(rows)
+            if asked.secrets is None
+            else (
+                [
+                    [n for n, row in enumerate(rows) if _within(row, network.nodes, event)]
+                    for event in pair
+                ]
+                for pair in asked.secrets
+            )
+        )
+        for named in every:
+            worst = max(worst, _vectors_apart(values, masses, named, asked.work))
+    return worst
+
+
+@_of_vectors.register
+def _(theta: FieldClass, asked: RecordedSum) -> Fraction:
+    return max(_of_vectors(network, asked) for network in theta.networks()[0])
+
+
+def _total(added: Mapping[Hashable, Sequence[Fraction]], row: Sequence[Hashable]) -> Any:
+    return tuple(sum(column, Fraction(0)) for column in zip(*(added[v] for v in row), strict=True))
+
+
+def _within(row: Sequence[Hashable], nodes: Sequence[Hashable], event: Any) -> bool:
+    return all(row[nodes.index(_hashable(node))] in allowed for node, allowed in event)
+
+
+def _listed_rows(
+    network: BayesianNetwork, work: Allowance
+) -> tuple[list[tuple[Hashable, ...]], list[Fraction]]:
+    """Every data set of a network and its probability, in fractions."""
+    rows, masses = list(product(*(network.values[node] for node in network.nodes))), []
+    work.spend(2e4 * len(rows) * len(network.nodes))
+    for row in rows:
+        named, mass = dict(zip(network.nodes, row, strict=True)), Fraction(1)
+        for node in network.nodes:
+            table = network.tables[node][tuple(named[p] for p in network.parents[node])]
+            exact = [as_fraction("tables", p) for p in table]
+            mass *= exact[network.values[node].index(named[node])] / sum(exact)
+        masses.append(mass)
+    return rows, masses
+
+
+def _vectors_apart(
+    values: Sequence[Any], masses: Sequence[Fraction], events: Iterable[Any], work: Allowance
+) -> Fraction:
+    """The largest W in L1 between the answers given two of these events, which list rows."""
+    given: list[dict[Any, Fraction]] = []
+    for event in events:
+        own: dict[Any, Fraction] = {}
+        for place in event:
+            if masses[place] > 0:
+                own[values[place]] = own.get(values[place], Fraction(0)) + masses[place]
+        if own:
+            whole = sum(own.values())
+            given.append({value: mass / whole for value, mass in own.items()})
+    pairs = combinations(given, 2)
+    return max((_moved_within(one, other, work) for one, other in pairs), default=Fraction(0))
+
+
+def _moved_within(
+    first: Mapping[Any, Fraction], second: Mapping[Any, Fraction], work: Allowance
+) -> Fraction:
+    """The least distance within which all mass can move.
+
+    Pairs of values join by their distance; whenever some joined, mass is sent along shortest paths
+    of what is left, forwards along pairs and back along mass already sent.
+    """
+    unit = lcm(*(mass.denominator for mass in (*first.values(), *second.values())))
+    left = [int(mass * unit) for mass in first.values()]
+    room = [int(mass * unit) for mass in second.values()]
+    pairs: dict[Fraction, list[tuple[int, int]]] = {}
+    for n, x in enumerate(first):
+        for m, y in enumerate(second):
+            work.spend(3e3 * len(x))
+            apart = sum((abs(a - b) for a, b in zip(x, y, strict=True)), Fraction(0))
+            pairs.setdefault(apart, []).append((n, m))
+    open_: list[list[int]] = [[] for _ in left]
+    sent: list[dict[int, int]] = [{} for _ in room]
+    for apart in sorted(pairs):
+        for n, m in pairs[apart]:
+            open_[n].append(m)
+        while _send(left, room, open_, sent, work):
+            pass
+        if not any(left):
+            return apart
+    raise NotChecked("the masses of two distributions do not balance")
+
+
+def _send(
+    left: list[int],
+    room: list[int],
+    open_: Sequence[Sequence[int]],
+    sent: Sequence[dict[int, int]],
+    work: Allowance,
+) -> bool:
+    """Send mass along one shortest path; whether there was one."""
+    come: dict[int, int] = {}
+    back: dict[int, int | None] = {n: None for n, mass in enumerate(left) if mass}
+    waiting = list(back)
+    for n in waiting:
+        work.spend(100.0 * len(open_[n]))
+        for m in open_[n]:
+            if m in come:
+                continue
+            come[m] = n
+            if room[m]:
+                return _along(m, come, back, left, room, sent)
+            for other, mass in sent[m].items():
+                if mass and other not in back:
+                    back[other] = m
+                    waiting.append(other)
+    return False
+
+
+def _along(
+    end: int,
+    come: Mapping[int, int],
+    back: Mapping[int, int | None],
+    left: list[int],
+    room: list[int],
+    sent: Sequence[dict[int, int]],
+) -> bool:
+    """Send as much as fits to ``end``, taking back what was sent on the way."""
+    path, m = [], end
+    while True:
+        n = come[m]
+        before = back[n]
+        path.append((n, m, before))
+        if before is None:
+            break
+        m = before
+    start = path[-1][0]
+    most = min([left[start], room[end], *(sent[b][n] for n, _, b in path if b is not None)])
+    for n, m, before in path:
+        sent[m][n] = sent[m].get(n, 0) + most
+        if before is not None:
+            sent[before][n] -= most
+    left[start] -= most
+    room[end] -= most
+    return True
 
 
 def _hashable(node: Any) -> Hashable:

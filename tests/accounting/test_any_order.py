@@ -10,6 +10,7 @@ from pufferkit.data.query import KINDS
 SETTING = """
 import json
 import pufferkit as pk
+from tests.asking import Asking
 
 STATES = ["a", "b", "c"]
 ROWS = [[0.9, 0.06, 0.04], [0.1, 0.85, 0.05], [0.3, 0.3, 0.4]]
@@ -64,11 +65,11 @@ DASHBOARDS = {
 
 
 def asked(folder, names):
-    session = pk.Session(DATA, CHAIN, 10000.0, folder + "/book.db")
+    session = Asking(DATA, CHAIN, 10000.0, folder + "/book.db")
     scales = {}
     for name in names:
         if name in DASHBOARDS:
-            release = session.release_jointly(pk.dashboard(CHAIN, DASHBOARDS[name]))
+            release = session.release(DASHBOARDS[name], None)
         else:
             session.cost(QUERIES[name](), 1.0)
             release = session.release(QUERIES[name](), 1.0, anyway=True)

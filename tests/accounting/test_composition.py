@@ -17,9 +17,7 @@ from pufferkit import (
     InfluenceCurve,
     MarkovChain,
     NoTheorem,
-    OverBudget,
     Query,
-    Session,
     Spending,
     compose,
     count,
@@ -38,6 +36,7 @@ from pufferkit.accounting import composition as rules
 from pufferkit.accounting import windows
 from pufferkit.accounting.windows import _stretches
 from pufferkit.beliefs.region_class import RegionClass
+from tests.asking import Asking
 from tests.oracles.joint_loss import NoisySum, losses
 
 CHAIN = MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
@@ -361,10 +360,12 @@ def test_an_entry_between_two_windows_loses_to_both(tmp_path):
     assert losses([0.25] * 4, PAIRS, noisy_sums, [3]) == pytest.approx([1, 2, 1])
     assert windows.parallel(history, chain, 3) == pytest.approx(2)
     assert compose(history, chain, 3).epsilon >= 2
-    session = Session([0, 1, 3], chain, 1.01, str(tmp_path / "l.db"))
-    session.release(queries[0][0], 1, mechanism="influence_curve", window=(1, 1))
-    with pytest.raises(OverBudget):
-        session.release(queries[1][0], 1, mechanism="influence_curve", window=(3, 3))
+    session = Asking([0, 1, 3], chain, 3.0, str(tmp_path / "l.db"))
+    scales = [session.release(query, 1, window=window).scale for query, window in queries]
+    told = [replace(one, scale=scale) for one, scale in zip(noisy_sums, scales, strict=True)]
+    lost = max(losses([0.25] * 4, PAIRS, told, [3]))
+    assert lost > max(1 / scale for scale in scales)
+    assert session.spent >= lost
 
 
 def test_entries_of_a_long_gap_are_covered_in_stretches():

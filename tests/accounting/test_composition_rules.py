@@ -8,7 +8,7 @@ import pufferkit as pk
 from pufferkit import ChainClass, InfluenceCurve, MarkovChain, NoTheorem, Spending, compose
 from pufferkit.accounting import composition as rules
 from pufferkit.accounting import windows
-from pufferkit.accounting.history import Composed
+from pufferkit.accounting.spent_profile import profile_of
 from pufferkit.influence.curve.member_curves import Run
 from pufferkit.influence.quilts.search import Quilt
 
@@ -83,7 +83,7 @@ def test_summed_entry_epsilon_as_runs():
     wanted = [(2, 0.125), (2, 0.375), (1, 0.875), (3, 0.625), (12, 0.125)]
 
     def runs(history, first, last):
-        spent = Composed.of(history).spent
+        spent = profile_of(history, ChainClass.of(CHAIN))
         at = bisect_left([end for _, end, _ in spent.runs], first)
         return [(count, sum(row)) for count, row in spent._within(first, last, at)]
 

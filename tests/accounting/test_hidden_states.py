@@ -7,6 +7,7 @@ import pufferkit as pk
 from pufferkit.accounting.composition import compose
 from pufferkit.accounting.spending import Spending
 from pufferkit.errors import NoTheorem
+from tests.asking import Asking
 
 REGIMES = pk.RegimeClass([[0.95, 0.05], [0.1, 0.9]], [[0.8, 0.2], [0.3, 0.7]])
 ORDER = pk.ChainClass.order(2, [[[0.9, 0.1], [0.5, 0.5]], [[0.6, 0.4], [0.2, 0.8]]])
@@ -52,7 +53,7 @@ def test_a_clock_with_a_first_slot_has_no_windows_elsewhere():
 @pytest.mark.slow
 def test_a_session_under_hidden_regimes(tmp_path):
     data = np.random.default_rng(0).integers(0, 2, 300).tolist()
-    session = pk.Session(data, REGIMES, 2.0, tmp_path / "l.db")
+    session = Asking(data, REGIMES, 2.0, tmp_path / "l.db")
     query, left = pk.histogram([0, 1], 100), []
     for n, window in enumerate(((1, 100), (101, 200), (1, 100))):
         assert pk.verify(session.release(query, 0.4, window=window, label=str(n))).ok

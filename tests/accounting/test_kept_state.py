@@ -1,4 +1,4 @@
-"""What a session keeps gives what composing its whole history gives, and `verify` works it out."""
+"""What an account keeps gives what its whole history gives, and `verify` works it out."""
 
 import json
 import sqlite3
@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 
 import pufferkit as pk
-from pufferkit.accounting import composition
 from pufferkit.accounting.charges import Charge
-from pufferkit.accounting.composition import compose, compose_kept
-from pufferkit.accounting.history import Composed, Spent, _fewer
+from pufferkit.accounting.composition import compose, entry_profile
 from pufferkit.accounting.spending import Spending, distance_of, spendings_of
+from pufferkit.accounting.spent_profile import SpentProfile, _fewer, profile_of
+from tests.asking import Asking
 from tests.oracles.summed_profile import costs
 
 CHAIN = pk.MarkovChain.steady([[0.8, 0.15, 0.05], [0.2, 0.6, 0.2], [0.1, 0.3, 0.6]])
@@ -52,50 +52,46 @@ def rows_of(history):
 @settings(max_examples=80, deadline=None)
 @given(histories)
 def test_the_profile_is_the_sum_of_what_was_spent(history):
-    composed = Composed.of(history)
-    again = Composed.from_dict(json.loads(json.dumps(composed.to_dict())))
-    assert again == composed
-    assert composed.count == len(history)
+    profile = profile_of(history, THETA)
+    again = SpentProfile.from_dict(json.loads(json.dumps(profile.to_dict())))
+    assert again == profile
     truth = costs(LENGTH, rows_of(history), 3)
-    apart = [distance_of(THETA.states, kind) for kind in composed.spent.kinds]
+    apart = [distance_of(THETA.states, kind) for kind in profile.kinds]
     kept = np.zeros_like(truth)
     before = 0
-    for first, last, row in composed.spent.runs:
+    for first, last, row in profile.runs:
         assert before < first <= last
-        kept[first - 1 : last] = composed.spent._cost(apart, row)
+        kept[first - 1 : last] = profile._cost(apart, row)
         before = last
     assert (kept >= truth * (1 - 1e-12)).all()
     assert np.allclose(kept, truth, rtol=1e-5, atol=1e-6)  # close states are held apart a little
-    few = _fewer(list(composed.spent.runs), 3)
+    few = _fewer(list(profile.runs), 3)
     assert len(few) <= 3
     rounded = np.zeros_like(truth)
     for first, last, row in few:
-        rounded[first - 1 : last] = composed.spent._cost(apart, row)
+        rounded[first - 1 : last] = profile._cost(apart, row)
     assert (rounded >= kept * (1 - 1e-12)).all()
 
 
 @settings(max_examples=6, deadline=None, derandomize=True)
 @given(st.lists(spendings(), min_size=1, max_size=4))
-def test_what_is_kept_charges_what_the_whole_history_does(history):
-    whole = compose(history, CHAIN, LENGTH).micro
-    composed = Composed.of(history)
-    all_rules = compose_kept(composed, THETA, (LENGTH,), lambda: history, 0.0).micro
-    assert all_rules == whole or len(composed.spent.runs) > 12
-    assert all_rules >= whole
-    # Many releases: by the profile and what adds up alone. The total never falls.
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(composition, "FEW", 0)
-        kept = compose_kept(composed, THETA, (LENGTH,), lambda: history, 0.0).micro
-        enough = compose_kept(composed, THETA, (LENGTH,), lambda: history, whole / 1e6).micro
-    assert kept >= whole
-    assert enough >= whole
+def test_bounds_of_a_profile_are_never_less_than_its_loss(history):
+    whole, profile = entry_profile(history, CHAIN, LENGTH), profile_of(history, THETA)
+    for horizon in (None, LENGTH, 10**12):
+        for enough in (0.0, whole / 2, whole, 2 * whole):
+            assert profile.loss(THETA, (LENGTH,), enough, horizon) >= whole * (1 - 1e-12)
+    assert profile.loss(THETA, (LENGTH,), None, 10**12) <= whole * (1 + 1e-12)
+    own = max(history, key=lambda s: s.entry_epsilon)
+    above = not profile.nowhere_above(own)
+    alone = all(s.contributions == own.contributions for s in history)
+    most = costs(LENGTH, rows_of(history), 3).max()
+    assert above or (alone and most <= own.entry_epsilon * (1 + 1e-9))
 
 
 @pytest.mark.slow
-def test_a_session_goes_on_from_what_it_kept(tmp_path, monkeypatch):
-    """The totals of a session are those of composing everything anew, release by release."""
-    monkeypatch.setattr(composition, "FEW", 2)
-    session = pk.Session(DATA, CHAIN, 5.0, str(tmp_path / "l.db"))
+def test_an_account_goes_on_from_what_it_kept(tmp_path):
+    """The totals of an account are those of adding everything up anew, release by release."""
+    session = Asking(DATA, CHAIN, 5.0, str(tmp_path / "l.db"))
     history, total = [], 0
     asked = [(1, 10, "a"), (11, 20, "a"), (11, 20, "b"), (21, 30, "a"), (5, 24, "c")]
     for first, last, label in asked:
@@ -103,17 +99,16 @@ def test_a_session_goes_on_from_what_it_kept(tmp_path, monkeypatch):
             [0, 1, 2], last - first + 1
         )  # fmt: skip
         session.release(query, 0.3, window=(first, last), label=label, mechanism="influence_curve")
-        history = spendings_of(session._charges(), THETA.states)
-        total = max(total, compose(history, CHAIN, LENGTH).micro)
-        assert session._account.total >= total
-        assert session._account.total <= total * 1.0001
+        history = spendings_of(session.charges, THETA.states)
+        total = max(total, round(1e6 * compose(history, CHAIN, LENGTH).epsilon))
+        assert session.account._balance.total >= total
+        assert session.account._balance.total <= total * 1.0001
     assert session.ledger.verify() == []
-    assert session.spent.micro <= session._account.total
+    assert len(session.history) == len(asked)
 
 
 def test_the_history_is_not_read_once_it_is_long(tmp_path, monkeypatch):
-    monkeypatch.setattr(composition, "FEW", 2)
-    session = pk.Session(DATA, CHAIN, 5.0, str(tmp_path / "l.db"))
+    session = Asking(DATA, CHAIN, 5.0, str(tmp_path / "l.db"))
     for n in range(3):
         session.release(pk.count(1, 5), 0.3, window=(5 * n + 1, 5 * n + 5))
 
@@ -126,26 +121,20 @@ def test_the_history_is_not_read_once_it_is_long(tmp_path, monkeypatch):
     assert len(session.history) == 4
 
 
-def test_a_session_without_a_state_is_added_up_once(tmp_path):
-    """A charge without a state leaves none; the next charge with one makes it."""
-    path = tmp_path / "l.db"
-    session = pk.Session(DATA, CHAIN, 5.0, str(path))
+def test_a_charge_that_tells_no_state_is_not_taken_for_nothing(tmp_path):
+    session = Asking(DATA, CHAIN, 5.0, str(tmp_path / "l.db"))
     session.release(pk.count(1, 5), 0.3, window=(1, 5))
-    entry = next(e for e in session.ledger.entries() if e.kind == "charge")
+    entry = session.charges[0]
     body = {k: v for k, v in entry.body.items() if k != "state"}
-    old = Charge("data", "old", 300_000, entry.total, body, after=session._account.entries)
-    assert session.ledger.charge_many([old])
-    with sqlite3.connect(path) as connection:
-        assert connection.execute("SELECT * FROM pufferkit_states").fetchall() == []
-    session.release(pk.count(1, 5), 0.3, window=(6, 10))
-    _, state = session.ledger.standing("data")
-    assert state["count"] == 3
-    assert session.ledger.verify() == []
+    entries = len(session.ledger.entries("data"))
+    assert session.ledger.charge_many([Charge("data", "old", 1, entry.total, body, entries)])
+    with pytest.raises(pk.LedgerError, match="standing"):
+        session.release(pk.count(1, 5), 0.3, window=(6, 10))
 
 
-def test_a_changed_state_of_a_session_is_noticed(tmp_path):
+def test_a_changed_state_of_an_account_is_noticed(tmp_path):
     path = tmp_path / "l.db"
-    session = pk.Session(DATA, CHAIN, 5.0, str(path))
+    session = Asking(DATA, CHAIN, 5.0, str(path))
     session.release(pk.count(1, 5), 0.3, window=(1, 5))
     with sqlite3.connect(path) as connection:
         connection.execute("UPDATE pufferkit_states SET state = replace(state, '[1,5', '[1,4')")
@@ -155,7 +144,7 @@ def test_a_changed_state_of_a_session_is_noticed(tmp_path):
 
 
 def test_many_runs_are_kept_as_fewer_and_never_less():
-    spent = Spent()
+    spent = SpentProfile()
     for n in range(6000):
         spent = spent.after([(3 * n + 1, 3 * n + 1 + n % 2)], 0.1, None)
     assert len(spent.runs) <= 5000

@@ -118,7 +118,7 @@ def test_unknown_accounts_are_named(book):
 
 def test_composed_accounts_are_not_spent_by_hand(book):
     book.open_account("dave", 1, rule="composed")
-    with pytest.raises(ValueError, match="Session"):
+    with pytest.raises(ValueError, match="account="):
         book.spend("dave", 0.1)
 
 

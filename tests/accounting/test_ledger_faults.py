@@ -10,10 +10,11 @@ import polars as pl
 import pytest
 
 import pufferkit as pk
-from pufferkit import Ledger, LedgerError, MarkovChain, Session, count, noise
+from pufferkit import Ledger, LedgerError, MarkovChain, count, noise
 from pufferkit.accounting import ledger_places, ledger_tables, transactions
 from pufferkit.accounting.ledger_tables import Connection
 from tests.accounting.test_ledger import url  # noqa: F401
+from tests.asking import Asking
 
 CHAIN = MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
 DATA = [0, 0, 1, 1, 0, 1, 0, 0, 0, 1, 1, 1]
@@ -65,7 +66,7 @@ def failing(fault, monkeypatch):
 
 
 def by_session(ledger, name):
-    session = Session(DATA, CHAIN, 1.0, ledger, name=name, data_meant=True)
+    session = Asking(DATA, CHAIN, 1.0, ledger, name=name, data_meant=True)
     release = session.release(count(1, 12), 0.4, mechanism="group_dp")
     return {(name, "count"): release.value}
 

@@ -11,9 +11,10 @@ import psycopg
 import pytest
 
 import pufferkit as pk
-from pufferkit import Ledger, MarkovChain, Session, count
+from pufferkit import Ledger, MarkovChain, count
 from pufferkit.accounting.ledger_tables import Connection
 from tests.accounting.test_ledger import url  # noqa: F401
+from tests.asking import Asking
 
 CHAIN = MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
 DATA = [0, 0, 1, 1, 0, 1, 0, 0, 0, 1, 1, 1]
@@ -114,7 +115,7 @@ def spend(ledger, n):
 
 
 def release(ledger, n):
-    session = Session(DATA, CHAIN, 1e6, ledger, name="anna")
+    session = Asking(DATA, CHAIN, 1e6, ledger, name="anna")
     session.release(count(1, 12), 0.4, mechanism="group_dp", label=f"{n}")
 
 

@@ -13,10 +13,11 @@ import time
 import psycopg
 import pytest
 
-from pufferkit import Ledger, LedgerError, MarkovChain, OverBudget, Session, count
+from pufferkit import Ledger, LedgerError, MarkovChain, OverBudget, count
 from pufferkit.accounting import ledger_places, transactions
-from pufferkit.accounting.charges import Charge
+from pufferkit.accounting.charges import Charge, Terms
 from tests.accounting.test_ledger import _tamper, url  # noqa: F401
+from tests.asking import Asking
 
 CHAIN = MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
 DATA = [0, 0, 0, 1, 1, 0] * 20
@@ -41,7 +42,7 @@ def spent(path, times=3, **options):
 
 def test_what_is_refused_writes_nothing(url, tmp_path):  # noqa: F811
     with Ledger(url) as ledger:
-        session = Session(DATA, CHAIN, 0.5, ledger, name="anna")
+        session = Asking(DATA, CHAIN, 0.5, ledger, name="anna")
         session.plan(count(1, 120), 1.0)
         assert session.remaining == 0.5
         with pytest.raises(OverBudget):
@@ -49,11 +50,13 @@ def test_what_is_refused_writes_nothing(url, tmp_path):  # noqa: F811
         with pytest.raises(ValueError, match="nobody"):
             ledger.spend("nobody", 0.1)
         with pytest.raises(OverBudget):
-            ledger.charge_many([Charge("a", "k", 1, 2_000_000, {}, 0, session._terms)])
+            ledger.charge_many(
+                [Charge("a", "k", 1, 2_000_000, {}, 0, Terms(500_000, "composed", {}))]
+            )
         assert not ledger.exists
         assert ledger.accounts() == ledger.entries() == ledger.verify() == []
         # Corrected, it is another budget from the start.
-        again = Session(DATA, CHAIN, 1.5, ledger, name="anna")
+        again = Asking(DATA, CHAIN, 1.5, ledger, name="anna")
         again.release(count(1, 120), 1.0)
         assert again.remaining == 0.5
     assert [p for p in os.listdir(tmp_path) if p.endswith(".new")] == []
@@ -429,7 +432,7 @@ def test_anchors_that_are_missing_forged_or_foreign(path, anchored, tmp_path):
 
 def test_an_anchor_that_cannot_be_written_hands_nothing_over(path, tmp_path, monkeypatch):
     ledger = Ledger(path, anchor=tmp_path / "head")
-    session = Session(DATA, CHAIN, 1.0, ledger, name="alice")
+    session = Asking(DATA, CHAIN, 1.0, ledger, name="alice")
     shown = []
     with monkeypatch.context() as patch:
 
@@ -452,7 +455,7 @@ def test_an_anchor_that_cannot_be_written_hands_nothing_over(path, tmp_path, mon
     assert json.loads((tmp_path / "head").read_text())["seq"] == stored.seq
     assert len(session.history) == 2
     (tmp_path / "head").unlink()
-    with pytest.raises(LedgerError, match="does not exist, but the ledger has 6 entries"):
+    with pytest.raises(LedgerError, match="does not exist, but the ledger has 7 entries"):
         session.release(count(1, 120), 0.4)
 
 

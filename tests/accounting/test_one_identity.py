@@ -13,6 +13,7 @@ import pytest
 
 import pufferkit as pk
 from pufferkit.data.query import KINDS, NAMES, OptionName, Question, question
+from tests.asking import Asking
 
 STATES = ["a", "b", "c"]
 CHAIN = pk.MarkovChain.steady(
@@ -35,7 +36,7 @@ def data(n: int = 200) -> list[str]:
 
 def test_own_queries_of_one_name_get_the_noise_of_their_own_distances(tmp_path):
     rare, most = own("c"), own("b")
-    session = pk.Session(data(), CHAIN, 5.0, str(tmp_path / "l.db"))
+    session = Asking(data(), CHAIN, 5.0, str(tmp_path / "l.db"))
     session.cost(rare, 1.0)
     released = session.release(most, 1.0)
     needed = pk.influence_curve(CHAIN, most, 1.0).scale
@@ -43,7 +44,7 @@ def test_own_queries_of_one_name_get_the_noise_of_their_own_distances(tmp_path):
 
 
 def test_own_queries_of_one_name_do_not_share_a_stored_answer(tmp_path):
-    session = pk.Session(data(), CHAIN, 50.0, str(tmp_path / "l.db"))
+    session = Asking(data(), CHAIN, 50.0, str(tmp_path / "l.db"))
     first = session.release(own("c"), 1.0)
     second = session.release(own("b"), 1.0)
     assert len(session.history) == 2
@@ -162,7 +163,7 @@ def test_a_question_without_a_stated_bound_is_refused(fivefold):
 
 def test_a_question_about_no_series_is_asked_of_the_data_of_the_account(tmp_path):
     series = pk.Series.of(data(), STATES)
-    session = pk.Session(series, CHAIN, 50.0, str(tmp_path / "l.db"))
+    session = Asking(series, CHAIN, 50.0, str(tmp_path / "l.db"))
     for unbound, bound in (
         (pk.count("a"), pk.count("a", series)),
         (pk.histogram(), pk.histogram(STATES, series)),

@@ -8,6 +8,7 @@ import pytest
 import pufferkit as pk
 from pufferkit.accounting.composition import entry_profile
 from pufferkit.accounting.spending import spendings_of
+from tests.asking import Asking
 from tests.oracles import pairs
 
 LADDER = [[0.7, 0.25, 0.05], [0.2, 0.6, 0.2], [0.05, 0.25, 0.7]]
@@ -80,19 +81,19 @@ def test_bad_contributions_are_refused(values):
 
 def test_a_session_remembers_distances(tmp_path):
     chain, data = pk.MarkovChain.steady(LADDER), [0, 1, 2, 1] * 30
-    session = pk.Session(data, chain, 2.0, str(tmp_path / "book.db"), name="a")
+    session = Asking(data, chain, 2.0, str(tmp_path / "book.db"), name="a")
     for state in (0, 2):
         session.release(pk.count(state, 120), 0.5, mechanism="influence_curve")
-    bodies = [entry.body for entry in session._charges()]
+    bodies = [entry.body for entry in session.charges]
     assert [body["contributions"] for body in bodies] == [[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]
-    assert session.spent.epsilon == pytest.approx(2.0 - session.remaining)
+    assert session.spent == pytest.approx(2.0 - session.remaining)
     # Without distances all states are equally far apart.
     old = [
         replace(s, contributions=None)
-        for s in spendings_of(session._charges(), session.beliefs.states)
+        for s in spendings_of(session.charges, session.beliefs.states)
     ]
-    assert session.spent.epsilon < pk.compose(old, chain, 120).epsilon
-    again = pk.Session(data, chain, 2.0, str(tmp_path / "book.db"), name="a")
+    assert session.spent < pk.compose(old, chain, 120).epsilon
+    again = Asking(data, chain, 2.0, str(tmp_path / "book.db"), name="a")
     assert again.remaining == session.remaining
 
 

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 import pufferkit as pk
-from pufferkit import Ledger, LedgerError, MarkovChain, Series, Session, count
+from pufferkit import Ledger, LedgerError, MarkovChain, Series, count
 from pufferkit.accounting.fingerprints import (
     KnownData,
     Marks,
@@ -19,6 +19,7 @@ from pufferkit.accounting.fingerprints import (
 )
 from pufferkit.accounting.ledger_places import empty
 from tests.accounting.test_ledger import url  # noqa: F401
+from tests.asking import Asking
 
 CHAIN = MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
 LONG = CHAIN.sample(2000, seed=1).tolist()
@@ -27,7 +28,7 @@ KEY = bytes(range(32))
 
 
 def release(ledger, data, name, **options):
-    session = Session(data, CHAIN, 1.0, ledger, name=name, **options)
+    session = Asking(data, CHAIN, 1.0, ledger, name=name, **options)
     return session.release(count(1, len(data)), 0.4, mechanism="group_dp")
 
 
@@ -88,9 +89,9 @@ def test_short_series_with_enough_information_are_known_backwards_and_twice(tmp_
     belief = MarkovChain.steady(np.full((10, 10), 0.1), states)
     for n, (first, second) in enumerate(((data, other), (other, data))):
         with Ledger(tmp_path / f"{n}.db") as ledger:
-            Session(first, belief, 1.0, ledger, name="anna").charge(0.1)
+            Asking(first, belief, 1.0, ledger, name="anna").charge(0.1)
             with pytest.raises(ValueError, match="'bob' are"):
-                Session(second, belief, 1.0, ledger, name="bob")
+                Asking(second, belief, 1.0, ledger, name="bob").charge(0.1)
 
 
 def test_short_series_of_few_states_are_no_evidence_backwards(book):
@@ -150,15 +151,17 @@ def test_changed_rows_under_the_same_name_are_refused(book):
         changed[where] = 1 - changed[where]
         before = book.entries()
         with pytest.raises(ValueError, match=r"entries 1 to 2000 of 'anna' differ from those"):
-            Session(changed, CHAIN, 1.0, book, name="anna")
+            release(book, changed, "anna")  # which was answered before, about other rows
+        with pytest.raises(ValueError, match="differ from those"):
+            Asking(changed, CHAIN, 1.0, book, name="anna").cost(count(1), 0.1)
         assert book.entries() == before
-        Session(changed, CHAIN, 1.0, book, name="anna", data_meant=True)
+        Asking(changed, CHAIN, 1.0, book, name="anna", data_meant=True).cost(count(1), 0.1)
 
 
 def test_two_processes_cannot_open_two_names_at_once(book, monkeypatch):
     """What the check at the door did not see, the one under the lock does."""
     monkeypatch.setattr(Ledger, "check_terms", lambda *_, **__: None)
-    session = Session(LONG, CHAIN, 1.0, book, name="bob")
+    session = Asking(LONG, CHAIN, 1.0, book, name="bob")
     with pytest.raises(ValueError, match="'bob' are"):
         session.release(count(1, 2000), 0.4, mechanism="group_dp")
     assert [account.account for account in book.accounts()] == ["anna"]
@@ -170,7 +173,7 @@ def test_the_key_of_a_trial_marks_no_real_data(tmp_path):
     with empty(trial=True) as tried:
         assert ledger._recognition._key(tried, False) != ledger._recognition._key(tried, False)
         release(ledger, LONG, "anna")
-    Session(LONG, CHAIN, 1.0, ledger, name="anna")
+    Asking(LONG, CHAIN, 1.0, ledger, name="anna")
     with pytest.raises(ValueError, match="those of 'anna'"):
         release(ledger, LONG, "bob")
 
@@ -307,9 +310,9 @@ def test_by_windows_and_then_whole_it_is_one_person(tmp_path, window):
     with Ledger(tmp_path / "table.db") as ledger:
         run(frame, ledger, window)
         with pytest.raises(ValueError, match=r"'x' are.*those of 'p0'"):
-            Session(whole, BELIEF, 2.0, ledger, name="x").release(query, 0.5, mechanism="group_dp")
+            Asking(whole, BELIEF, 2.0, ledger, name="x").release(query, 0.5, mechanism="group_dp")
     with Ledger(tmp_path / "series.db") as ledger:
-        Session(whole, BELIEF, 2.0, ledger, name="x").release(query, 0.5, mechanism="group_dp")
+        Asking(whole, BELIEF, 2.0, ledger, name="x").release(query, 0.5, mechanism="group_dp")
         with pytest.raises(ValueError, match=r"'p0' are.*those of 'x'"):
             run(frame, ledger, window)
 

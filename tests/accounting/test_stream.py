@@ -14,6 +14,7 @@ import pufferkit as pk
 from pufferkit.accounting.charges import Charge
 from pufferkit.accounting.frontier import Frontier, Use
 from pufferkit.accounting.stream_windows import located
+from tests.asking import Asking
 
 CHAIN = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
 DAY = [0, 0, 1, 0, 1, 1]
@@ -308,7 +309,7 @@ def test_a_second_name_for_the_same_data_is_refused(stream, book):
     with pytest.raises(ValueError, match="two names"):
         pk.Stream(CHAIN, 1.0, book, name="nora").release(query, first, month)
     with pytest.raises(ValueError, match="two names"):
-        pk.Session(first, CHAIN, 1.0, book, name="bob").release(query, 0.1)
+        Asking(first, CHAIN, 1.0, book, name="bob").release(query, 0.1)
     pk.Stream(CHAIN, 1.0, book, name="nora", data_meant=True).release(query, first, month)
     short = pk.Stream(CHAIN, 1.0, book, name="carl")
     short.release(HOW, DAY, days(1)[0], every="4h")

@@ -22,8 +22,8 @@ from tests.guards.registry import CLASSES, cells, ratio, served
 HEAD = "| group | instances | largest loss / promise | worst case |\n|---|---|---|---|"
 
 WEIGHTS = {
-    "`Session`": 3.0,
-    "`Session`, own questions": 2.0,
+    "`release` from an account": 3.0,
+    "`release` from an account, own questions": 2.0,
     "each and all": 2.0,
     **dict.fromkeys(REFUSED, 0.1),
 }
@@ -116,8 +116,8 @@ def groups(evaluations: int) -> dict[str, Group]:
     }
     named |= {
         "`compose`, noise for other beliefs": histories(OTHERS, by_compose_of_others, evaluations),
-        "`Session`": histories(SESSION, by_session, evaluations),
-        "`Session`, own questions": histories(OWN, by_session, evaluations),
+        "`release` from an account": histories(SESSION, by_session, evaluations),
+        "`release` from an account, own questions": histories(OWN, by_session, evaluations),
         "each and all": histories(FLEET, by_fleet, evaluations),
     }
     kinds = dict.fromkeys(BELIEFS[belief].kind for own in CLASSES.values() for belief in own)

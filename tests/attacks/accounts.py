@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 
 import pufferkit as pk
+from tests.asking import Asking
 from tests.attacks.cases import ENTRYWISE, KINDS, PRIVATE, Asked, Case, Target
 from tests.attacks.charges import beliefs_of, data_of, losses_of, query_of, told
 from tests.oracles.joint_loss import NoisySum
@@ -18,7 +19,7 @@ NAMES = {"approx tight": "markov_quilt_approx_tight", "markov_quilt formula": "m
 BUDGET = 1e6
 
 SESSION = Target(
-    "Session",
+    "account",
     tuple(dict.fromkeys(PRIVATE + ENTRYWISE + ("best",))),
     (1, 2, 3),
     own=True,
@@ -48,7 +49,7 @@ def by_session(case: Case) -> tuple[np.ndarray, float]:
     theta, history = beliefs_of(case), []
     data = data_of(case)
     with tempfile.TemporaryDirectory() as folder, pk.Ledger(str(Path(folder) / "l.db")) as ledger:
-        session = pk.Session(data, theta, BUDGET, ledger)
+        session = Asking(data, theta, BUDGET, ledger)
         for asked in case.asked[::-1]:  # asked about in another order than released
             name = NAMES.get(asked.mechanism, asked.mechanism)
             window = (asked.first, asked.last)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 import pufferkit as pk
+from tests.asking import Asking
 
 LENGTH = 24
 
@@ -37,7 +38,7 @@ def other_steps(rng: np.random.Generator) -> Iterator[Callable[[], Any]]:
 
     yield lambda: pk.influence_curve(chain, query, 1.0).release(data)
     yield lambda: pk.influence_curve(chain, pk.count(1, data), 1.0)
-    yield lambda: within(lambda book: pk.Session(data, chain, 1.0, book).release(query, 1.0))
+    yield lambda: within(lambda book: Asking(data, chain, 1.0, book).release(query, 1.0))
     yield lambda: within(lambda book: pk.Stream(chain, 1.0, book).release(query, data, window))
 
 

@@ -12,6 +12,7 @@ from pufferkit.beliefs.estimation import fit
 from pufferkit.beliefs.passages import FALSE_ALARMS, Passages, passages_of, share_a_passage
 from pufferkit.beliefs.provenance import Provenance, check_not_fitted_on
 from pufferkit.local import cheapest_noise
+from tests.asking import Asking
 
 TRUTH = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
 DATA = TRUTH.sample(400, seed=7).tolist()
@@ -53,8 +54,9 @@ def test_every_part_of_the_data_is_recognised(part):
 
 def test_a_session_over_399_of_400_entries(tmp_path):
     for window in (DATA[:-1], DATA[1:], DATA):
+        asking = Asking(window, pk.MarkovChain.fit(DATA), 1, str(tmp_path / "ledger.db"))
         with pytest.raises(ValueError, match=REFUSED):
-            pk.Session(window, pk.MarkovChain.fit(DATA), 1, str(tmp_path / "ledger.db"))
+            asking.release(pk.histogram(), 1)
     assert not (tmp_path / "ledger.db").exists()
 
 

@@ -21,6 +21,7 @@ import pufferkit as pk
 from pufferkit import noise
 from pufferkit.explore import tasks
 from pufferkit.explore.workspace import PRIVATE, Workspace
+from tests.asking import Asking
 from tests.explore.inline import Inline
 from tests.strategies.command_line import MODEL, folder, run
 
@@ -170,7 +171,7 @@ def acts(book):
     """Public acts about one series and about many, each with what it returns."""
     chain = pk.MarkovChain.steady(MODEL["transition"], STATES)
     data, query = pk.Series.of(SERIES[0], STATES), pk.histogram(STATES, LENGTHS[0])
-    session = pk.Session(data, chain, 2.0, book, name="session")
+    session = Asking(data, chain, 2.0, book, name="session")
     paid = {"ledger": book, "budget": 1, "prefix": "p/"}
     yield pk.influence_curve(chain, query, 1).release(data)
     yield pk.markov_quilt(chain, pk.total(VALUES, data), 1).release(data)
@@ -178,7 +179,7 @@ def acts(book):
     yield pk.dashboard(chain, {"a": (query, 20)}).release(data)
     yield session.release(query, 1.0)
     yield session.release(pk.transition_counts(STATES, data), 0.5)
-    yield session
+    yield session.account
     yield session.history
     yield session.profile
     yield session.plan(query, 0.1)
@@ -195,7 +196,7 @@ def acts(book):
         lambda: session.release(query, 0.1, window=(1, 5)),
         lambda: pk.influence_curve(chain, pk.histogram(STATES, 9), 1).release(data),
         lambda: pk.release_all(table, chain, 9, **paid),
-        lambda: pk.Session(data, chain, 1.0, book, name="again"),
+        lambda: Asking(data, chain, 1.0, book, name="again").release(query, 1.0),
     ):
         with pytest.raises(ValueError, match=r".") as refused:
             act()

@@ -76,7 +76,9 @@ def test_a_refusal_comes_before_the_account_is_charged(tmp_path):
     data = labels(100, 1)
     with pk.Ledger(str(tmp_path / "book.db")) as book:
         with pytest.raises(ValueError, match="very series"):
-            pk.Session(Series.of(data), MarkovChain.fit(data), 1.0, book, name="me")
+            pk.release(
+                data, MarkovChain.fit(data), pk.histogram(), 1, account=pk.Account(book, "me", 1)
+            )
         assert book.accounts() == []
 
 

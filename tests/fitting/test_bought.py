@@ -10,6 +10,7 @@ import pytest
 import pufferkit as pk
 from pufferkit.beliefs.base import beliefs_from_json
 from pufferkit.local import cheapest_noise, sanitize
+from tests.asking import Asking
 from tests.oracles.kernel_losses import messages
 from tests.strategies.command_line import good, refusal
 
@@ -36,13 +37,13 @@ def lost_to_both(bought, scale):
 
 
 def test_a_session_charges_the_purchase_of_its_beliefs(bought, tmp_path):
-    session = pk.Session(DATA, bought.region, 9.0, str(tmp_path / "book.db"))
+    session = Asking(DATA, bought.region, 9.0, str(tmp_path / "book.db"))
     left = session.remaining
     cost = session.cost(QUERY, 1.0)
     release = session.release(QUERY, 1.0)
     loss = lost_to_both(bought, release.scale)
     assert loss > 1.3  # one release alone would be charged 1
-    assert session.spent.epsilon >= loss
+    assert session.spent >= loss
     assert 9.0 - session.remaining >= loss
     assert left - session.remaining == pytest.approx(cost, abs=2e-6)
     first, second = session.history
@@ -51,7 +52,7 @@ def test_a_session_charges_the_purchase_of_its_beliefs(bought, tmp_path):
     assert session.profile[0]["event_epsilon"] >= bought.entry_epsilon + 2 / release.scale - 1e-9
     # Once, whoever opens the account again, from a file too.
     again = beliefs_from_json(bought.region.to_json())
-    later = pk.Session(DATA, again, 9.0, str(tmp_path / "book.db"))
+    later = Asking(DATA, again, 9.0, str(tmp_path / "book.db"))
     assert later.remaining == session.remaining
     assert later.release(QUERY, 1.0).value == release.value
     later.release(pk.count("a", ENTRIES), 0.5)
@@ -64,9 +65,9 @@ def test_a_session_charges_the_purchase_of_its_beliefs(bought, tmp_path):
 def test_a_budget_below_the_purchase_is_refused_and_nothing_is_written(bought, tmp_path):
     book = str(tmp_path / "book.db")
     with pytest.raises(pk.OverBudget, match="bought"):
-        pk.Session(DATA, bought.region, 0.01, book)
-    left = pk.Session(DATA, bought.region, 9.0, book).remaining
-    tight = pk.Session(DATA, bought.region, 9.0 - left + 0.1, book)
+        Asking(DATA, bought.region, 0.01, book).release(QUERY, 1.0)
+    cost = Asking(DATA, bought.region, 9.0, book).cost(QUERY, 1.0)
+    tight = Asking(DATA, bought.region, cost - 0.1, book)
     with pytest.raises(pk.OverBudget):
         tight.release(QUERY, 1.0)
     assert tight.history == []
@@ -74,7 +75,9 @@ def test_a_budget_below_the_purchase_is_refused_and_nothing_is_written(bought, t
 
 def test_less_data_than_the_transitions_were_counted_in(bought, tmp_path):
     with pytest.raises(ValueError, match="for_others"):
-        pk.Session(DATA.window(1, 9000), bought.region, 9.0, str(tmp_path / "book.db"))
+        Asking(DATA.window(1, 9000), bought.region, 9.0, str(tmp_path / "book.db")).cost(
+            pk.histogram(), 1.0
+        )
 
 
 @pytest.mark.parametrize("through", [lambda theta: theta, lambda t: beliefs_from_json(t.to_json())])
@@ -123,7 +126,7 @@ def test_other_peoples_data(bought, tmp_path):
     verdict = pk.verify(release)
     assert verdict.ok
     assert any("other" in words for words in verdict.assumptions)
-    session = pk.Session(other, region, 1.0, str(tmp_path / "book.db"))
+    session = Asking(other, region, 1.0, str(tmp_path / "book.db"))
     session.release(QUERY, 1.0)
     assert session.remaining == 0
 

@@ -17,13 +17,12 @@ from pufferkit import noise
 from pufferkit.beliefs.base import as_beliefs
 from pufferkit.beliefs.estimation import fit
 from pufferkit.beliefs.provenance import PRIVATE_NOTE
+from pufferkit.data.exact_rows import Rows, aligned
 from pufferkit.fleet import subject_run as fleet_run
 from pufferkit.fleet.accounts import Accounts, used_digest
 from pufferkit.fleet.subject_run import (
-    FleetRows,
     FleetRun,
     PendingRelease,
-    aligned,
     pending_releases,
 )
 from pufferkit.mechanisms.influence_curve import loss_at
@@ -251,7 +250,7 @@ def test_one_new_account_stands_for_all_of_them(book):
 
     def pending(prefix):
         table = table_of(frame)
-        rows = FleetRows.of(table, aligned(table, STATES))
+        rows = Rows.of(table, aligned(table, STATES))
         used, calibrations = run.calibrations(table.longest)
         everybody = np.arange(len(rows.owner))
         return pending_releases(table, rows, everybody, used, calibrations, prefix)
@@ -369,7 +368,7 @@ def test_a_sum_is_drawn_with_the_noise_that_subjects_were_charged_for(book):
     accounts, scales = Accounts(book, 9, run), []
     for lengths in ([(40,), (100,)], [(40,)]):
         table, longest = table_of(people(lengths)), max(lengths)[0]
-        rows = FleetRows.of(table, aligned(table, STATES))
+        rows = Rows.of(table, aligned(table, STATES))
         used, made = np.full(len(lengths), longest), {longest: run.calibration(longest)}
         pending = pending_releases(table, rows, np.arange(1), used, made, "")
         scales.append((run.calibration(longest).scale, accounts.charge(pending)[1]))

@@ -7,9 +7,8 @@ import polars as pl
 import pytest
 
 import pufferkit as pk
-from pufferkit.data.query import question
-from pufferkit.fleet.exact_answers import rows_of
-from pufferkit.fleet.subject_run import aligned
+from pufferkit.data.exact_rows import exact_rows
+from pufferkit.data.query import NAMES, question
 
 STATES = ("rest", "walk")
 CHAIN = pk.MarkovChain.steady([[0.8, 0.2], [0.4, 0.6]], states=STATES)
@@ -32,7 +31,7 @@ def read(**more):
 
 
 def answers(table, asked):
-    return rows_of(table, aligned(table, THETA.states), asked, STATES)
+    return exact_rows(table, asked, STATES)
 
 
 @pytest.mark.parametrize("zone", [None, "Europe/Berlin"])
@@ -96,6 +95,38 @@ NUMBERS = [
     question("top-states", top=1),
     question("share-of-days", of="walk", at_least="3h"),
 ]
+
+
+ENTRIES = [
+    question("histogram"),
+    question("frequencies"),
+    question("transitions"),
+    question("episodes", of="walk"),
+    question("stays", of="walk"),
+    question("time-in", of="walk", between="22:00-06:00"),
+    question("days-with", of="walk", at_least="3h"),
+    question("by-hour"),
+    question("by-weekday-hour"),
+]
+
+
+@pytest.mark.parametrize("asked", [*NUMBERS, *ENTRIES], ids=str)
+def test_one_call_gives_the_exact_answers_of_series_and_tables(asked):
+    """Each row of a table, and of its windows, is the answer about the entries of that row."""
+    table = read()
+    assert asked.exact(table) == [asked.exact(table.series(who)) for who in table.subjects]
+    backwards = asked.exact(table, STATES[::-1])
+    assert backwards == [asked.exact(table.series(who), STATES[::-1]) for who in table.subjects]
+    if asked.counting:
+        parts = frame().group_by("who", pl.col("time").dt.date(), maintain_order=True)
+        days = {key: list(part["state"]) for key, part in parts}
+        each = [asked.exact(days[key], STATES) for key in sorted(days)]
+        assert asked.exact(read(window="1d")) == each
+
+
+def test_every_named_question_has_its_exact_answer_tested():
+    """Days and weeks are windows of a table, and what is derived is tested with what it is from."""
+    assert set(NAMES) - {own.name for own in (*NUMBERS, *ENTRIES)} == {"by-day", "by-week"}
 
 
 @pytest.mark.parametrize("asked", NUMBERS, ids=str)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 import pufferkit as pk
 from pufferkit.frames import tables
+from tests.asking import Asking
 
 ROWS = st.lists(
     st.tuples(
@@ -57,7 +58,7 @@ def test_tables_are_taken_where_series_are(tmp_path):
     query = pk.histogram(chain.states, table)
     assert query.lengths == (3000,)
     with pk.Ledger(tmp_path / "l.db") as ledger:
-        session = pk.Session(table, chain, 2, ledger)
+        session = Asking(table, chain, 2, ledger)
         release = session.release(query, 1)
         assert pk.verify(release).ok
     assert pk.influence_curve(chain, query, 1).release(table).lengths == (3000,)

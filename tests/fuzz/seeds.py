@@ -9,6 +9,7 @@ import polars
 
 import pufferkit as pk
 from pufferkit.local import cheapest_noise
+from tests.asking import Asking
 
 STEP = [[0.9, 0.1], [0.4, 0.6]]
 STATES = ["rest", "run"]
@@ -111,7 +112,7 @@ def write(folder: Path) -> None:
     response = cheapest_noise(CHAIN, 2)
     (folder / "response.json").write_text(response.to_json())
     with pk.Ledger(str(folder / "book.db")) as book:
-        session = pk.Session(series, CHAIN, 3, book, name="anna")
+        session = Asking(series, CHAIN, 3, book, name="anna")
         session.release(query, 0.5)
     with pk.Ledger(str(folder / "home.db")) as book:
         stream = pk.Stream(CHAIN, 1, book, name="home")

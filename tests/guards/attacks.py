@@ -29,8 +29,8 @@ def listable(states: tuple[str, ...], over: Over) -> bool:
 
 
 @cache
-def answers(question: str, states: tuple[str, ...], over: Over) -> Answers:
-    """The answer for every series, gaps included; "the data" answers with all of it."""
+def answers(question: str, states: tuple[str, ...], over: Over, times: int = 1) -> Answers:
+    """The answer for every series, gaps included, so many times; "the data" is all of it."""
     if question == "the data":
         return Answers([[states.index(x) for x in data] for data in all_data(states, over.total)])
     answer = ANSWERS[question]
@@ -38,7 +38,7 @@ def answers(question: str, states: tuple[str, ...], over: Over) -> Answers:
         tuple(None if t in over.missing else x for t, x in enumerate(data))
         for data in all_data(states, over.total)
     ]
-    return Answers([answer(data, over.lengths, states) for data in shown])
+    return Answers([[*answer(data, over.lengths, states)] * times for data in shown])
 
 
 @cache
@@ -57,10 +57,12 @@ def secrets(secret: str, states: tuple[str, ...], over: Over) -> list[Any]:
 class Attack:
     """Members of a class against one release: `loss` of one of them, `climb` to a high one."""
 
-    def __init__(self, belief: str, question: str, secret: str, over: Over, scale: float) -> None:
+    def __init__(
+        self, belief: str, question: str, secret: str, over: Over, scale: float, times: int = 1
+    ) -> None:
         own = BELIEFS[belief]
         self.over, self.states = over, own.states
-        self.answers = answers(question, own.states, over)
+        self.answers = answers(question, own.states, over, times)
         self.noise: Laplace | Choice | Pipelines
         if question == "the data":
             self.noise = Pipelines(self.answers, 1 / scale)

@@ -1,4 +1,4 @@
-"""Every class of beliefs with every question, secret and gap: what a cell is, and its checks."""
+"""Every class of beliefs with every question, secret, gap and account: cells, and their checks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
-from itertools import product
+from itertools import pairwise, product
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 from zlib import crc32
 
@@ -60,6 +61,56 @@ GAPS = {
 }
 
 
+@dataclass(frozen=True)
+class Paid:
+    """What an account released and was charged: answers of one scale, so many, for epsilon."""
+
+    scale: float
+    mechanism: str
+    times: int
+    epsilon: float
+
+
+def _asked_twice(beliefs: Any, query: Any, epsilon: float, data: Any) -> Paid:
+    """The same question twice, charged for both together; a choice once."""
+    times = 1 if query.chooses else 2
+    with TemporaryDirectory() as folder:
+        session = pk.Session(data, beliefs, 1000.0, f"{folder}/book.db")
+        for number in range(times):
+            session.release(query, epsilon, label=str(number), anyway=True)
+        paid, row = 1000.0 - session.remaining, session.history[0]
+    return Paid(row["scale"], row["mechanism"], times, paid)
+
+
+def _in_a_stream(beliefs: Any, query: Any, epsilon: float, data: Any) -> Paid:
+    """The first window of a stream at half of what an entry may spend, asked twice."""
+    times = 1 if query.chooses else 2
+    with TemporaryDirectory() as folder:
+        stream = pk.Stream(beliefs, epsilon, f"{folder}/book.db", name="s")
+        for number in range(times):
+            stream.release(query, data, (1, len(data)), share=0.5, label=str(number), anyway=True)
+        (row, *_) = [own for own in stream.ledger.entries() if own.kind == "charge"]
+    return Paid(row.body["scale"], row.body["mechanism"], times, epsilon)
+
+
+ACCOUNTS: dict[str, Callable[[Any, Any, float, Any], Paid] | None] = {
+    "none": None,
+    "Session": _asked_twice,
+    "Stream": _in_a_stream,
+}
+"""Ways to pay for a release of one series; `tests/fleet` pays for many subjects."""
+
+
+def public_accounts() -> set[str]:
+    """What charges releases about one series in the package."""
+    named = {name: getattr(pk, name) for name in pk.__all__}
+    return {
+        name
+        for name, own in named.items()
+        if inspect.isclass(own) and ".accounting." in own.__module__ and hasattr(own, "release")
+    }
+
+
 def _makers(cls: type) -> Iterator[str]:
     """Functions of a class that make one of its kind, from numbers rather than data or files."""
     for name, own in vars(cls).items():
@@ -103,12 +154,13 @@ def public_secrets() -> set[str]:
 
 
 class Cell(NamedTuple):
-    """One class with one question, secret and gap."""
+    """One class with one question, secret, gap and account."""
 
     belief: str
     question: str
     secret: str
     gap: str
+    account: str = "none"
 
     @property
     def over(self) -> Over:
@@ -129,16 +181,39 @@ class Cell(NamedTuple):
 def cells(belief: str | None = None) -> list[Cell]:
     """All of them, or those of one belief; graphs and joints have no segments.
 
-    The first belief of each class meets everything, the others a third of it.
+    Without an account the first belief of each class meets everything, the others a third of it.
+    Accounts charge what mechanisms calibrate, so of each account there are fewer cells: every
+    class, and every question, meets every secret, gap and account.
     """
     first = {own[0] for own in CLASSES.values()}
     named = [own for each in CLASSES.values() for own in each] if belief is None else [belief]
-    every = (
+    every = [
         Cell(*names)
         for names in product(named, QUESTIONS, SECRETS, GAPS)
         if BELIEFS[names[0]].entries is None or "segments" not in names[3]
-    )
-    return [cell for cell in every if cell.belief in first or cell.chosen % 3 == 0]
+    ]
+    paid = [
+        Cell(*cell[:4], account)
+        for account in ACCOUNTS
+        for cell in every
+        if account != "none" and (cell.chosen // 3) % 9 == 0
+    ]
+    return [c for c in every if c.belief in first or c.chosen % 3 == 0] + _covering(paid)
+
+
+def _covering(some: list[Cell]) -> list[Cell]:
+    """Cells in which each class and each question meets each secret and gap, by account."""
+    seen, out = set(), []
+    for cell in sorted(some, key=lambda cell: cell.chosen):
+        kind, account = BELIEFS[cell.belief].kind, cell.account
+        pairs = {(account, kind, cell.secret), (account, kind, cell.gap)}
+        pairs |= {(account, cell.question, cell.secret), (account, cell.question, cell.gap)}
+        if refused(cell) is None:
+            pairs |= {(account, kind, cell.question), (account, cell.belief)}
+        if not pairs <= seen:
+            seen |= pairs
+            out.append(cell)
+    return out
 
 
 def quick(every: list[Cell]) -> list[Cell]:
@@ -147,6 +222,7 @@ def quick(every: list[Cell]) -> list[Cell]:
     for cell in sorted(every, key=lambda cell: cell.chosen):
         kind = BELIEFS[cell.belief].kind
         pairs = {(kind, cell.secret), (kind, cell.gap), cell[1:3], (cell.question, cell.gap)}
+        pairs |= {(kind, cell.account), (cell.question, cell.account), (cell.secret, cell.account)}
         if refused(cell) is None:
             pairs.add((kind, cell.question))
         if not pairs <= seen:
@@ -161,6 +237,7 @@ EVENTS = ("at_least", "at_least twice", "throughout", "patterns", "throughout an
 HIDDEN = ("order", "regimes")
 LISTED = ("networks", "field", "ising", "potts", "grid", "joints")
 STEADY = ("calm", "sticky", "two states", "alike", "periodic", "sparse", "two chains")
+NEVER_MIX = ("absorbing", "apart")
 OF_ONE_NUMBER = (
     *("count", "count of the last", "total", "total, clipped", "mean", "mean, clipped"),
     *("linear of some", "per_entry", "per_entry, by state", "own"),
@@ -169,11 +246,17 @@ OF_ONE_NUMBER = (
 
 REFUSED: dict[str, Callable[[Cell, str], bool]] = {
     "graphs and joints hide entries only": lambda c, kind: kind in LISTED and c.secret != "entries",
+    "a stream is about entries that follow one another": lambda c, kind: (
+        c.account == "Stream" and kind in LISTED
+    ),
+    "an account of named entries needs all of them": lambda c, kind: (
+        c.account == "Session" and kind in LISTED and c.gap != "none"
+    ),
     "distances of sums of a joint need all entries": lambda c, kind: (
         kind == "joints" and c.gap != "none"
     ),
     "a joint has no theorem but that of one number": lambda c, kind: (
-        kind == "joints" and c.question not in OF_ONE_NUMBER
+        kind == "joints" and c.question not in OF_ONE_NUMBER and c.account == "none"
     ),
     "other secrets than entries need entries that are a Markov chain": lambda c, kind: (
         kind in HIDDEN and c.secret != "entries"
@@ -183,6 +266,9 @@ REFUSED: dict[str, Callable[[Cell, str], bool]] = {
     ),
     "sets of entries need chains without impossible transitions": lambda c, kind: (
         c.secret == "sets of 2" and c.belief in ("periodic", "sparse")
+    ),
+    "a stream needs beliefs that mix": lambda c, kind: (
+        c.account == "Stream" and c.belief in NEVER_MIX
     ),
     "the window is longer than every segment": lambda c, kind: (
         c.secret == "at_least twice" and max(c.over.lengths) < 4
@@ -218,11 +304,16 @@ def query_of(cell: Cell) -> Any:
 
 @dataclass(frozen=True)
 class Served:
-    """The least noise of any mechanism; or why all of them refuse."""
+    """The least noise of any mechanism, or that of an account; or why it is refused.
+
+    ``times`` answers of this scale together are promised at ``epsilon``.
+    """
 
     scale: float | None
     mechanism: str
     why: str = ""
+    times: int = 1
+    epsilon: float | None = None
 
 
 def served(cell: Cell) -> Served:
@@ -234,6 +325,13 @@ def served(cell: Cell) -> Served:
         query = query_of(cell)
     except REFUSALS as error:
         return Served(None, "", str(error))
+    pay = ACCOUNTS[cell.account]
+    if pay is not None:
+        try:
+            paid = pay(beliefs, query, cell.epsilon, data_of(cell))
+        except REFUSALS as error:
+            return Served(None, "", str(error))
+        return Served(paid.scale, paid.mechanism, "", paid.times, paid.epsilon)
     best = Served(None, "", "no mechanism")
     for name in PUFFERFISH:
         try:
@@ -247,11 +345,22 @@ def served(cell: Cell) -> Served:
     return best
 
 
-def ratio(cell: Cell, scale: float, evaluations: int) -> float:
-    """The largest loss found over epsilon."""
+def data_of(cell: Cell) -> Any:
+    """Some series of this cell."""
+    states, over = BELIEFS[cell.belief].states, cell.over
+    labels = [None if t in over.missing else states[t % 2] for t in range(over.total)]
+    starts = [sum(over.lengths[:n]) for n in range(len(over.lengths) + 1)]
+    pieces = [labels[i:j] for i, j in pairwise(starts)]
+    return pk.Series.of(pieces if len(pieces) > 1 else pieces[0], states)
+
+
+def ratio(
+    cell: Cell, scale: float, evaluations: int, times: int = 1, epsilon: float | None = None
+) -> float:
+    """The largest loss found over what was promised or charged."""
     rng = np.random.default_rng(cell.chosen)
-    attack = Attack(cell.belief, cell.question, cell.secret, cell.over, scale)
-    return attack.climb(rng, evaluations)[0] / cell.epsilon
+    attack = Attack(cell.belief, cell.question, cell.secret, cell.over, scale, times)
+    return attack.climb(rng, evaluations)[0] / (epsilon or cell.epsilon)
 
 
 class Walked(NamedTuple):
@@ -261,6 +370,8 @@ class Walked(NamedTuple):
     ratio: float | None
     scale: float | None
     said: str
+    times: int = 1
+    epsilon: float | None = None
 
 
 def walk(some: Iterable[Cell], evaluations: int) -> list[Walked]:
@@ -271,8 +382,9 @@ def walk(some: Iterable[Cell], evaluations: int) -> list[Walked]:
         if own.scale is None:
             out.append(Walked(cell, None, None, own.why))
         else:
-            found = ratio(cell, own.scale, evaluations)
-            out.append(Walked(cell, found, own.scale, own.mechanism))
+            paid = (own.times, own.epsilon)
+            found = ratio(cell, own.scale, evaluations, *paid)
+            out.append(Walked(cell, found, own.scale, own.mechanism, *paid))
     return out
 
 

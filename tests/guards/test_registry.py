@@ -12,6 +12,7 @@ import pufferkit as pk
 from tests.guards.asked import QUESTIONS, SECRETS
 from tests.guards.beliefs import BELIEFS, THREE, TWO
 from tests.guards.registry import (
+    ACCOUNTS,
     CLASSES,
     GAPS,
     QUESTION_OF,
@@ -19,6 +20,7 @@ from tests.guards.registry import (
     broken,
     cells,
     enumerated,
+    public_accounts,
     public_classes,
     public_questions,
     public_secrets,
@@ -48,6 +50,20 @@ def test_every_question_of_the_package_has_a_column():
     named = {QUESTION_OF.get(name, name) for name in public_questions()}
     assert {name.partition(",")[0] for name in named} <= listed
     assert set(QUESTIONS) == set(ANSWERS)
+
+
+def test_every_account_of_the_package_has_a_layer():
+    assert public_accounts() == set(ACCOUNTS) - {"none"}
+    every = cells()
+    for account in ACCOUNTS:
+        here = [cell for cell in every if cell.account == account]
+        kinds = {BELIEFS[cell.belief].kind for cell in here}
+        assert kinds == {own.kind for own in BELIEFS.values()}
+        assert {cell.question for cell in here} == set(QUESTIONS)
+        assert {cell.secret for cell in here} == set(SECRETS)
+        assert {cell.gap for cell in here} == set(GAPS)
+        met = {(cell.question, cell.secret) for cell in here}
+        assert met == set(product(QUESTIONS, SECRETS))
 
 
 def test_every_secret_of_the_package_has_a_cell():
@@ -89,7 +105,7 @@ def test_no_cell_loses_more_than_epsilon(belief):
     assert not wrong, "\n".join(wrong)
     highest = sorted((own for own in walked if own.ratio), key=lambda own: own.ratio)[-3:]
     for own in highest:
-        assert ratio(own.cell, own.scale, 300) <= 1 + 1e-9, own
+        assert ratio(own.cell, own.scale, 300, own.times, own.epsilon) <= 1 + 1e-9, own
 
 
 def test_noise_that_is_too_little_is_found():
@@ -97,7 +113,9 @@ def test_noise_that_is_too_little_is_found():
     for belief in ("calm", "two chains", "any start of two", "binary", "seasonal", "hull", "tree"):
         found = [
             ratio(own.cell, own.scale * 0.99, 60)
-            for own in walk([c for c in cells(belief) if c[1:] == ("count", "entries", "none")], 1)
+            for own in walk(
+                [c for c in cells(belief) if c[1:] == ("count", "entries", "none", "none")], 1
+            )
         ]
         assert max(found) > 1, belief
 

@@ -12,7 +12,6 @@ from scipy.sparse import random_array
 import pufferkit as pk
 from pufferkit.influence.curve import influence_matrix
 from pufferkit.mechanisms import baselines
-from pufferkit.verification.chain_bounds import _below_one
 from tests.oracles import brute
 from tests.oracles.graph_loss import largest_loss, sway_matrix
 from tests.strategies.generators import chains, epsilons, positive_chains
@@ -166,9 +165,24 @@ def test_the_norm_beyond_any_length_bounds_every_length(entries):
     assert beyond >= min(limit, 1) * (1 - 1e-11)
     if limit < 0.999:
         assert beyond == close(limit, rel=1e-3, abs=2e-9)
-        assert _below_one(*entries)
-    if limit > 1.001:
-        assert not _below_one(*entries)
+
+
+@settings(max_examples=60)
+@given(st.tuples(*[st.floats(0, top) for top in (0.95, 0.6, 0.6, 0.95)]), st.integers(2, 80))
+def test_the_vector_of_a_chain_is_at_least_the_row_sums(entries, length):
+    """And hardly more; a long series has the same ends with more of the middle between them."""
+    sway = baselines._Sway(*entries)
+    if sway.norm(length) >= 0.999:
+        return
+    below, above = sway._beside(length)
+    gamma = np.diag(below, -1) + np.diag(above, 1)
+    sums = np.linalg.solve(np.eye(length) - gamma, np.ones(length))
+    x = np.concatenate([np.full(count, value) for count, value in sway.row_sums(length)])
+    assert (x >= 1 + gamma @ x).all()
+    assert (x >= sums).all()
+    assert x == close(sums, rel=1e-6)
+    if sway.norm(10**9) < 0.999:
+        assert sum(count for count, _ in sway.row_sums(10**9)) == 10**9
 
 
 @given(chains(3, least=2), st.integers(1, 5), epsilons)

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 import pufferkit as pk
+from pufferkit.mechanisms.dashboard import split
+from tests.asking import Asking
 from tests.oracles import asked as oracle
 
 STATES = (0, 1, 2)
@@ -87,12 +89,14 @@ def test_parts_are_releases_of_their_own():
 
 def test_a_session_pays_once(tmp_path):
     data = list(CHAIN.sample(300, seed=1))
-    session = pk.Session(data, CHAIN, 3.0, str(tmp_path / "book.db"))
+    session = Asking(data, CHAIN, 3.0, str(tmp_path / "book.db"))
     plan = pk.dashboard(CHAIN, questions(300))
-    parts = session.release_dashboard(plan)
+    joint = session.release(questions(300), None)
+    assert pk.verify(joint).ok
+    parts = split(joint)
     assert len(session.history) == 1
     assert 3 - session.remaining == pytest.approx(plan.epsilon, rel=1e-3)
-    again = session.release_dashboard(plan)
+    again = split(session.release(questions(300), None))
     assert [p.raw for p in parts.values()] == [p.raw for p in again.values()]
     assert len(session.history) == 1
 

@@ -1,10 +1,13 @@
 """The digest of a calibration is of what was asked for; caches, ledgers and records use it."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 import pufferkit as pk
+from pufferkit.accounting import account as account_module
+from pufferkit.mechanisms.influence_curve import endless
 from pufferkit.mechanisms.plan import MECHANISMS, calibrate
 
 STATES = ("a", "b", "c")
@@ -64,25 +67,24 @@ def test_nothing_that_was_computed_counts():
     assert other.digest == noise.digest
 
 
-def test_a_dashboard_of_another_machine_is_a_replay(tmp_path):
-    """Its scales were found by a search, whose last digits may differ."""
-    session = pk.Session(["a", "a", "b"] * 4, CHAIN, 50.0, str(tmp_path / "book.db"))
-    plan = pk.dashboard(CHAIN, {"n": (COUNT, 20)})
-    first, remaining = session.release_jointly(plan), session.remaining
-    assert plan.calibration.scales is not None
-    moved = tuple(scale * (1 + 1e-12) for scale in plan.calibration.scales)
-    there = replace(plan, calibration=replace(plan.calibration, scales=moved))
-    assert session.release_jointly(there) == first
-    assert session.remaining == remaining
-    assert session.release_jointly(there, label="again") != first
+def test_several_questions_on_another_machine_are_a_replay(tmp_path, monkeypatch):
+    """Their scales were found by a search, whose last digits may differ."""
+    account, data = pk.Account(str(tmp_path / "book.db"), "a", 50.0), ["a", "a", "b"] * 4
+    asked = {"n": (COUNT, 20)}
+    first, remaining = pk.release(data, CHAIN, asked, None, account=account), account.remaining
+    made = replace(pk.dashboard(CHAIN, asked).calibration, scale=first.scale * (1 + 1e-12))
+    monkeypatch.setattr(account_module, "dashboard", lambda *_: SimpleNamespace(calibration=made))
+    assert pk.release(data, CHAIN, asked, None, account=account) == first
+    assert account.remaining == remaining
+    assert pk.release(data, CHAIN, asked, None, account=account, label="again") != first
 
 
 def test_charge_and_record_name_what_was_asked_for(tmp_path):
-    session = pk.Session(["a", "a", "b"] * 4, CHAIN, 50.0, str(tmp_path / "book.db"))
-    release = session.release(COUNT, 1, anyway=True)
-    (entry,) = [own for own in session.ledger.entries() if own.kind == "charge"]
+    account, data = pk.Account(str(tmp_path / "book.db"), "a", 50.0), ["a", "a", "b"] * 4
+    release = pk.release(data, CHAIN, COUNT, 1, account=account, anyway=True)
+    (entry,) = [own for own in account.ledger.entries() if own.kind == "charge"]
     assert release.calibration == entry.body["calibration"]
-    assert release.calibration == pk.influence_curve(CHAIN, COUNT, 1).digest
+    assert release.calibration == endless(pk.ChainClass.of(CHAIN), COUNT, 1.0).digest
     assert pk.Release.from_json(release.to_json()).calibration == release.calibration
 
 

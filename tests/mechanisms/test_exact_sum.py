@@ -10,6 +10,7 @@ import pytest
 import pufferkit as pk
 from pufferkit.influence.sums import least_scale
 from pufferkit.mechanisms.plan import MECHANISMS, calibrate
+from tests.asking import Asking
 from tests.oracles.pairs import sum_losses
 
 ALTERNATING = pk.MarkovChain.steady([[0.1, 0.9], [0.9, 0.1]])
@@ -195,15 +196,13 @@ def test_a_plan_leaves_out_what_takes_long():
 
 
 def test_a_session_charges_the_second_by_entries(tmp_path):
-    session = pk.Session([0, 1] * 20, ALTERNATING, 20.0, str(tmp_path / "book.db"))
+    session = Asking([0, 1] * 20, ALTERNATING, 20.0, str(tmp_path / "book.db"))
     first = session.release(pk.count(1, 40), 1, mechanism="exact_sum")
     assert session.remaining == pytest.approx(19)
     session.release(pk.count(1, 40), 1, mechanism="exact_sum", label="again")
     b = 2 * pk.exact_sum(ALTERNATING, pk.count(1, 40), 1).entry_epsilon
-    assert session.spent.rule == "entry_profile"
-    assert session.spent.epsilon == pytest.approx(
-        pk.InfluenceCurve(ALTERNATING, 40).epsilon(b), rel=1e-4
-    )
+    assert session.history[-1]["rule"] == "entry_profile"
+    assert session.spent == pytest.approx(pk.InfluenceCurve(ALTERNATING, 40).epsilon(b), rel=1e-4)
     assert session.release(pk.count(1, 40), 1).mechanism == "influence_curve"
     assert first.mechanism == "exact_sum"
 

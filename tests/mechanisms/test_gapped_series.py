@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import pufferkit as pk
 from pufferkit.beliefs.chain_class import as_chain_class
 from pufferkit.mechanisms.markov_quilt import by_mixing, max_influence
+from tests.asking import Asking
 from tests.oracles import brute
 from tests.strategies.generators import chains
 
@@ -230,21 +231,21 @@ def test_two_releases_over_the_same_gaps(tmp_path):
     """A session charges what both spend on the observed entries, which covers the true loss."""
     theta, observed = pk.MarkovChain.steady(STICKY), [True, False, False, False] * 2
     data = series(observed)
-    session = pk.Session(data, theta, 5.0, str(tmp_path / "l.db"))
+    session = Asking(data, theta, 5.0, str(tmp_path / "l.db"))
     scales = [
         session.release(pk.count(0, data), 1.0, mechanism="influence_curve", label=name).scale
         for name in "ab"
     ]
-    spent = session.spent.epsilon
+    spent = session.spent
     assert spent < 2.1  # by the unbroken span it would be far more
     both = brute.of_observed(lambda path: 2 * brute.count_of(0)(path), observed)
     loss = brute.privacy_loss([0.5, 0.5], STICKY, 8, both, min(scales))
     assert loss <= spent
     # Windows are places, and a query over lengths has the same gaps.
-    again = pk.Session(data, theta, 5.0, str(tmp_path / "l.db"))
-    assert again.spent.epsilon == spent
+    again = Asking(data, theta, 5.0, str(tmp_path / "l.db"))
+    assert again.spent == spent
     again.release(pk.count(1, 8), 0.2, mechanism="markov_quilt")
-    assert again.spent.epsilon > spent
+    assert again.spent > spent
 
 
 def test_quilts_add_up_only_over_the_same_gaps():

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 import pufferkit as pk
 from pufferkit.data.queries import transition_counts
 from pufferkit.verification.verify import verify
+from tests.asking import Asking
 from tests.oracles import brute
 from tests.strategies.generators import chains
 
@@ -182,7 +183,7 @@ def test_declared_breaks_are_named_everywhere(tmp_path):
         assert any(said in note for note in release.evidence.notes)
         assert verify(release).ok
     book = str(tmp_path / "ledger.db")
-    session = pk.Session(declared, belief, 2, book)
+    session = Asking(declared, belief, 2, book)
     assert said in session.release(query, 1).to_json()
     plain = pk.read_series(path, "state", time="hour")
     assert (plain.lengths, plain.missing) == ((12,), 5)

@@ -501,3 +501,60 @@ def test_query_about_other_states():
 def test_mixing_class_needs_the_approximation():
     with pytest.raises(pk.NotApplicable, match="markov_quilt_approx"):
         pk.markov_quilt(pk.ChainClass.mixing(2, 0.2, 0.75), pk.count(1, 100), 1)
+
+
+class TestLongest:
+    """l of [Q] Algorithms 3 and 4: quilts of at most so many nearby entries."""
+
+    @staticmethod
+    def listed(chain, length, epsilon, longest, influence):
+        """The definition: every node, every quilt of at most ``longest`` nearby entries."""
+        worst = 0.0
+        for i in range(1, length + 1):
+            best = length / epsilon
+            for a in [None, *range(1, i)]:
+                for b in [None, *range(1, length - i + 1)]:
+                    nearby = (i if a is None else a) + (length - i + 1 if b is None else b) - 1
+                    if nearby > longest or (a is None and b is None):
+                        continue
+                    e = influence(chain, i, a, b)
+                    if e < epsilon:
+                        best = min(best, nearby / (epsilon - e))
+            worst = max(worst, best)
+        return worst
+
+    @pytest.mark.parametrize("longest", [1, 3, 6, 9])
+    @pytest.mark.parametrize("start", [None, [1, 0], [0.3, 0.7]])
+    def test_it_is_the_least_score_among_the_listed(self, start, longest):
+        rows = [[0.7, 0.3], [0.4, 0.6]]
+        chain = pk.MarkovChain.steady(rows) if start is None else pk.MarkovChain(start, rows)
+        noise = pk.markov_quilt(chain, pk.count(1, 9), 2, longest=longest)
+        expected = self.listed(chain, 9, 2, longest, pk.max_influence)
+        assert noise.scale == pytest.approx(expected, rel=1e-9)
+        assert noise.scale >= pk.markov_quilt(chain, pk.count(1, 9), 2).scale * (1 - 1e-9)
+        data = pk.Series.of([chain.sample(9, seed=1).tolist()], [0, 1])
+        assert pk.verify(noise.release(data)).ok
+
+    @pytest.mark.parametrize("longest", [20, 60, 100])
+    def test_algorithm_4(self, longest):
+        chain = pk.MarkovChain.steady([[0.8, 0.2], [0.3, 0.7]])
+        noise = pk.markov_quilt_approx(chain, pk.count(1, 100), 1, longest=longest)
+        whole = pk.markov_quilt_approx(chain, pk.count(1, 100), 1)
+        assert noise.scale >= whole.scale * (1 - 1e-12)
+        kept = max(whole.evidence.quilt) - min(whole.evidence.quilt) - 1
+        assert (noise.scale == pytest.approx(whole.scale)) == (longest >= kept)
+
+    def test_the_running_example_with_l_equal_to_its_length(self):
+        first = pk.MarkovChain([1, 0], [[0.9, 0.1], [0.4, 0.6]])
+        noise = pk.markov_quilt(first, pk.count(1, 100), 1, influence="formula", longest=100)
+        assert round(noise.scale, 4) == 13.0219
+
+    def test_refusals(self):
+        chain = pk.MarkovChain.steady([[0.8, 0.2], [0.3, 0.7]])
+        with pytest.raises(ValueError, match="longest"):
+            pk.markov_quilt(chain, pk.count(1, 9), 1, longest=0)
+        with pytest.raises(pk.NotApplicable, match="longest"):
+            pk.markov_quilt(pk.ChainClass.binary(0.3, 0.7), pk.count(1, 9), 1, longest=4)
+        gaps = pk.Series.of([[0, 1, None, 0, 1, 1, 0, 0, 1]], [0, 1])
+        with pytest.raises(pk.NotApplicable, match="longest"):
+            pk.markov_quilt_approx(chain, pk.count(1, gaps), 1, longest=4)

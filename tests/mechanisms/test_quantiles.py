@@ -13,6 +13,7 @@ from pufferkit import noise
 from pufferkit.data.queries import rank_scores
 from pufferkit.mechanisms.quantiles import expected_errors
 from pufferkit.noise import opendp_draws
+from tests.asking import Asking
 from tests.oracles.choice import chosen, misses
 
 LEVELS = ["0 kW", "1 kW", "2 kW"]
@@ -147,7 +148,7 @@ def test_a_session_pays_once_and_keeps_the_choice(tmp_path):
     data = [LEVELS[code] for code in CHAIN.sample(300, seed=1)]
     query = pk.quantile(0.9, VALUES, 300)
     with pk.Ledger(tmp_path / "ledger.db") as book:
-        session = pk.Session(data, CHAIN, 1.0, book)
+        session = Asking(data, CHAIN, 1.0, book)
         first = session.release(query, 0.4)
         assert session.remaining == pytest.approx(0.6, abs=1e-4)
         assert session.release(query, 0.4).value == first.value

@@ -12,7 +12,7 @@ import pytest
 import papers
 from papers import measured_series as files
 from papers.quilt_data import TABLE_1, TABLE_3
-from papers.quilt_speed import _grid
+from papers.quilt_speed import TABLE_2, _grid
 from papers.quilt_synthetic import gk16_line
 from papers.result import by_these_rows
 from pufferkit import plots
@@ -188,6 +188,27 @@ def test_figure_4_lower(measured):  # noqa: F811
     exact = [r["share"] for r in rows_of(result, group="all minutes", mechanism="exact")]
     assert sum(exact) == pytest.approx(1)
     assert all(r["half_width_95"] for r in result.rows if r["mechanism"] != "exact")
+    for row in result.rows:
+        assert row["lowest"] <= row["share"] <= row["highest"]
+        assert (row["lowest"] < row["highest"]) == (row["mechanism"] != "exact")  # 20 trials
+
+
+@pytest.mark.slow
+def test_groups_that_the_file_names(measured, tmp_path):  # noqa: F811
+    head, *lines = (measured / "unidata.csv").read_text().splitlines()
+    kinds = {"21005": "cyclist", "21006": "older woman", "21007": "cyclist"}
+    named = [f"{line},{kinds[line.split(',')[0]]}" for line in lines]
+    (tmp_path / "unidata.csv").write_text("\n".join([f"{head},group", *named]) + "\n")
+    result = papers.run("quilt-table-1", quick=True, data=tmp_path)
+    assert {row["group"] for row in result.rows} == {"cyclist", "older woman"}
+
+
+@pytest.mark.slow
+def test_times_are_compared_only_where_the_problem_is_theirs(measured):  # noqa: F811
+    rows = run("quilt-table-2", data=measured).rows
+    assert {row["problem"] for row in rows} == {"synthetic", "activity", "power"}
+    compared = {row["problem"] for row in rows if row["published"] is not None}
+    assert compared == {"synthetic"}
 
 
 @pytest.mark.slow
@@ -204,7 +225,8 @@ def test_the_grid_of_the_paper():
 @pytest.mark.slow
 def test_paper_size_has_the_published_times():
     result = run("quilt-table-2-size")
-    assert one(result, epsilon=1.0, mechanism="markov_quilt")["published"] == 282.2273
+    assert TABLE_2["power"]["markov_quilt"] == (282.2273,)
+    assert all(row["published"] is None for row in result.rows)  # quick: not their size
     assert all(row["seconds"] > 0 for row in result.rows)
 
 
@@ -220,13 +242,16 @@ def test_counterexample_of_theorem_3_4():
 def test_distance():
     result = run("composition-distance")
     close, middle, far = result.rows
-    assert close["parallel"] == close["adding"] == 1.5
+    assert close["theorem_3_1"] == close["every_entry"] == close["adding"] == 1.5
     assert close["far_apart"] is None
     assert far["far_apart"] == 1
-    assert far["parallel"] == pytest.approx(1, abs=1e-6)
-    assert all(row["printed"] <= row["parallel"] + 1e-6 for row in result.rows)
+    assert far["every_entry"] == pytest.approx(1, abs=1e-6)
     assert all(row["entry_profile"] < row["curve_profile"] <= 1.01 for row in result.rows)
-    assert middle["parallel"] <= 1.5
+    # Swapping the influences is worth 0.006; entries between the windows are worth 0.3.
+    assert middle["gap"] == 12
+    assert middle["theorem_3_1"] == pytest.approx(1.2052, abs=5e-5)
+    assert middle["printed"] == pytest.approx(1.1992, abs=5e-5)
+    assert middle["every_entry"] == pytest.approx(1.5, abs=1e-6)
 
 
 @pytest.mark.slow
@@ -270,6 +295,7 @@ def test_figure_3_of_the_local_paper():
 def test_figure_4_of_the_local_paper(measured):  # noqa: F811
     result = run("local-figure-4", data=measured)
     assert {row["series"] for row in result.rows} == {"synthetic", "N10", "N5"}
+    assert "Does not agree" not in result.note  # what quick settings cut is not compared
     for row in result.rows:
         bound = one(result, series=row["series"], epsilon=row["epsilon"], attack="bound")["success"]
         assert row["success"] <= bound + 0.05

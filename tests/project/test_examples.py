@@ -34,12 +34,11 @@ FOR_THE_PACKAGE = {
     "InfluenceCurve": {"binding", "pair_record", "rows", "solve"},
     "Ledger": {
         *("charge_many", "charges_of", "check_terms", "find", "find_many"),
-        *("make_anchor", "open_accounts", "paid", "standing"),
+        *("make_anchor", "open_accounts", "paid", "look", "beliefs"),
     },
     "Plan": {"cells"},
     "Query": {"closest"},
     "Question": {"like", "one_entry", "ordered", "over_numbers"},
-    "Session": {"cost", "release_dashboard"},
     "Stream": {"calibrate", "change_epsilon", "part_or_none"},
     "MarkovChain": {"limit_distance", "limit_distribution"},
     "RegimeClass": {"from_plain", "kernels", "matrices_shown", "replace", "representatives"},

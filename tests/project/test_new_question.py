@@ -15,6 +15,7 @@ import pufferkit as pk
 from pufferkit import plots
 from pufferkit.data.queries import argument, entered, several
 from pufferkit.data.query import KINDS, NAMES, OptionName, Question
+from tests.asking import Asking
 from tests.oracles import asked as oracle
 
 STATES = ("rest", "walk", "run")
@@ -76,7 +77,7 @@ def test_it_is_planned_released_charged_verified_audited_and_drawn(starts, tmp_p
 
     data = pk.Series.of([STATES[code] for code in CHAIN.sample(300, seed=1)], STATES)
     assert asked.exact(data) == [5 * oracle.episodes(data.codes.tolist(), [300], {1, 2})]
-    session = pk.Session(data, CHAIN, 1.0, str(tmp_path / "book.db"))
+    session = Asking(data, CHAIN, 1.0, str(tmp_path / "book.db"))
     release = session.release(asked.bind(STATES, data), 1.0)
     assert session.remaining < 1e-3
     assert release.scale >= pk.influence_curve(CHAIN, pk.episodes(["walk", "run"], 300), 1).scale

@@ -1,5 +1,6 @@
 """What a person meets at a prompt or in a notebook: words, tables, pictures, frames."""
 
+from functools import partial
 from html import escape
 
 import polars as pl
@@ -8,6 +9,7 @@ import pytest
 import pufferkit as pk
 from pufferkit.audit import audit
 from pufferkit.beliefs.base import as_beliefs
+from tests.asking import Asking
 
 CHAIN = pk.MarkovChain.steady([[0.8, 0.2], [0.3, 0.7]], states=["rest", "<walk>"])
 CODES = CHAIN.sample(200, seed=1)
@@ -22,16 +24,16 @@ def things(tmp_path_factory):
     frame = pl.DataFrame({"t": range(200), "x": DATA.labels})
     table = pk.read_table(frame, time="t", state="x", states=CHAIN.states, window=50)
     ledger = pk.Ledger(tmp_path_factory.mktemp("book") / "l.db")
-    session = pk.Session(DATA, CHAIN, 3, ledger, name="home")
+    session = Asking(DATA, CHAIN, 3, ledger, name="home")
     release = session.release(query, 1)
     noise = pk.influence_curve(CHAIN, query, 1)
     short = pk.influence_curve(CHAIN, count, 1)
     yield {
         "plan": (pk.plan(CHAIN, count, 1), True, True),
-        "session plan": (session.plan(query, 0.5), False, True),
+        "account plan": (session.plan(query, 0.5), False, True),
         "release": (release, True, True),
         "releases": (pk.release_each(table, CHAIN, 1), True, True),
-        "session": (session, True, True),
+        "account": (session.account, True, True),
         "ledger": (ledger, True, False),
         "check": (pk.check_model(DATA, CHAIN), True, False),
         "audit": (audit(short, trials=100, seed=1), True, True),
@@ -40,7 +42,6 @@ def things(tmp_path_factory):
         "verdict": (pk.verify(release), False, False),
         "calibration": (noise, False, False),
         "usefulness": (pk.Usefulness.of(noise), False, False),
-        "spent": (session.spent, False, False),
         "series": (DATA, False, False),
         "table": (table, True, False),
         "chain": (CHAIN, True, True),
@@ -77,14 +78,13 @@ def beliefs():
     }
 
 
-NAMES = ["plan", "session plan", "release", "releases", "session", "ledger", "check", "audit"]
+NAMES = ["plan", "account plan", "release", "releases", "account", "ledger", "check", "audit"]
 NAMES += [
     "pairs",
     "active quilts",
     "verdict",
     "calibration",
     "usefulness",
-    "spent",
     "series",
     "table",
     "chain",
@@ -160,7 +160,7 @@ def test_names_are_found_by_tab():
 
 
 def test_a_large_epsilon_is_questioned(tmp_path):
-    session = pk.Session(DATA, CHAIN, 20, tmp_path / "l.db", name="home")
+    session = Asking(DATA, CHAIN, 20, tmp_path / "l.db", name="home")
     with pytest.warns(UserWarning, match="is that meant"):
         session.release(pk.count("rest", DATA), 12)
     assert "is that meant" in str(pk.plan(CHAIN, pk.count("rest", 20), 12))
@@ -178,8 +178,8 @@ def test_figures_show_themselves_without_pyplot():
 
 
 def test_near_misses_get_the_sentence_that_helps(things):
-    session = things["session"][0]
-    for ask in (session.release, session.plan):
+    account = things["account"][0]
+    for ask in (partial(pk.release, account=account), account.plan):
         for wrong in ("histogram", pk.histogram, 1):
-            with pytest.raises(ValueError, match=r"histogram\(session.data.states, session.data\)"):
-                ask(wrong, 1)
+            with pytest.raises(ValueError, match=r"histogram\(data.states, data\)"):
+                ask(DATA, CHAIN, wrong, 1)

@@ -12,6 +12,7 @@ import pytest
 
 import pufferkit as pk
 from pufferkit.beliefs.base import as_beliefs
+from tests.asking import Asking
 from tests.strategies.command_line import good, refusal
 
 ROWS = [[0.9, 0.1], [0.4, 0.6]]
@@ -45,7 +46,7 @@ def table(minutes: float) -> pk.Table:
 
 def _session(data, beliefs, path):
     query = pk.count(1, LENGTH)
-    return pk.Session(data, beliefs, 1.0, str(path / "l.db")).release(query, 0.5)
+    return Asking(data, beliefs, 1.0, str(path / "l.db")).release(query, 0.5)
 
 
 def _stream(data, beliefs, path):
@@ -155,13 +156,13 @@ def test_uneven_times_are_at_no_step(tmp_path):
 
 def test_the_step_is_among_the_terms_of_an_account(tmp_path):
     book = str(tmp_path / "l.db")
-    pk.Session(series("1m"), PLAIN, 1.0, book).release(pk.count(1, LENGTH), 0.5)
+    Asking(series("1m"), PLAIN, 1.0, book).release(pk.count(1, LENGTH), 0.5)
     for other in ("5m", None):
         with pytest.raises(ValueError, match="step"):
-            pk.Session(series(other), PLAIN, 1.0, book)
-    pk.Session(series("1m"), PLAIN, 1.0, book)
+            Asking(series(other), PLAIN, 1.0, book).release(pk.count(1), 0.5)
+    Asking(series("1m"), PLAIN, 1.0, book).release(pk.count(1), 0.5)
     with pytest.raises(ValueError, match="beliefs"):
-        pk.Session(series("1m"), PLAIN.with_step("1m"), 1.0, book)
+        Asking(series("1m"), PLAIN.with_step("1m"), 1.0, book).release(pk.count(1), 0.5)
 
 
 def test_a_stream_has_one_step(tmp_path):

@@ -58,9 +58,9 @@ def calls(folder: Path) -> dict[str, Callable[[], Callable[[], object]]]:
     query = pk.histogram(states, 12)
     entries = ["rest", "work", "work"] * 4
 
-    def session() -> Callable[[], object]:
-        opened = pk.Session(entries, chain, 4.0, str(folder / "session.db"))
-        return lambda: opened.release(query, 1.0)
+    def paid() -> Callable[[], object]:
+        account = pk.Account(str(folder / "paid.db"), "a", 4.0)
+        return lambda: pk.release(entries, chain, query, 1.0, account=account)
 
     def each() -> Callable[[], object]:
         frame = pl.DataFrame({"who": ["a"] * 12 + ["b"] * 12, "state": entries * 2})
@@ -76,7 +76,7 @@ def calls(folder: Path) -> dict[str, Callable[[], Callable[[], object]]]:
     return {
         "plan": lambda: lambda: pk.plan(chain, query, 1.0),
         "release": lambda: lambda: pk.influence_curve(chain, query, 1.0).release(entries),
-        "Session.release": session,
+        "with account": paid,
         "release_each": each,
         "verify": verify,
     }

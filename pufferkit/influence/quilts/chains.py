@@ -42,6 +42,7 @@ from pufferkit.influence.quilts.search import (
     NOTHING,
     Binding,
     Influence,
+    NodeInfluence,
     Pair,
     Quilt,
     QuiltRuns,
@@ -426,6 +427,49 @@ def hardest_of(named: Named, length: int, epsilon: float) -> HardestChain:
         if here.quilt.score > worst.quilt.score:
             name, worst = own, here
     return HardestChain(name, worst, tuple(proofs))
+
+
+def hardest_listed(named: Named, length: int, epsilon: float, longest: int) -> HardestChain:
+    """The hardest node over several bounds, by evaluating every quilt of at most l entries.
+
+    [Q] Algorithms 3 and 4 as printed bound the size of quilts by l to save time; the search needs
+    no such bound, and this reproduces their noise and their cost. The index sets printed for the
+    three forms of quilts differ by one or two entries; here all are held to card(nearby) <= l, as
+    the text says, and the trivial quilt belongs to them. Fewer quilts never need less noise. Where
+    influence is the same at all nodes few are visited ([Q] Lemma C.4), else every node.
+    """
+    name, worst, proofs = "", Binding(0, NOTHING), list[QuiltRuns]()
+    for own, influence in named:
+        alike = isinstance(influence, MixingInfluence) or (
+            isinstance(influence, ChainInfluence) and influence.tables.steady
+        )
+
+        def solve(node: int, enough: float, hint: Quilt | None) -> Quilt:
+            return _listed_quilt(node_of(influence, node, length), epsilon, longest)  # noqa: B023
+
+        if alike:
+            here = hardest_node(solve, 1, length, 0.0, same_everywhere=True)
+        else:
+            quilts = [solve(node, 0.0, None) for node in range(1, length + 1)]
+            node = max(range(length), key=lambda n: quilts[n].score)
+            here = Binding(node + 1, quilts[node], as_runs(quilt.ends for quilt in quilts))
+        proofs.append(here.runs)
+        if here.quilt.score > worst.quilt.score:
+            name, worst = own, here
+    return HardestChain(name, worst, tuple(proofs))
+
+
+def _listed_quilt(node: NodeInfluence, epsilon: float, longest: int) -> Quilt:
+    """The quilt with the least score among those with at most ``longest`` nearby entries."""
+    left, right = node.left, node.right
+    best = Quilt((left + right - 1) / epsilon, 0.0, left, right, False, False)
+    for a in range(1, min(left, longest) + 1):
+        for b in range(1, min(right, longest - a + 1) + 1):
+            influence, _ = node.whole(a, b)
+            if influence < epsilon and (a + b - 1) / (epsilon - influence) < best.score:
+                score = (a + b - 1) / (epsilon - influence)
+                best = Quilt(score, influence, a, b, a < left, b < right)
+    return best
 
 
 @one_thread()

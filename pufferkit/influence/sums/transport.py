@@ -1,11 +1,12 @@
-"""The infinity-Wasserstein distance between distributions on the line.
+"""The infinity-Wasserstein distance between distributions, of numbers and of vectors.
 
 W(mu, nu) is the least d such that mass can be moved from mu to nu with no part of it going further
 than d. On the line, moving the lowest mass to the lowest is best, so W is the largest gap between
 the two values at equal heights of the distribution functions. The rarest outcomes decide, and so do
 ties between sums of probabilities: a cumulative sum that is off by one rounding can pair the wrong
 values. So they are summed in whole numbers (`exact_distance`), or in floats with a bound on their
-rounding, where a tie that stays open counts as the larger distance (`farthest`).
+rounding, where a tie that stays open counts as the larger distance (`farthest`). For vectors see
+`pufferkit.influence.sums.bottleneck`.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit.checks import Floats, Ints
+from pufferkit.influence.sums.bottleneck import bottleneck_distance
 from pufferkit.influence.sums.lattice import Masses, within
 from pufferkit.rounding import EPS, as_fraction, at_least, least_passing
 
@@ -27,16 +29,16 @@ Place = TypeVar("Place", int, Fraction)
 
 
 def w_infinity(mu: Mapping[Any, Any], nu: Mapping[Any, Any]) -> float | Fraction:
-    """The infinity-Wasserstein distance.
+    """The infinity-Wasserstein distance; between vectors in L1.
 
-    Theorem: [Q] Definition 3.1, for distributions on the line.
+    Theorem: [Q] Definition 3.1, for distributions on the line and of vectors.
 
     Parameters
     ----------
     mu, nu
-        Value to probability. Fractions and integers are exact; a float counts as the
-        decimal it prints as, so 0.1 is one tenth. Each distribution is rescaled to sum to one
-        exactly.
+        Value to probability; values are numbers, or tuples of equally many numbers. Fractions and
+        integers are exact; a float counts as the decimal it prints as, so 0.1 is one tenth. Each
+        distribution is rescaled to sum to one exactly.
 
     Returns
     -------
@@ -50,9 +52,23 @@ def w_infinity(mu: Mapping[Any, Any], nu: Mapping[Any, Any]) -> float | Fraction
     >>> flu_1 = {1: 0.075, 2: 0.5, 3: 0.225, 4: 0.2}
     >>> print(w_infinity(flu_0, flu_1))
     2
+    >>> pairs_0, pairs_1 = ({(4 - n, n): p for n, p in flu.items()} for flu in (flu_0, flu_1))
+    >>> print(w_infinity(pairs_0, pairs_1))
+    4
     """
+    if any(isinstance(value, tuple) for value in [*mu, *nu]):
+        return _between_vectors(mu, nu)
     furthest = exact_distance(_distribution("mu", mu), _distribution("nu", nu))
     exact = all(isinstance(value, Rational) for value in [*mu, *nu])
+    return furthest if exact else at_least(furthest)
+
+
+def _between_vectors(mu: Mapping[Any, Any], nu: Mapping[Any, Any]) -> float | Fraction:
+    sizes = {len(value) if isinstance(value, tuple) else 0 for value in [*mu, *nu]}
+    if len(sizes) > 1 or 0 in sizes:
+        raise ValueError("mu, nu: values must be all numbers, or tuples of equally many numbers")
+    furthest = bottleneck_distance(_distribution("mu", mu), _distribution("nu", nu))
+    exact = all(isinstance(number, Rational) for value in [*mu, *nu] for number in value)
     return furthest if exact else at_least(furthest)
 
 
@@ -80,21 +96,27 @@ def exact_distance(
             return furthest
 
 
-def _distribution(name: str, table: Mapping[Any, Any]) -> list[tuple[Fraction, int]]:
+def _distribution(name: str, table: Mapping[Any, Any]) -> list[tuple[Any, int]]:
     """Values in order with their masses in whole numbers, up to one factor."""
-    masses: dict[Fraction, Fraction] = {}
+    masses: dict[Any, Fraction] = {}
     for value, probability in table.items():
         mass = as_fraction(f"{name}: probability of {value}", probability)
         if mass < 0:
             raise ValueError(f"{name}: probability of {value} is {probability}, below 0")
         if mass > 0:
-            place = as_fraction(f"{name}: value", value)
+            place = _place(f"{name}: value", value)
             masses[place] = masses.get(place, Fraction(0)) + mass
     total = sum(masses.values(), Fraction(0))
     if abs(total - 1) > Fraction(1, 10**8):
         raise ValueError(f"{name}: probabilities sum to {float(total):.9g}, not 1; normalise them")
     unit = lcm(*(mass.denominator for mass in masses.values()))
     return [(value, int(mass * unit)) for value, mass in sorted(masses.items())]
+
+
+def _place(name: str, value: Any) -> Fraction | tuple[Fraction, ...]:
+    if isinstance(value, tuple):
+        return tuple(as_fraction(name, number) for number in value)
+    return as_fraction(name, value)
 
 
 def farthest(rows: Masses, places: Ints, least: int, error: float) -> tuple[int, bool]:

@@ -1,4 +1,4 @@
-"""The accumulated spending of a history, entry by entry, in compact form.
+"""What was spent on each entry, as runs: of a release, of a history, of an account.
 
 For releases under which all states are equally far apart, event-level epsilons add up as numbers.
 Each kind of query has its own distances between states, so a run of entries has one number for each
@@ -9,6 +9,7 @@ at once or continued from a stored state.
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +20,6 @@ from typing import Any
 import numpy as np
 
 from pufferkit import checks
-from pufferkit.accounting.amounts import spent_micro
 from pufferkit.accounting.spending import Spending, distance_of, kind_of
 from pufferkit.beliefs.base import Beliefs, as_beliefs
 from pufferkit.checks import Floats
@@ -48,8 +48,8 @@ AmountRun = tuple[int, int, Amounts]
 
 
 @dataclass(frozen=True)
-class Spent:
-    """The profile of a history."""
+class SpentProfile:
+    """What was spent on each entry, as runs."""
 
     kinds: tuple[Any, ...] = ()
     """For each kind of query the contribution of every state, in the order of the states; ``None``
@@ -57,7 +57,23 @@ class Spent:
     runs: tuple[AmountRun, ...] = ()
     """Runs of entries with some spending, in order."""
 
-    def after(self, used: Iterable[tuple[int, int]], b: float, kind: Any) -> Spent:
+    def with_spending(self, spending: Spending) -> SpentProfile:
+        """The profile with one more release, which has a per-entry bound."""
+        added, b = spending.contributions, spending.entry_epsilon
+        assert b is not None
+        kind = None if added is None else tuple(value for _, value in added)
+        return self.after(spending.used, b, kind)
+
+    def nowhere_above(self, spending: Spending) -> bool:
+        """Whether no entry has spent more than this release alone spends on the entries it uses."""
+        alone = SpentProfile().with_spending(spending)
+        (row,) = {row for _, _, row in alone.runs} or {()}
+        limits = dict(zip(alone.kinds, row, strict=False))
+        rows = {amounts for _, _, amounts in self.runs}
+        spent = (pair for row in rows for pair in zip(self.kinds, row, strict=False))
+        return all(b <= limits.get(kind, 0.0) for kind, b in spent)
+
+    def after(self, used: Iterable[tuple[int, int]], b: float, kind: Any) -> SpentProfile:
         """The profile with one more release, of event-level epsilon ``b`` on the runs it used."""
         known = self if kind in self.kinds else replace(self, kinds=(*self.kinds, kind))
         place, runs = known.kinds.index(kind), list(known.runs)
@@ -70,11 +86,19 @@ class Spent:
             runs = _fewer(runs, _MOST_KEPT * 3 // 4)
         return replace(known, runs=tuple(runs))
 
-    def loss(self, theta: Beliefs, sizes: Sequence[int], enough: float | None = None) -> float:
+    def loss(
+        self,
+        theta: Beliefs,
+        sizes: Sequence[int],
+        enough: float | None = None,
+        horizon: int | None = None,
+    ) -> float:
         """Loss of every entry of every segment on the influence curve.
 
         With ``enough``, any upper bound that does not exceed ``enough`` may be returned instead,
-        and histories with many runs are merged into fewer, which never lowers the result.
+        and histories with many runs are merged into fewer, which never lowers the result. With
+        ``horizon`` the result is at most the loss of a series of so many entries of which each
+        spends as much as the one that spends most.
         """
         if not self.runs:
             return 0.0
@@ -82,10 +106,11 @@ class Spent:
         most = self._cost(apart, reduce(_either, {row for _, _, row in self.runs}, ()))
         if theta.entries is not None:
             return record_loss(theta, most)
-        if enough:
+        bound = math.inf
+        if enough or horizon is not None:
             # A profile with the largest spending everywhere loses no less.
-            bound = _constant(ByDigest(theta), max(sizes), most.tobytes())
-            if bound <= enough:
+            bound = _constant(ByDigest(theta), max(horizon or 0, *sizes), most.tobytes())
+            if enough is not None and bound <= enough:
                 return bound
         worst, start = 0.0, 1
         seen: set[tuple[tuple[int, Amounts], ...]] = set()
@@ -100,7 +125,7 @@ class Spent:
             seen.add(tuple(own))
             runs = [PairRun(count, self._cost(apart, row)) for count, row in own]
             worst = max(worst, curve_of(theta, size).epsilon(runs))
-        return worst
+        return min(worst, bound)
 
     def pair_runs(self, states: Sequence[Hashable], first: int, last: int) -> list[PairRun]:
         """The spending of entries ``first`` to ``last`` on pairs of states, as runs."""
@@ -115,7 +140,7 @@ class Spent:
         return {"kinds": list(self.kinds), "runs": runs}
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Spent:
+    def from_dict(cls, data: Mapping[str, Any]) -> SpentProfile:
         """What ``to_dict`` described."""
         runs = tuple((int(run[0]), int(run[1]), tuple(run[2:])) for run in data["runs"])
         return cls(tuple(kind_of(kind) for kind in data["kinds"]), runs)
@@ -142,76 +167,6 @@ class Spent:
         for b, distance in zip(row, apart, strict=False):
             cost += b * distance
         return cost * (1 + (len(apart) + 2) * EPS)
-
-
-@dataclass(frozen=True)
-class Composed:
-    """What is needed by rules that do not look at releases one by one."""
-
-    count: int = 0
-    micro: int = 0
-    largest: int = 0
-    """Number of releases; the sum of their epsilons and the largest one, in millionths."""
-    mechanisms: tuple[str, ...] = ()
-    """The mechanisms used."""
-    same: tuple[Any, ...] | None = None
-    """Window and gaps, if they are the same for all releases."""
-    spent: Spent | None = Spent()
-    """The profile; ``None`` if a release has no per-entry bound."""
-
-    @classmethod
-    def of(cls, history: Iterable[Spending]) -> Composed:
-        """The history of these releases, added one after another."""
-        composed = cls()
-        for spending in history:
-            composed = composed.after(spending)
-        return composed
-
-    def after(self, spending: Spending) -> Composed:
-        """The history with one more release."""
-        own, micro = (spending.window, spending.gaps), spent_micro(spending.epsilon)
-        b, spent = spending.entry_epsilon, self.spent
-        if b is None or spent is None:
-            spent = None
-        else:
-            kind = None
-            if spending.contributions is not None:
-                kind = tuple(value for _, value in spending.contributions)
-            spent = spent.after(spending.used, b, kind)
-        return Composed(
-            self.count + 1,
-            self.micro + micro,
-            max(self.largest, micro),
-            tuple(sorted({*self.mechanisms, spending.mechanism})),
-            own if self.count == 0 or self.same == own else None,
-            spent,
-        )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data, as the ledger keeps it."""
-        return {
-            "count": self.count,
-            "micro": self.micro,
-            "largest": self.largest,
-            "mechanisms": list(self.mechanisms),
-            "same": None
-            if self.same is None
-            else [None if own is None else list(own) for own in self.same],
-            "spent": None if self.spent is None else self.spent.to_dict(),
-        }
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Composed:
-        """What ``to_dict`` described."""
-        same, spent = data["same"], data["spent"]
-        return cls(
-            int(data["count"]),
-            int(data["micro"]),
-            int(data["largest"]),
-            tuple(data["mechanisms"]),
-            None if same is None else (tuple(same[0]), None if same[1] is None else tuple(same[1])),
-            None if spent is None else Spent.from_dict(spent),
-        )
 
 
 def _add(runs: list[AmountRun], first: int, last: int, place: int, b: float) -> None:
@@ -314,14 +269,15 @@ def _curve(known: ByDigest[Beliefs], length: int) -> InfluenceCurve:
     return InfluenceCurve(known.itself, length)
 
 
-def profile_of(history: Sequence[Spending], theta: Beliefs) -> Spent:
+def profile_of(history: Sequence[Spending], theta: Beliefs) -> SpentProfile:
     """The profile of a history; ``NoTheorem`` if a release has no per-entry bound."""
     unknown = sorted({s.mechanism for s in history if s.entry_epsilon is None})
     if unknown:
         raise NoTheorem(f"{', '.join(unknown)} gives no per-entry bound")
-    spent = Composed.of(spending.ordered(theta.states) for spending in history).spent
-    assert spent is not None
-    return spent
+    profile = SpentProfile()
+    for spending in history:
+        profile = profile.with_spending(spending.ordered(theta.states))
+    return profile
 
 
 def entry_rows(

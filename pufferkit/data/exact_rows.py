@@ -9,7 +9,9 @@ million rows keep.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -20,18 +22,70 @@ from pufferkit.data.queries import ByTime
 from pufferkit.data.query import Over, Query, Question
 from pufferkit.data.series import Series
 from pufferkit.data.table import Counts, Table, Windows
-from pufferkit.fleet.subject_run import FleetRows
 
 MOST = 2**52
 """Largest integer sum that a float holds exactly with room for noise."""
 
-RowsAndQuery = tuple[FleetRows, Query]
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """The exact rows of a table: subject, window, counts, and the first and last entry, from 1.
+
+    ``counts`` are the integers of the answer. Where they do not sum to the number of observed
+    entries, ``seen`` holds it; ``observed`` has the number for each slot of a question by time, and
+    ``days`` the number of days for shares of days. ``unit`` is that of the answer before it is
+    divided by any of these.
+    """
+
+    owner: Counts
+    window: Counts
+    counts: Counts
+    first: Counts
+    last: Counts
+    observed: Counts | None = None
+    seen: Counts | None = None
+    days: Counts | None = None
+    unit: Fraction = Fraction(1)
+
+    def per(self, what: str | None) -> Counts | None:
+        """The public number that the answer of each row is divided by."""
+        return self.entries if what == "entries" else self.days if what == "days" else None
+
+    @cached_property
+    def entries(self) -> Counts:
+        """Number of observed entries behind each row."""
+        return np.asarray(self.counts.sum(axis=1) if self.seen is None else self.seen)
+
+    def fractions(self, question: Question) -> list[list[Fraction]]:
+        """The answers as they are asked for, in their unit and divided by what they are per."""
+        per = self.per(question.per)
+        each = [1] * len(self.counts) if per is None else per.tolist()
+        rows = zip(self.counts.tolist(), each, strict=True)
+        return [[value * self.unit / number for value in row] for row, number in rows]
+
+    @classmethod
+    def of(cls, table: Table, pieces: Counts) -> Rows:
+        """The rows of a table whose pieces have these counts."""
+        new = np.ones(len(table.owner), dtype=bool)
+        new[1:] = (np.diff(table.owner) != 0) | (np.diff(table.window) != 0)
+        at = np.flatnonzero(new)
+        first, last = table.places
+        after = np.append(at[1:], len(table.owner))
+        return cls(
+            owner=table.owner[at],
+            window=table.window[at],
+            counts=np.add.reduceat(pieces, at, axis=0),
+            first=first[at],
+            last=last[after - 1],
+        )
 
 
-def rows_of(
-    table: Table, pieces: Counts, question: Question, states: Sequence[Hashable]
-) -> RowsAndQuery:
+RowsAndQuery = tuple[Rows, Query]
+
+
+def exact_rows(table: Table, question: Question, states: Sequence[Hashable]) -> RowsAndQuery:
     """A row for each subject, or subject and window, and the query about one of them."""
+    pieces = aligned(table, states)
     if question.counting:
         if table.windows is not None and table.windows.repeats is not None:
             raise ValueError(
@@ -39,7 +93,7 @@ def rows_of(
                 "window='1d', or to whole series; recurring windows are slots of one question, "
                 "'by-weekday-hour' or 'by-hour'"
             )
-        return _counted(FleetRows.of(table, pieces), question, states)
+        return _counted(Rows.of(table, pieces), question, states)
     slots = question.recurring if isinstance(question, ByTime) else None
     if isinstance(question, ByTime) and slots is None:
         width = "7d" if question.by == "week" else "1d"
@@ -61,12 +115,12 @@ def rows_of(
     return _one_by_one(table, question, states)
 
 
-def _counted(rows: FleetRows, question: Question, states: Sequence[Hashable]) -> RowsAndQuery:
+def _counted(rows: Rows, question: Question, states: Sequence[Hashable]) -> RowsAndQuery:
     """Answers from how often each state occurs, in whole units."""
     over = Over(tuple(states), (1,))
     refuse_digits(question, over, int(rows.entries.sum()))
-    counts = question.of_counts(over, rows.counts)
-    return replace(rows, counts=counts, seen=rows.entries), question.about(over)
+    counts, unit = question.of_counts(over, tuple(states), rows.counts), question.grain(over)
+    return replace(rows, counts=counts, seen=rows.entries, unit=unit), question.about(over)
 
 
 def refuse_digits(question: Question, over: Over, entries: int) -> None:
@@ -92,9 +146,13 @@ def _folded(
             f"are {breadth} wide; read the table with window='hour of week'"
         )
     slot = _slots(table, windows, weekly)
-    answers = np.zeros((len(table.subjects), len(slots), pieces.shape[1]), dtype=np.int64)
-    np.add.at(answers, (table.owner, slot), pieces)
-    rows = whole_series(table, answers.reshape(len(answers), -1), answers.sum(axis=2))
+    size, people = pieces.shape[1], len(table.subjects)
+    cell = np.repeat(table.owner * len(slots) + slot, size)
+    state = np.tile(np.arange(size), len(pieces))
+    tally = question.tally(cell, state, people * len(slots), size, pieces.ravel())
+    rows = whole_series(
+        table, tally.reshape(people, -1), tally.reshape(people, len(slots), size).sum(axis=2)
+    )
     return rows, question.about(Over(tuple(states), (1,), calendar=Calendar(0, HOUR)))
 
 
@@ -134,11 +192,11 @@ def _one_by_one(table: Table, question: Question, states: Sequence[Hashable]) ->
     return rows, query
 
 
-def whole_series(table: Table, answers: Counts, observed: Counts | None) -> FleetRows:
+def whole_series(table: Table, answers: Counts, observed: Counts | None) -> Rows:
     """A row for each subject, with these answers."""
     first, last = table.places
     at = np.searchsorted(table.owner, np.arange(len(table.subjects)))
-    return FleetRows(
+    return Rows(
         owner=np.arange(len(table.subjects)),
         window=np.zeros(len(table.subjects), dtype=np.int64),
         counts=answers,
@@ -147,3 +205,22 @@ def whole_series(table: Table, answers: Counts, observed: Counts | None) -> Flee
         observed=observed,
         seen=table.totals,
     )
+
+
+def aligned(table: Table, states: Sequence[Hashable]) -> Counts:
+    """The counts of each piece, by the states of the beliefs."""
+    place = {state: number for number, state in enumerate(states)}
+    strange = [
+        state
+        for number, state in enumerate(table.states)
+        if state not in place and table.pieces[:, number].any()
+    ]
+    if strange:
+        raise ValueError(
+            f"table: has states {strange} that the beliefs lack; they have {list(states)}"
+        )
+    counts = np.zeros((len(table.pieces), len(states)), dtype=np.int64)
+    for number, state in enumerate(table.states):
+        if state in place:
+            counts[:, place[state]] = table.pieces[:, number]
+    return counts

@@ -1,0 +1,841 @@
+"""An account: a budget of epsilon for everything that is ever released about the data of a name.
+
+The budget is the Pufferfish epsilon of all releases together. A release is priced as if the series
+went on without an end and every entry were asked like these: its noise is that of such a series
+(`endless`), and it costs what it adds to the largest loss of the profile (`standing.price`). So a
+question that is asked every day costs its epsilon once, and a stream is an account that goes on.
+
+The first charge fixes the terms: beliefs, time step, and the time of entry 1. Entries are counted
+from it, by the clock where there is one. Beliefs that were bought from the data
+(`private_transitions`) have spent some of the budget already: the first release charges that too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from pufferkit import checks
+from pufferkit.accounting.account_plan import BEST, AccountPlan, best_for
+from pufferkit.accounting.amounts import (
+    PICO,
+    allowed_micro,
+    in_epsilon,
+    show,
+    spent_pico,
+    three_digits,
+)
+from pufferkit.accounting.charges import Terms, over_budget
+from pufferkit.accounting.composition import ANY_START
+from pufferkit.accounting.entries import Balance, checked_name
+from pufferkit.accounting.fingerprints import SeriesData
+from pufferkit.accounting.ledger import Ledger, Read
+from pufferkit.accounting.pay import Payment, Prices, owing, pay, standing_of
+from pufferkit.accounting.spending import Spending, asked_query, joined, spendings_of
+from pufferkit.accounting.spent_profile import entry_rows
+from pufferkit.accounting.standing import Standing, as_stored, price
+from pufferkit.accounting.windows import check_start
+from pufferkit.beliefs.base import Beliefs, as_beliefs, beliefs_from_dict
+from pufferkit.beliefs.meeting import check_series
+from pufferkit.beliefs.provenance import owed
+from pufferkit.data.joint import joint_query
+from pufferkit.data.query import Query
+from pufferkit.data.series import Series
+from pufferkit.errors import LedgerError, NoTheorem, OverBudget
+from pufferkit.mechanisms.calibration import Calibration, check_states, in_order, requested
+from pufferkit.mechanisms.dashboard import dashboard
+from pufferkit.mechanisms.influence_curve import HORIZON, endless, goes_on
+from pufferkit.mechanisms.plan import calibrate, plan
+from pufferkit.mechanisms.release import Release
+from pufferkit.mechanisms.usefulness import questioned, warn_if_drowned
+from pufferkit.records import canonical, digest, unsourced
+from pufferkit.rounding import least_passing
+from pufferkit.shown import Shown
+
+_OVER = "the data, like histogram(data.states, data)"
+_PURCHASE = "private_transitions"
+_CHARGE = "charge"
+_CURVE = "influence_curve"
+_PARTS = 1000
+"""Of a refused epsilon, in which what would fit is looked for."""
+
+
+class Account(Shown):
+    """A budget for everything that is ever released about the data of one name.
+
+    Parameters
+    ----------
+    ledger
+        A `Ledger`, or a path or URL to open one.
+    name
+        Named after the data. Who gives the same name shares the budget. The first charge creates
+        the account.
+    budget
+        Pufferfish epsilon for everything released about these data.
+    horizon
+        The most entries that one segment of the series may ever have. By default a series without
+        an end; for beliefs that do not mix, the longest segment of the first data.
+    data_meant
+        The same data under a second name, and data that changed since an earlier release, are
+        refused; ``True`` confirms that this is intended.
+
+    Examples
+    --------
+    >>> from tempfile import mkdtemp
+    >>> import pufferkit as pk
+    >>> chain, data = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]]), [0, 0, 1] * 100
+    >>> anna = pk.Account(mkdtemp() + "/ledger.db", "anna", budget=1.0)
+    >>> release = pk.release(data, chain, pk.count(1), 0.4, account=anna)
+    >>> anna.remaining, anna.spent
+    (0.6, 0.4)
+    >>> pk.release(data, chain, pk.count(1), 0.4, account=anna).value == release.value  # free
+    True
+    >>> anna.cost(data, chain, pk.histogram(), 0.3) < 0.35
+    True
+    >>> anna.plan(data, chain, pk.histogram(), 0.3).fits
+    True
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger | str,
+        name: str,
+        budget: float,
+        *,
+        horizon: int | None = None,
+        data_meant: bool = False,
+    ) -> None:
+        self.ledger = ledger if isinstance(ledger, Ledger) else Ledger(ledger)
+        self.name = checked_name("name", name)
+        self._budget = allowed_micro(budget)
+        self._horizon = None if horizon is None else checks.whole("horizon", horizon, 1)
+        self._meant = checks.flag("data_meant", data_meant)
+        self._made: dict[str, Calibration] = {}
+        self._marks: tuple[Any, SeriesData] | None = None
+        self._beliefs: Beliefs | None = None
+        self._about: Mapping[str, Any] | None = None
+        known, about = self._look()
+        if about is not None:
+            Terms(self._budget, "composed", about).check(known, {"about": about})
+
+    def __str__(self) -> str:
+        left, budget = show(self._balance.remaining), show(self._budget)
+        return f"Account({self.name!r}, {left} of {budget} remain)"
+
+    def table_rows(self) -> list[dict[str, Any]]:
+        """One row for each charge, for a data frame or a notebook."""
+        return self.history
+
+    @property
+    def budget(self) -> float:
+        """Epsilon for everything."""
+        return in_epsilon(self._budget)
+
+    @property
+    def remaining(self) -> float:
+        """Epsilon that is left."""
+        return in_epsilon(self._balance.remaining)
+
+    @property
+    def spent(self) -> float:
+        """Epsilon of everything released so far."""
+        return in_epsilon(self._balance.total)
+
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        """One row for each charge, oldest first."""
+        return [
+            {
+                "entry": entry.seq,
+                "query": entry.body["query"],
+                "window": tuple(entry.body["window"]),
+                "mechanism": entry.body["mechanism"],
+                "epsilon": in_epsilon(entry.epsilon),
+                "scale": entry.body["scale"],
+                "total": in_epsilon(entry.total),
+                "rule": entry.body["rule"],
+                "made_at": entry.made_at,
+                "made_by": entry.made_by,
+            }
+            for entry in self.ledger.charges_of([self.name])[1]
+        ]
+
+    @property
+    def profile(self) -> list[dict[str, Any]]:
+        """The spending on the entries up to the last that was used, run by run (`entry_rows`)."""
+        charges = self.ledger.charges_of([self.name])[1]
+        if not charges:
+            return []
+        segments = charges[-1].body["segments"]
+        if isinstance(segments, str):
+            raise NoTheorem("profile: the account has too many segments to list")
+        theta = self.beliefs
+        return entry_rows(spendings_of(charges, theta.states), theta, tuple(segments))
+
+    @property
+    def beliefs(self) -> Beliefs:
+        """The beliefs under which the account pays, fixed by its first charge."""
+        self._look()
+        if self._beliefs is None:
+            if self._about is None:
+                raise ValueError(f"account: {self.name!r} has paid for nothing yet; give beliefs=")
+            known = str(self._about["beliefs"])
+            record = self.ledger.beliefs(known)
+            if record is None:
+                raise ValueError("beliefs: the ledger cannot hold their labels; give beliefs=")
+            theta = beliefs_from_dict(record)
+            if theta.digest != known:
+                raise LedgerError(
+                    f"ledger: the beliefs of {self.name!r} are missing or were changed; restore a "
+                    "backup and run pufferkit ledger verify"
+                )
+            self._beliefs = theta
+        return self._beliefs
+
+    def plan(
+        self,
+        data: Any,
+        beliefs: Any,
+        query: Any,
+        epsilon: float,
+        *,
+        window: tuple[int, int] | None = None,
+    ) -> AccountPlan:
+        """Every mechanism side by side, and what the best that composes would cost."""
+        series = Subject.of(self, data, beliefs)
+        bounds, part = series.window(window)
+        asked = asked_query(query, series.theta.states, part, _OVER)
+        check_start(bounds, series.theta, series.lengths)
+        table = plan(series.theta, asked, epsilon)
+        noise = series.calibrate(asked, checks.privacy(epsilon), BEST)
+        cost = series.cost(series.asked(noise, bounds, ""))
+        return AccountPlan(table, noise, in_epsilon(cost), self.remaining)
+
+    def cost(
+        self,
+        data: Any,
+        beliefs: Any,
+        query: Any,
+        epsilon: float | None,
+        *,
+        mechanism: str = BEST,
+        window: tuple[int, int] | None = None,
+        label: str = "",
+    ) -> float:
+        """What `release` with the same arguments would cost; nothing is written.
+
+        0 for a release that is already stored.
+        """
+        series = Subject.of(self, data, beliefs)
+        wanted = series.wanted(query, epsilon, mechanism, window, label)
+        if (self.name, wanted.key) in self.ledger.look([self.name], [wanted.key]).values:
+            return 0.0
+        noise = series.calibrated(wanted)
+        return in_epsilon(series.cost(series.asked(noise, wanted.bounds, wanted.key)))
+
+    def charge(
+        self,
+        entry_epsilon: float,
+        window: tuple[int, int] | None = None,
+        *,
+        data: Any = None,
+        beliefs: Any = None,
+        label: str = "",
+    ) -> float:
+        """Charge what something else spends on these data: answers of `local.sanitize`, a library.
+
+        Theorem: `entry_profile`, for the secrets and beliefs of its docstring. If the density of
+        an output changes by a factor of at most e^b when one entry of the window changes, and by
+        none when another entry does, it is a release of event-level epsilon b over the window,
+        whatever made it: event-level epsilons add up entry by entry.
+
+        Parameters
+        ----------
+        entry_epsilon
+            Event-level epsilon b of the output, for each entry of the window: of mechanisms with
+            differential privacy for one entry, their epsilon. Independent of the beliefs.
+        window
+            First and last entry that it uses, counted from 1; by default all of the data.
+        data, beliefs
+            The data, by which they are recognised, and the beliefs; the first charge of an account
+            needs beliefs.
+        label
+            With a label the same charge is made once, however often it is asked for. Without one
+            every call is a new charge. Charge before anything noisy is drawn.
+
+        Returns
+        -------
+        The epsilon by which the account has grown; 0 for a label that was charged before.
+
+        Raises
+        ------
+        OverBudget
+            If the joint guarantee would exceed the budget; nothing is spent then.
+
+        Examples
+        --------
+        >>> from tempfile import mkdtemp
+        >>> import pufferkit as pk
+        >>> chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
+        >>> anna = pk.Account(mkdtemp() + "/ledger.db", "anna", 1.0)
+        >>> anna.charge(0.1, window=(1, 30), beliefs=chain, label="library") > 0.1
+        True
+        >>> anna.charge(0.1, window=(1, 30), label="library")
+        0.0
+        """
+        b = spent_pico(checks.privacy(entry_epsilon)) / PICO
+        if data is None and window is None:
+            raise ValueError("window: first and last entry that were used; or give data=")
+        theta = self.beliefs if beliefs is None else as_beliefs(beliefs)
+        series = Subject.of(self, data, theta, reach=None if window is None else window[1])
+        bounds = series.bounds(window)
+        once = label or secrets.token_hex(16)
+        key = digest({"charge": b, "window": list(bounds), "label": label, "once": once})
+        asked = Payment(
+            self.name,
+            key,
+            # Only its event-level epsilon is known, so no rule may use its mechanism.
+            Spending(_CHARGE, b, bounds, b),
+            series.lengths,
+            {"query": label or _CHARGE},
+            stores=False,
+            data=series.marks,
+        )
+        before = self._balance.total
+        series.pay(asked)
+        return in_epsilon(max(0, self._balance.total - before))
+
+    @property
+    def _balance(self) -> Balance:
+        return self._look()[0]
+
+    def _recognised(self, data: Series) -> SeriesData:
+        """By which data are recognised; that of the last data is kept."""
+        key = (hashlib.sha256(data.codes.tobytes()).digest(), data.states, data.lengths)
+        if self._marks is None or self._marks[0] != key:
+            self._marks = key, SeriesData(data.codes, data.states, data.lengths)
+        return self._marks[1]
+
+    def _look(self) -> tuple[Balance, Mapping[str, Any] | None]:
+        """Balance and terms; an account that does not exist is empty."""
+        read = self.ledger.look([self.name])
+        known = read.balances.get(self.name)
+        if known is None:
+            return Balance(self.name, "composed", self._budget, 0, 0), None
+        if self._about is None:
+            self._about = read.opened[self.name]["about"]
+        return known, self._about
+
+
+@dataclass(frozen=True, eq=False)
+class Wanted:
+    """A release that is asked for: its query, its window in the account and the entries there."""
+
+    query: Query
+    epsilon: float | None
+    mechanism: str
+    bounds: tuple[int, int]
+    part: Series
+    key: str
+    several: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """The data of an account under its beliefs; ``offset`` entries come before them.
+
+    Without ``data`` only the number of entries is known.
+    """
+
+    account: Account
+    theta: Beliefs
+    data: Series | None
+    offset: int
+    lengths: tuple[int, ...]
+    """The segments of the whole series of the account, up to the end of the data."""
+    about: Mapping[str, Any]
+    """The terms of the account."""
+
+    @classmethod
+    def of(cls, account: Account, data: Any, beliefs: Any, reach: int | None = None) -> Subject:
+        """Data checked against beliefs and account, in the numbering of the account."""
+        theta = as_beliefs(beliefs)
+        known = account._about or account._look()[1]
+        if data is None:
+            return cls._unseen(account, theta, known, checks.whole("window", reach, 1))
+        series = _series(data, theta)
+        check_series(theta, series)
+        offset, lengths = 0, series.lengths
+        about: dict[str, Any] = {"beliefs": theta.digest}
+        if series.step is not None:
+            about["step"] = series.step
+        if series.calendar is not None:
+            origin = series.calendar.starts[0]
+            if known is not None and known.get("origin") is not None:
+                origin = int(known["origin"])
+                offset = _entries_after(series, origin)
+            about |= {"origin": origin, "zone": series.calendar.timezone}
+        if offset:
+            if len(lengths) > 1:
+                raise ValueError(
+                    "data: begin after the first entry of the account and have several segments; "
+                    "give the whole series from its beginning on"
+                )
+            lengths = (offset + len(series),)
+        about |= _horizon(account, theta, lengths, known)
+        return cls(account, theta, series, offset, lengths, about)
+
+    @classmethod
+    def _unseen(
+        cls, account: Account, theta: Beliefs, known: Mapping[str, Any] | None, reach: int
+    ) -> Subject:
+        """The series of an account of which only the entries that were used are known."""
+        read = account.ledger.look([account.name])
+        state = read.states.get(account.name)
+        standing = Standing() if state is None else Standing.from_dict(state)
+        if isinstance(standing.segments, str):
+            raise ValueError("data: the account has many segments; give data=")
+        *closed, last = standing.segments or (0,)
+        lengths = (*closed, max(last, reach - sum(closed)))
+        if known is None:
+            step = {} if theta.step is None else {"step": theta.step}
+            known = {"beliefs": theta.digest, **step, **_horizon(account, theta, lengths, None)}
+        elif known["beliefs"] != theta.digest:
+            known = {**known, "beliefs": theta.digest}
+        return cls(account, theta, None, 0, lengths, known)
+
+    @cached_property
+    def prices(self) -> Prices:
+        """The terms and the horizon on which the account pays."""
+        account = self.account
+        record = None if account._about is not None else _kept(self.theta)
+        terms = Terms(account._budget, "composed", self.about, record)
+        horizon = None if self.theta.entries is not None else self.about.get("horizon", HORIZON)
+        return Prices(self.theta, terms, horizon)
+
+    @property
+    def marks(self) -> SeriesData | None:
+        """By which the whole series is recognised; ``None`` if only a later part is given."""
+        data = self.data
+        if data is None or self.offset:
+            return None
+        return self.account._recognised(data)
+
+    def bounds(self, window: tuple[int, int] | None) -> tuple[int, int]:
+        """First and last entry, in the numbering of the account."""
+        least, most = self.offset + 1, sum(self.lengths)
+        if window is None:
+            return least, most
+        if isinstance(window, str) or len(window) != 2:
+            raise ValueError(f"window: must be first and last entry, got {window!r:.60}")
+        first, last = (checks.whole("window", n, 1) for n in window)
+        if not least <= first <= last <= most:
+            raise ValueError(
+                f"window: needs {least} <= first <= last <= {most}, got {first} to {last}"
+            )
+        return first, last
+
+    def window(self, window: tuple[int, int] | None) -> tuple[tuple[int, int], Series]:
+        """The bounds of a window, and its entries."""
+        first, last = self.bounds(window)
+        assert self.data is not None
+        return (first, last), self.data.window(first - self.offset, last - self.offset)
+
+    def wanted(
+        self, query: Any, epsilon: float | None, mechanism: str, window: Any, label: str
+    ) -> Wanted:
+        """What is asked for, with its key; a window that no theorem covers is refused."""
+        bounds, part = self.window(window)
+        states = self.theta.states
+        if mechanism not in ANY_START:
+            check_start(bounds, self.theta, self.lengths)
+        several, stated = None, None  # type: Any, Any
+        if isinstance(query, Mapping):
+            several = {n: (asked_query(q, states, part, _OVER), e) for n, (q, e) in query.items()}
+            asked = joint_query({name: own for name, (own, _) in several.items()}, states)
+            stated = {name: [own.digest, error] for name, (own, error) in several.items()}
+        else:
+            asked = asked_query(query, states, part, _OVER)
+            stated = asked.digest
+        key = digest(
+            {
+                "query": stated,
+                "window": list(bounds),
+                "epsilon": None if epsilon is None else float(checks.privacy(epsilon)),
+                "mechanism": mechanism,
+                "label": label,
+            }
+        )
+        return Wanted(asked, epsilon, mechanism, bounds, part, key, several)
+
+    def calibrated(self, wanted: Wanted) -> Calibration:
+        """The noise for what is asked for."""
+        if wanted.several is not None:
+            made = dashboard(self.theta, wanted.several, wanted.epsilon).calibration
+            return self._holding(made)
+        return self.calibrate(wanted.query, checks.privacy(wanted.epsilon), wanted.mechanism)
+
+    def calibrate(self, query: Query, epsilon: float, mechanism: str) -> Calibration:
+        """The noise of a mechanism, made once for all windows of the same lengths and gaps."""
+        theta, made = self.theta, self.account._made
+        horizon = self.prices.horizon
+        key = digest(requested(mechanism, theta, query, epsilon, {"horizon": horizon}))
+        if key not in made:
+            if horizon is not None and mechanism in (BEST, _CURVE):
+                check_states(theta, query)
+                made[key] = endless(theta, query, epsilon, horizon)
+            elif mechanism == BEST:
+                made[key] = best_for(theta, query, epsilon)
+            else:
+                made[key] = calibrate(mechanism, theta, query, epsilon)
+        return self._holding(replace(made[key], query=query))
+
+    def _holding(self, calibration: Calibration) -> Calibration:
+        """The calibration, with what its beliefs were bought for, which the account holds."""
+        if self._bought is None:
+            return calibration
+        known = replace(calibration.evidence, bought=self._bought.entry_epsilon)
+        return replace(calibration, evidence=known)
+
+    def asked(
+        self, calibration: Calibration, bounds: tuple[int, int], key: str, label: str = ""
+    ) -> Payment:
+        """What a release with this noise asks of the account."""
+        assert self.data is not None
+        part = self.window(bounds)[1]
+        gaps = None if part.pattern is None else joined(part.pattern)
+        facts = {
+            "query": calibration.query.name,
+            "labels": list(calibration.query.labels),
+            "scale": calibration.scale,
+            "calibration": calibration.digest,
+            "label": label,
+            "use": ["entries", bounds[0], bounds[1] + 1],
+        }
+        # Where a clock counts entries, a later part may be given alone: it must be another one.
+        alone = self.data.calendar is not None and len(part) == len(self.data)
+        return Payment(
+            self.account.name,
+            key,
+            replace(Spending.of(calibration, bounds), gaps=gaps),
+            self.lengths,
+            facts,
+            endless=calibration.evidence.horizon is not None,
+            data=self.marks,
+            rows=SeriesData(part.codes, part.states, part.lengths, thinned=False)
+            if alone
+            else None,
+        )
+
+    def check(self, read: Read) -> Balance:
+        """The balance; refuses other terms than those of the account, and data that changed."""
+        account, marks = self.account, self.marks
+        balance, standing = standing_of(read, account.name, self.prices.terms)
+        standing.check_unchanged(account.name, self.lengths)
+        if marks is not None:
+            data = {account.name: (None, marks)}
+            account.ledger.check_terms(data, data_meant=account._meant)
+        return balance
+
+    def cost(self, asked: Payment) -> int:
+        """What a release would add to the total, in millionths; nothing is written."""
+
+        def above(balance: Balance, before: Standing, total: int) -> OverBudget:
+            raise _Above(total)
+
+        account, everything = self.account, self._with_purchase(asked)
+        read = account.ledger.look([account.name], [one.key for one in everything])
+        balance = self.check(read)
+        try:
+            (owed,) = owing(read, self.prices, everything, above)
+        except _Above as refusal:
+            return refusal.total - balance.total
+        return owed.total - balance.total
+
+    def pay(
+        self,
+        asked: Payment,
+        wanted: Wanted | None = None,
+        calibration: Calibration | None = None,
+        read: Read | None = None,
+    ) -> Mapping[str, Any] | None:
+        """Draw, then write charge and value in one transaction before anything is returned."""
+        account = self.account
+
+        def draw(numbers: Sequence[int]) -> list[Mapping[str, Any]]:
+            assert calibration is not None
+            assert wanted is not None
+            values = [calibration.release(wanted.part, anyway=True) for _ in numbers]
+            return [json.loads(canonical(value.to_dict())) for value in values]  # as stored
+
+        def refused(balance: Balance, before: Standing, total: int) -> OverBudget:
+            fits = ""
+            if self._bought is not None and self._purchase_key not in before.bought:
+                return OverBudget(
+                    f"budget: the beliefs were bought from these data, which alone costs "
+                    f"{show(total)} of {show(balance.budget)}; give a larger budget"
+                )
+            if calibration is not None and wanted is not None and wanted.several is None:
+                fits = self._what_fits(balance, before, asked, wanted, calibration)
+            return over_budget(total - balance.total, balance.remaining, fits)
+
+        values = pay(
+            account.ledger,
+            self.prices,
+            self._with_purchase(asked),
+            draw,
+            read=read,
+            data_meant=account._meant,
+            refused=refused,
+        )
+        account._beliefs = self.theta
+        return values[-1]
+
+    def _what_fits(
+        self,
+        balance: Balance,
+        before: Standing,
+        asked: Payment,
+        wanted: Wanted,
+        refused: Calibration,
+    ) -> str:
+        """The largest epsilon, to three digits, for which the same mechanism fits the budget."""
+
+        def epsilon(part: int) -> float:
+            return three_digits(refused.epsilon * part / _PARTS)
+
+        def refuses(part: int) -> bool:
+            smaller = self.calibrate(wanted.query, epsilon(part), wanted.mechanism)
+            less = replace(Spending.of(smaller, wanted.bounds), gaps=asked.spending.gaps)
+            try:
+                total, _ = price(
+                    before,
+                    balance.total,
+                    [as_stored(less, self.theta)],
+                    self.theta,
+                    self.lengths,
+                    horizon=self.prices.horizon,
+                    endless=asked.endless,
+                )
+            except NoTheorem:
+                return True
+            return total > balance.budget
+
+        fits = least_passing(refuses, 0, _PARTS) - 1
+        name = refused.mechanism if wanted.mechanism == BEST else wanted.mechanism
+        return f"epsilon {epsilon(fits):g} would fit ({name})" if fits else "no epsilon would fit"
+
+    @cached_property
+    def _bought(self) -> Spending | None:
+        """What the data have been spent for the beliefs, on every entry."""
+        bought = owed(self.theta.sources)
+        if bought is None:
+            return None
+        entries = sum(self.lengths)
+        if entries < bought.entries:
+            raise ValueError(
+                f"beliefs: were {bought.words}, and the data have {entries:,}; give all of them, "
+                "or, for data of other people, use PrivateTransitions.for_others"
+            )
+        b = spent_pico(bought.entry_epsilon) / PICO
+        # Only its event-level epsilon holds under these beliefs, so no rule knows the mechanism.
+        return Spending(_PURCHASE, b, (1, entries), b)
+
+    @property
+    def _purchase_key(self) -> str:
+        b = None if self._bought is None else self._bought.entry_epsilon
+        return digest({_PURCHASE: b, "beliefs": self.theta.digest})
+
+    def _with_purchase(self, asked: Payment) -> list[Payment]:
+        """The release, after the purchase of its beliefs, which is charged once."""
+        if self._bought is None:
+            return [asked]
+        purchase = Payment(
+            self.account.name,
+            self._purchase_key,
+            self._bought,
+            self.lengths,
+            {"query": _PURCHASE},
+            stores=False,
+            bought=True,
+            data=self.marks,
+        )
+        return [purchase, asked]
+
+
+class _Above(Exception):
+    """A total above the budget, which is only asked about."""
+
+    def __init__(self, total: int) -> None:
+        self.total = total
+
+
+def release(
+    data: Any,
+    beliefs: Any,
+    query: Any,
+    epsilon: float | None,
+    *,
+    account: Account | None = None,
+    mechanism: str = BEST,
+    window: tuple[int, int] | None = None,
+    label: str = "",
+    anyway: bool = False,
+) -> Any:
+    """Answer a question with noise; with an account it is paid from its budget.
+
+    With an account, asking again for the same release (same question, window, epsilon, mechanism
+    and label) gives the stored value at no cost, also after a crash and on another machine.
+
+    Parameters
+    ----------
+    data
+        A `Series`, the `Table` of one subject, a sequence of states, or a sequence of segments of
+        states; for networks and joint distributions also a record {name: value}. With an account
+        the whole series, which may grow from one release to the next; or, where times are known,
+        a later part of it.
+    beliefs
+        Chains for the whole series, networks or joint distributions.
+    query
+        A question, a `Query` made for the window, or several with the errors they may have,
+        ``{name: (query, error)}``: these are one release, and one charge.
+    epsilon
+        Pufferfish privacy of this release alone. With an account: of a series without an end of
+        which every entry is asked like these. For several questions ``None`` gives the least that
+        meets the errors; otherwise the errors are proportions.
+    account
+        Pays. Without one, nothing knows of other releases about the same data.
+    mechanism
+        A name from a plan; by default the one with the least noise. With an account it must
+        compose with later releases, which is the influence curve for chains. After `exact_sum` and
+        `wasserstein`, whose noise is made for one sum alone, later releases cost far more.
+    window
+        First and last entry to use, counted from 1 from the first entry of the account, unobserved
+        entries included; by default all of the data.
+    label
+        Something to tell otherwise equal releases apart.
+    anyway
+        Noise that drowns the answer gives a warning, `DrownedAnswer`, before anything is charged,
+        unless this is true.
+
+    Returns
+    -------
+    A `Release`; for several questions the joint release, which `verify` checks and
+    `mechanisms.dashboard.split` takes apart.
+
+    Raises
+    ------
+    OverBudget
+        If the account cannot pay; nothing is spent then.
+    NoTheorem
+        If no theorem covers this release together with the earlier ones.
+
+    Examples
+    --------
+    >>> import pufferkit as pk
+    >>> chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
+    >>> pk.release([0, 0, 1] * 100, chain, pk.count(1), 1.0).mechanism
+    'influence_curve'
+    """
+    if epsilon is not None and (odd := questioned(checks.privacy(epsilon))) is not None:
+        warnings.warn(odd, UserWarning, stacklevel=2)
+    if account is None:
+        theta = as_beliefs(beliefs)
+        series = _series(data, theta)
+        if window is not None:
+            raise ValueError(
+                "window: needs an account; without one, give the entries of the window"
+            )
+        if isinstance(query, Mapping):
+            several = {
+                n: (asked_query(q, theta.states, series, _OVER), e) for n, (q, e) in query.items()
+            }
+            return dashboard(theta, several, epsilon).calibration.release(series, anyway=True)
+        asked = asked_query(query, theta.states, series, _OVER)
+        level = checks.privacy(epsilon)
+        best = mechanism == BEST
+        made = plan(theta, asked, level).best if best else calibrate(mechanism, theta, asked, level)
+        return made.release(series, anyway=anyway)
+    if not isinstance(account, Account):
+        raise ValueError(f"account: must be an Account, got {type(account).__name__}")
+    subject = Subject.of(account, data, beliefs)
+    wanted = subject.wanted(query, epsilon, mechanism, window, label)
+    read = account.ledger.look([account.name], [wanted.key])
+    stored = read.values.get((account.name, wanted.key))
+    if stored is not None:
+        subject.check(read)
+        return Release.from_dict(stored)
+    calibration = subject.calibrated(wanted)
+    wanted = replace(wanted, part=calibration.checked(wanted.part))
+    if wanted.several is None:
+        warn_if_drowned(calibration, anyway=anyway)
+    charge = subject.asked(calibration, wanted.bounds, wanted.key, label)
+    paid = subject.pay(charge, wanted, calibration, read)
+    assert paid is not None
+    return Release.from_dict(paid)
+
+
+def _series(data: Any, theta: Beliefs) -> Series:
+    """The data as a series over the states of the beliefs."""
+    states, names = theta.states, theta.entries
+    if names is not None and isinstance(data, Mapping):
+        data = in_order(data, names)
+    series = data if isinstance(data, Series) else Series.of(data, states)
+    if set(series.states) - set(states):
+        series = Series.of(series, states)
+    if names is not None and series.lengths != (len(names),):
+        raise ValueError(
+            f"data: must have one value for each of the {len(names)} entries of the beliefs, "
+            f"got {len(series)}"
+        )
+    return series
+
+
+def _entries_after(series: Series, origin: int) -> int:
+    """How many entries after the first entry of an account a series begins."""
+    assert series.calendar is not None
+    entries, rest = divmod(series.calendar.starts[0] - origin, series.calendar.every)
+    if rest or entries < 0:
+        where = "between its entries" if rest else "before its first entry"
+        raise ValueError(
+            f"data: begin {where}, by the clock of the account; give the series on the same grid, "
+            "from the same beginning on"
+        )
+    return int(entries)
+
+
+def _horizon(
+    account: Account, theta: Beliefs, lengths: tuple[int, ...], known: Mapping[str, Any] | None
+) -> dict[str, int]:
+    """The most entries that a segment may have, if that is not a series without an end."""
+    if theta.entries is not None:
+        return {}
+    horizon = account._horizon
+    if known is not None:
+        horizon = horizon or known.get("horizon")
+    elif horizon is None and not goes_on(theta):
+        horizon = max(lengths)
+    if horizon is None:
+        return {}
+    if max(lengths) > horizon:
+        raise ValueError(
+            f"data: a segment has {max(lengths):,} entries, but the account {account.name!r} is "
+            f"for at most {horizon:,}, because its beliefs do not mix or its horizon was declared "
+            "so; open another account with horizon="
+        )
+    return {"horizon": horizon}
+
+
+def _kept(theta: Beliefs) -> Mapping[str, Any] | None:
+    """The record of the beliefs without provenance; ``None`` if JSON does not keep their labels."""
+    try:
+        record: Mapping[str, Any] = json.loads(json.dumps(unsourced(theta.to_dict())))
+        return record if beliefs_from_dict(record).digest == theta.digest else None
+    except (TypeError, ValueError):
+        return None

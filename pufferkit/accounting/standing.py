@@ -1,0 +1,192 @@
+"""What an account has accumulated, and what one more release adds to it.
+
+The price of a release is what it adds to the largest loss of the profile. It is never more than
+the loss of a series without an end of which each entry spends as much as the one that spends most,
+so a question that is asked every day at one epsilon costs that epsilon once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from pufferkit.accounting.amounts import PICO, in_epsilon, spent_micro, spent_pico
+from pufferkit.accounting.composition import ANY_START
+from pufferkit.accounting.entries import Entry
+from pufferkit.accounting.spending import Spending, spending_of
+from pufferkit.accounting.spent_profile import SpentProfile
+from pufferkit.accounting.windows import PRIVATE, check_start, entries_separate
+from pufferkit.beliefs.base import Beliefs
+from pufferkit.errors import NoTheorem
+from pufferkit.records import digest
+
+_LISTED = 8
+"""Segments up to which their lengths are recorded; a digest stands for more."""
+
+ALONE, PROFILE, FOR_EVER = "single", "entry_profile", "for ever"
+"""The rules that give a price: a promise of its own, the profile, a promise without an end."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What the charges of an account add up to."""
+
+    profile: SpentProfile | None = field(default_factory=SpentProfile)
+    """What was spent on each entry; ``None`` after a release without a per-entry bound."""
+    releases: int = 0
+    last: int = 0
+    """The last entry that was used."""
+    segments: tuple[int, ...] | str = ()
+    """Lengths of the independent segments up to it, or a digest of many."""
+    bought: tuple[str, ...] = ()
+    """Keys of the purchases of beliefs that are charged."""
+    promised: bool = False
+    """Whether a release was priced by its own promise, which holds under its beliefs only."""
+
+    def after(
+        self, spending: Spending, segments: Sequence[int], *, rule: str, bought: str | None = None
+    ) -> Standing:
+        """The standing after one more charge; ``segments`` are those of the whole series."""
+        b, profile = spending.entry_epsilon, self.profile
+        last = max(self.last, spending.window[1])
+        return Standing(
+            None if b is None or profile is None else profile.with_spending(spending),
+            self.releases + 1,
+            last,
+            segments_until(segments, last),
+            self.bought if bought is None else (*self.bought, bought),
+            self.promised or rule == ALONE,
+        )
+
+    def check_unchanged(self, name: str, lengths: Sequence[int]) -> None:
+        """Refuse a series in which the entries used so far lie in other segments."""
+        if not self.last:
+            return
+        if sum(lengths) < self.last or segments_until(lengths, self.last) != self.segments:
+            raise ValueError(
+                f"data: the series of {name!r} had other segments when entries up to {self.last} "
+                "were released; the data of an account may only grow at the end"
+            )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, as the ledger keeps it."""
+        return {
+            "profile": None if self.profile is None else self.profile.to_dict(),
+            "releases": self.releases,
+            "last": self.last,
+            "segments": self.segments if isinstance(self.segments, str) else list(self.segments),
+            "bought": list(self.bought),
+            "promised": self.promised,
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Standing:
+        """What ``to_dict`` described."""
+        profile, segments = data["profile"], data["segments"]
+        return cls(
+            None if profile is None else SpentProfile.from_dict(profile),
+            int(data["releases"]),
+            int(data["last"]),
+            segments if isinstance(segments, str) else tuple(segments),
+            tuple(data["bought"]),
+            bool(data["promised"]),
+        )
+
+    def after_entry(self, entry: Entry) -> Standing:
+        """The standing after a charge, from what the ledger holds of it."""
+        body = entry.body
+        size = range(len(body["contributions"] or ()))
+        segments = body["segments"]
+        after = self.after(
+            spending_of(entry, size), (), rule=body["rule"], bought=body.get("bought")
+        )
+        return replace(after, segments=segments if isinstance(segments, str) else tuple(segments))
+
+
+def segments_until(lengths: Sequence[int], last: int) -> tuple[int, ...] | str:
+    """Lengths of the segments up to entry ``last``, or a digest if there are many."""
+    segments, left = [], last
+    for length in lengths:
+        segments.append(min(length, left))
+        left -= segments[-1]
+        if not left:
+            break
+    return tuple(segments) if len(segments) <= _LISTED else digest(segments)
+
+
+def as_stored(spending: Spending, theta: Beliefs) -> Spending:
+    """A spending as the ledger stores it: states in order, its event-level epsilon rounded up."""
+    ordered = spending.ordered(theta.states)
+    b = ordered.entry_epsilon
+    return ordered if b is None else replace(ordered, entry_epsilon=spent_pico(b) / PICO)
+
+
+def price(
+    before: Standing,
+    total: int,
+    new: Sequence[Spending],
+    theta: Beliefs,
+    lengths: Sequence[int],
+    *,
+    horizon: int | None,
+    endless: bool,
+) -> tuple[int, str]:
+    """The total of an account after one release, in millionths of epsilon, and its rule.
+
+    Parameters
+    ----------
+    before, total
+        The standing and the total of the account.
+    new
+        The spendings of the release, over windows that have no entry in common.
+    theta, lengths
+        The beliefs, and the lengths of the segments of the series so far.
+    horizon
+        Length of the longest series that the account may cover; ``None`` for named entries.
+    endless
+        Whether the noise is that of `endless`: then the promise covers every profile that is
+        nowhere above its own.
+
+    Raises
+    ------
+    NoTheorem
+        If a release has no per-entry bound, and others were made.
+    """
+    own, profile = spent_micro(new[0].epsilon), before.profile
+    for spending in new:
+        known = profile is not None and spending.entry_epsilon is not None
+        profile = profile.with_spending(spending) if known else None  # type: ignore[union-attr]
+    if endless and profile is not None and profile.nowhere_above(new[0]):
+        if own <= total:
+            return total, FOR_EVER
+        loss = spent_micro(profile.loss(theta, lengths, in_epsilon(total), horizon))
+        return (max(total, loss), PROFILE) if loss <= own else (own, FOR_EVER)
+    alone = None if before.releases else _alone(new, theta, lengths)
+    if profile is None:
+        if alone is None:
+            raise NoTheorem(
+                f"no theorem covers this release together with the earlier ones: "
+                f"{new[0].mechanism} or an earlier one gives no per-entry bound"
+            )
+        return max(total, own), ALONE
+    loss = spent_micro(profile.loss(theta, lengths, in_epsilon(total), horizon))
+    if alone is not None and own < loss:
+        return max(total, own), ALONE
+    return max(total, loss), PROFILE
+
+
+def _alone(
+    new: Sequence[Spending], theta: Beliefs, lengths: Sequence[int]
+) -> Sequence[Spending] | None:
+    """The release, if its own promise covers every entry of the series (`composition.single`)."""
+    try:
+        for spending in new:
+            if spending.mechanism not in PRIVATE:
+                return None
+            if spending.mechanism not in ANY_START:
+                check_start(spending.window, theta, lengths)
+                entries_separate(spending.window, theta, lengths)
+    except NoTheorem:
+        return None
+    return new

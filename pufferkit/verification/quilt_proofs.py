@@ -1,0 +1,478 @@
+"""Checks recorded quilts and the vector of GK16: nothing is searched, every number is rounded up.
+
+**Quilts on chains**, [Q] Theorem 4.3. A record has for each chain, in runs of consecutive nodes,
+the distances a and b of the endpoints of their quilts: {X_{i-a}, X_{i+b}}, 0 for a side without
+one, minus n for the entry X_n itself. Node i is hidden if
+
+    card_i / (epsilon - e_i) <= scale / L,
+    e_i = max over x, x' of  prior_i(x, x') + left_a(x, x') + right_b(x, x'),
+
+card_i the number of observed entries between the endpoints. An endpoint beyond the segment is
+dropped: fewer entries are nearby, and the influence is no larger. Shorter segments are covered by
+the same runs. Where influence does not grow with i (stationary, any start, bounds on all chains of
+a class) the first node of a run decides for all of them. With a fixed initial distribution every
+node is evaluated, until distributions repeat.
+
+**Quilts on networks**: one for each node. What it does not separate from the node is nearby, its
+influence follows from their joint distribution ([Q] Definition 4.1).
+
+**GK16**: a vector x >= 0 with x >= 1 + Gamma x. As Gamma >= 0, x is then at least the row sums of
+(I - Gamma)^-1, and Theorem 7 of docs/theory.md holds.
+
+A false record can only fail to show that a scale is enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import permutations
+from math import inf, isfinite
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pufferkit.beliefs.bayesian_network import BayesianNetwork
+from pufferkit.beliefs.chain_class import Member
+from pufferkit.beliefs.junction_tree import GraphModel
+from pufferkit.beliefs.network_checks import Node
+from pufferkit.beliefs.network_class import NetworkClass
+from pufferkit.checks import Bools, Floats
+from pufferkit.rounding import EPS
+from pufferkit.verification.graph_bounds import MOST_AROUND, graph_of, in_scope
+from pufferkit.verification.pair_tables import Allowance, KnownChain, NotChecked, PairTables
+from pufferkit.verification.row_steps import log_ratios
+from pufferkit.verification.sum_checks import joint_with_sum
+
+_FAR = 1 << 20
+"""The prior of any start never grows along a series, so a nearer entry bounds it."""
+
+_UP = 1 + 1e-12
+_TINY = 1e-280
+
+Spans = Sequence[tuple[int, int, int, int]]
+"""First and last node of each run, and the distances of their endpoints."""
+
+
+class Nearby(NamedTuple):
+    """A segment: how many entries it has, and for gaps how many were observed up to each."""
+
+    length: int
+    until: NDArray[np.intp] | None = None
+
+    def most(self, first: int, last: int, left: int, right: int) -> float:
+        """The most observed entries between the endpoints of a node from ``first`` to ``last``."""
+        if self.until is None:
+            # Concave in the node, and linear between these.
+            ends = {first, last, left, self.length - right + 1}
+            nodes = np.array([n for n in ends if first <= n <= last])
+        else:
+            nodes = np.arange(first, last + 1)
+        return float(self.at(nodes, left, right).max())
+
+    def at(self, nodes: NDArray[np.intp], left: int, right: int) -> NDArray[np.intp]:
+        """Observed entries between the endpoints of each node."""
+        low = np.maximum(nodes - left, 0) if left > 0 else np.full_like(nodes, -left)
+        high = np.minimum(nodes + right - 1, self.length) if right else self.length
+        return high - low if self.until is None else self.until[high] - self.until[low]
+
+
+def quilts_of_case(data: Mapping[str, Any], case: int, cases: int, chains: int) -> list[Any]:
+    """The recorded runs of every chain, for one pattern of gaps or one width of a window."""
+    recorded = data.get("quilts")
+    if not isinstance(recorded, list) or len(recorded) != cases:
+        raise TypeError(f"there must be quilts for {cases} pattern(s) of entries")
+    rows = recorded[case]
+    if not isinstance(rows, list) or len(rows) != chains:
+        raise TypeError(f"there must be quilts for each of {chains} chain(s)")
+    for number, row in enumerate(rows):
+        if isinstance(row, int) and not (0 <= row < number and isinstance(rows[row], list)):
+            raise TypeError("quilts refer to a chain that has none")
+    return [rows[row] if isinstance(row, int) else row for row in rows]
+
+
+def spans_of(recorded: Any, nodes: int) -> Spans:
+    """The recorded runs, which must cover every node."""
+    spans, last = [], 0
+    for run in recorded:
+        if len(run) != 3 or any(isinstance(n, bool) or not isinstance(n, int) for n in run):
+            raise TypeError("a run of quilts has a number of nodes and two distances")
+        count, left, right = run
+        if count < 1 or right < 0 or abs(left) > nodes or right > nodes:
+            raise TypeError("a run of quilts must have nodes, and endpoints within the segment")
+        spans.append((last + 1, last + count, left, right))
+        last += count
+    if last != nodes:
+        raise TypeError(f"quilts are recorded for {last} nodes, there are {nodes}")
+    return spans
+
+
+def score_of_chain(
+    side: PairTables,
+    recorded: Any,
+    segment: Nearby,
+    epsilon: float,
+    work: Allowance,
+    window: int = 1,
+) -> float:
+    """The largest card / (epsilon - influence) over all nodes, by their recorded quilts.
+
+    Parameters
+    ----------
+    side
+        One chain, or bounds on all chains of a class.
+    recorded
+        Runs of quilts, see above.
+    segment
+        The longest segment, or one with gaps.
+    window
+        So many entries in a row are hidden together; the right distance counts from the first.
+    """
+    last = segment.length - min(window, segment.length) + 1
+    given = isinstance(side, KnownChain) and not (side.stationary or side.any_start)
+    worst = 1 / epsilon if segment.until is None else 0.0  # an entry by itself
+    with np.errstate(over="ignore", invalid="ignore"):
+        for span in spans_of(recorded, last):
+            work.spend(2e4)
+            if given and isinstance(side, KnownChain) and window == 1:
+                scores = _scores_by_node(side, span, segment, epsilon, work)
+            elif given:
+                raise TypeError("windows need a stationary chain")
+            else:
+                scores = _score_of_run(side, span, segment, epsilon, window)
+            for score in scores:
+                # What is no number bounds nothing.
+                worst = max(worst, score if isfinite(score) else inf)
+    return worst
+
+
+def _score(card: float, influence: float, epsilon: float) -> float:
+    room = epsilon - influence
+    return card / room * _UP if room > 0 else inf
+
+
+def _score_of_run(
+    side: PairTables,
+    span: tuple[int, int, int, int],
+    segment: Nearby,
+    epsilon: float,
+    window: int,
+) -> Iterator[float]:
+    """A run of nodes whose influence does not grow: its first node, and the first with both ends.
+
+    For a window the pairs on either side may differ.
+    """
+    first, last, left, right = span
+    ends = bool(right) and first + right <= segment.length
+    if left < 0 or (ends and right < window):
+        yield inf
+        return
+    after = np.zeros((1, 1))
+    if ends:
+        steps = right - window + 1
+        after = _up(side, side.right(steps, inf), steps)
+    influence = float(np.broadcast_to(after, (here := _pairs(side, first)).shape)[here].max())
+    if left and left < last:
+        node = max(first, left + 1)
+        there = _pairs(side, node)
+        before = _left(side, node, left)
+        if window > 1:
+            influence = float(before[there].max()) + max(0.0, influence)
+        else:
+            influence = max(influence, float((before + after)[there].max()))
+    yield _score(segment.most(first, last, left, right), max(0.0, influence), epsilon)
+
+
+def _pairs(side: PairTables, node: int) -> Bools:
+    """Which pairs of values can occur at a node."""
+    if not isinstance(side, KnownChain):
+        return side.pairs(node)
+    support = _distribution(side, node)[1]
+    return np.outer(support, support)
+
+
+def _left(side: PairTables, node: int, steps: int) -> Floats:
+    """prior_i + left_a, rounded up."""
+    if not isinstance(side, KnownChain):
+        return _up(side, side.left(node, steps, inf), steps)
+    columns = _up(side, _columns(side, steps, _distribution(side, node - steps)[1]), steps)
+    if side.stationary:
+        return side.prior(1) + columns + 1e-12
+    near = min(node, _FAR)
+    return _up(side, side.prior(near), near - 1) + columns
+
+
+def _up(side: PairTables, table: Floats, steps: int) -> Floats:
+    """Log-ratios after so many steps, with a bound on their error."""
+    if not isinstance(side, KnownChain):
+        return table * _UP + 1e-14
+    return table + _rounding(side, steps)
+
+
+def _rounding(chain: KnownChain, steps: int) -> float:
+    """Bound on the error of a log-ratio of entries of P^steps."""
+    return 1e-13 + 3 * EPS * steps * (chain.size + 2)
+
+
+def _scores_by_node(
+    chain: KnownChain,
+    span: tuple[int, int, int, int],
+    segment: Nearby,
+    epsilon: float,
+    work: Allowance,
+) -> Iterator[float]:
+    """A run of nodes of a chain with a fixed initial distribution, which differ.
+
+    Beyond ``repeats_from`` a distribution is as far from its limit, or less: the distance is added.
+    """
+    first, last, left, right = span
+    settled = chain.repeats_from + chain.period + max(left, 0)
+    stop = min(last, max(first, settled) + chain.period - 1)
+    apart = 0.0
+    if last > chain.repeats_from:
+        limit = chain.distribution(chain.repeats_from)[0]
+        apart = chain.chain.limit_distance(limit, chain.repeats_from)
+    work.spend(1e4 * (stop - first + 1))
+    nodes = np.arange(first, stop + 1)
+    influences = np.empty(len(nodes))
+    right_end = bool(right) and first + right <= segment.length
+    after = _up(chain, chain.right(right, inf), right) if right_end else np.zeros((1, 1))
+    kinds: dict[tuple[bytes, bytes], list[int]] = {}
+    for place, node in enumerate(nodes.tolist()):
+        source = b""
+        if left > 0 and node > left:
+            source = _distribution(chain, node - left)[1].tobytes()
+        kinds.setdefault((_distribution(chain, node)[1].tobytes(), source), []).append(place)
+    for (target, source), places in kinds.items():
+        states = np.flatnonzero(np.frombuffer(target, dtype=bool))
+        if len(states) == 1:  # nothing to hide
+            influences[places] = -inf
+            continue
+        if left < 0 and not _is_sure(chain, -left, int(nodes[places[0]])):
+            influences[places] = inf
+            continue
+        pairs = np.ix_(states, states)
+        table = np.broadcast_to(after, (chain.size, chain.size))[pairs]
+        if not source:
+            influences[places] = table.max()
+            continue
+        sources = np.frombuffer(source, dtype=bool)
+        table = table + _columns(chain, left, sources)[pairs] + _rounding(chain, left)
+        logs = np.array([_logs(chain, int(nodes[place]))[states] for place in places])
+        worst = np.full(len(places), -inf)
+        for x in range(len(states)):
+            np.maximum(worst, (logs + table[x]).max(axis=1) - logs[:, x], out=worst)
+        error = _rounding(chain, chain.repeats_from) + apart
+        influences[places] = np.where(np.isnan(worst), inf, worst) + error
+    hidden = influences > -inf  # of one possible value
+    for card, influence in zip(
+        segment.at(nodes, left, right)[hidden].tolist(), influences[hidden].tolist(), strict=True
+    ):
+        yield _score(card, max(0.0, influence), epsilon)
+    if stop < last:
+        largest = float(influences[-chain.period :].max())
+        if largest > -inf:
+            yield _score(segment.most(stop + 1, last, left, right), max(0.0, largest), epsilon)
+
+
+def _is_sure(chain: KnownChain, entry: int, node: int) -> bool:
+    """Whether an earlier entry has one possible value: then it ends every quilt."""
+    return entry < node and int(_distribution(chain, entry)[1].sum()) == 1
+
+
+def _distribution(chain: KnownChain, node: int) -> tuple[Floats, Bools]:
+    """The distribution of X_node; from ``repeats_from`` on they repeat with the period."""
+    start = max(1, chain.repeats_from)
+    return chain.distribution(node if node <= start else start + (node - start) % chain.period)
+
+
+def _logs(chain: KnownChain, node: int) -> Floats:
+    """Logarithms of probabilities; those lost to underflow are no numbers."""
+    values, possible = _distribution(chain, node)
+    return np.where(possible & (values < _TINY), np.nan, np.log(np.maximum(values, _TINY)))
+
+
+def _columns(chain: KnownChain, steps: int, sources: Bools) -> Floats:
+    """left_a; [Q] (5) as printed lets u run over all states."""
+    values, possible = chain.power(steps)
+    if not chain.as_printed:
+        values, possible = values[sources], possible[sources]
+    table: Floats = chain.remembered(
+        ("columns", steps, b"" if chain.as_printed else sources.tobytes()),
+        lambda: log_ratios(values.T, possible.T),
+    )
+    return table
+
+
+def score_of_networks(
+    theta: NetworkClass, verification_data: Mapping[str, Any], epsilon: float, work: Allowance
+) -> float:
+    """The largest score over nodes, each with the quilt that was recorded for it."""
+    recorded = verification_data.get("quilts")
+    nodes = theta.nodes
+    if recorded is None or len(recorded) != len(nodes):
+        raise NotChecked("the file does not hold a quilt for every node")
+    worst = 0.0
+    for node, places in zip(nodes, recorded, strict=True):
+        if any(isinstance(place, bool) or not 0 <= place < len(nodes) for place in places):
+            raise TypeError("a quilt names a node that is not there")
+        quilt = [nodes[place] for place in places]
+        if node in quilt:
+            raise NotChecked(f"the quilt recorded for {node!r} holds the node itself")
+        work.spend(5e3 * len(nodes))
+        nearby = len(connected(theta.networks[0], node, set(quilt)))
+        influence = max(_influence(network, node, quilt, work) for network in theta.networks)
+        worst = max(worst, _score(nearby, influence, epsilon))
+    return worst
+
+
+def connected(network: BayesianNetwork, node: Node, given: set[Node]) -> set[Node]:
+    """The nodes not d-separated from ``node`` by ``given``, itself included.
+
+    Trails that may still be open are followed from node to node, with the direction in which each
+    is entered: from a child, or from a parent.
+    """
+    opened, todo = set[Node](), list(given)  # a collider is open if it or a descendant is given
+    while todo:
+        n = todo.pop()
+        if n not in opened:
+            opened.add(n)
+            todo += network.parents[n]
+    entered, trails = set[tuple[Node, bool]](), [(node, True)]
+    while trails:
+        n, from_child = step = trails.pop()
+        if step in entered:
+            continue
+        entered.add(step)
+        if n not in given:
+            trails += [(child, False) for child in network.children[n]]
+        if n not in given if from_child else n in opened:
+            trails += [(parent, True) for parent in network.parents[n]]
+    return {n for n, _ in entered} - given
+
+
+def _influence(
+    network: BayesianNetwork, node: Node, quilt: Sequence[Node], work: Allowance
+) -> float:
+    """[Q] Definition 4.1, from the joint distribution of the node and its quilt, rounded up."""
+    joint = joint_with_sum(network, (node, *quilt), work)
+    rows = [row / row.sum() for row in joint.reshape(len(joint), -1) if row.any()]
+    worst = 0.0
+    for one, other in permutations(rows, 2):
+        known = one > 0
+        if (other[known] == 0).any():
+            return inf
+        worst = max(worst, float(np.log(one[known] / other[known]).max()) + 1e-13)
+    return worst
+
+
+def spread_on_chain(member: Member, length: int, recorded: Any, work: Allowance) -> float:
+    """Twice the largest entry of the recorded vector on one chain; infinite if it shows nothing.
+
+    It is recorded as runs of equal entries. All rows of Gamma between the ends are the same, so of
+    a long run its first, its last and one entry between them stand for all.
+    """
+    if length == 1:
+        return 2.0
+    if not isinstance(recorded, list) or not all(len(run) == 2 for run in recorded):
+        raise TypeError("the vector of gk16 must be runs of equal numbers")
+    counts, values = [run[0] for run in recorded], _numbers([run[1] for run in recorded])
+    if any(isinstance(n, bool) or not isinstance(n, int) or n < 1 for n in counts):
+        raise TypeError("the vector of gk16 must be runs of equal numbers")
+    if sum(counts) != length:
+        raise TypeError(f"the vector of gk16 must have {length} entries")
+    work.spend(1e4 + 1e3 * len(counts) + 200.0 * len(member.chain) ** 3)
+    x = np.repeat(values, np.minimum(counts, 3))
+    if (x < 0).any():
+        return inf
+    first, left, right, last = sways(member, length)
+    needed = np.ones(len(x))
+    with np.errstate(invalid="ignore"):
+        needed[0] += first * x[1]
+        needed[1:-1] += left * x[:-2] + right * x[2:]
+        needed[-1] += last * x[-2]
+    return _spread(x, needed)
+
+
+def _spread(x: Floats, needed: Floats) -> float:
+    """Twice the largest x if it is as large as needed; what is no number shows nothing."""
+    shown = bool((x >= needed * (1 + 1e-13)).all())
+    return 2 * float(x.max()) * _UP if shown else inf
+
+
+def sways(member: Member, length: int) -> tuple[float, float, float, float]:
+    """The entries of Gamma on a chain: first, left, right, last; rounded up.
+
+    Half the largest log-ratio of the distribution of an entry given its neighbours when the next
+    one changes (the first entry), the one before or after (entries between), the one before (last).
+    """
+    matrix = member.chain.transition
+    if member.any_start:  # the first entry: the projective diameter
+        columns = log_ratios(matrix.T, matrix.T > 0)
+        with np.errstate(invalid="ignore"):
+            first = float(np.nan_to_num(columns + columns.T, nan=inf, posinf=inf).max())
+    else:
+        first = _sway([(member.chain.initial[:, None] * matrix).T])
+    last = _sway([matrix])
+    left = right = 0.0
+    if length > 2:
+        left = _sway([matrix * column for column in matrix.T])
+        right = _sway([row * matrix.T for row in matrix])
+    first, left, right, last = (0.5 * ratio * _UP for ratio in (first, left, right, last))
+    return first, left, right, last
+
+
+def _sway(families: list[Floats]) -> float:
+    """Largest log-ratio of two distributions of one family, from their joint weights."""
+    largest = 0.0
+    for joint in families:
+        rows = joint[joint.sum(axis=1) > 0]
+        distributions = rows / rows.sum(axis=1, keepdims=True)
+        largest = max(largest, float(log_ratios(distributions, distributions > 0).max(initial=0.0)))
+    return largest
+
+
+def spread_on_graph(model: GraphModel, recorded: Any, work: Allowance) -> float:
+    """Twice the largest entry of the recorded vector on a graph; infinite if it shows nothing.
+
+    Gamma_ij is half the largest log-ratio of the distribution of node i given its neighbours when
+    neighbour j changes.
+    """
+    sizes = [len(model.values[node]) for node in model.nodes]
+    factors = [(tuple(scope), table) for scope, table in model.log_factors]
+    if any(not np.isfinite(table).all() for _, table in factors):
+        return inf
+    x = np.array(_numbers(recorded))
+    if len(x) != len(sizes):
+        raise TypeError(f"the vector of gk16 must have {len(sizes)} entries")
+    if (x < 0).any():
+        return inf
+    graph = graph_of(len(sizes), (scope for scope, _ in factors))
+    needed = np.ones(len(sizes))
+    for i in graph:
+        around = sorted(graph[i])
+        shape = [sizes[n] for n in (*around, i)]
+        entries = float(np.prod([float(size) for size in shape]))
+        work.spend(1e4 + 100.0 * entries * (1 + len(around)))
+        if entries > MOST_AROUND:
+            return inf
+        weights = np.zeros(shape)
+        for scope, table in factors:
+            if i in scope:
+                weights = weights + in_scope(table, scope, (*around, i))
+        logs = weights - np.logaddexp.reduce(weights, axis=-1, keepdims=True)
+        for axis, j in enumerate(around):
+            needed[i] += float(np.ptp(logs, axis=axis).max()) / 2 * _UP * x[j]
+    return _spread(x, needed)
+
+
+def _numbers(recorded: Any) -> list[float]:
+    """Finite numbers."""
+    if not isinstance(recorded, list) or not recorded:
+        raise TypeError("the vector of gk16 is missing")
+    if any(isinstance(n, bool) or not isinstance(n, (int, float)) for n in recorded):
+        raise TypeError("the vector of gk16 must have numbers")
+    values = [float(n) for n in recorded]
+    if not all(isfinite(n) for n in values):
+        raise TypeError("the vector of gk16 must have finite numbers")
+    return values

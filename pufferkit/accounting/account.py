@@ -305,6 +305,7 @@ class Account(Shown):
             series.lengths,
             {"query": label or _CHARGE},
             stores=False,
+            clocked=series.clocked,
             data=series.marks,
         )
         before = self._balance.total
@@ -427,6 +428,11 @@ class Subject:
             return None
         return self.account._recognised(data)
 
+    @property
+    def clocked(self) -> bool:
+        """Whether a clock tells the places of the entries."""
+        return self.data is not None and self.data.calendar is not None
+
     def bounds(self, window: tuple[int, int] | None) -> tuple[int, int]:
         """First and last entry, in the numbering of the account."""
         least, most = self.offset + 1, sum(self.lengths)
@@ -519,7 +525,7 @@ class Subject:
             "use": ["entries", bounds[0], bounds[1] + 1],
         }
         # Where a clock counts entries, a later part may be given alone: it must be another one.
-        alone = self.data.calendar is not None and len(part) == len(self.data)
+        alone = self.clocked and len(part) == len(self.data)
         return Payment(
             self.account.name,
             key,
@@ -527,6 +533,7 @@ class Subject:
             self.lengths,
             facts,
             endless=calibration.evidence.horizon is not None,
+            clocked=self.clocked,
             data=self.marks,
             rows=SeriesData(part.codes, part.states, part.lengths, thinned=False)
             if alone
@@ -537,7 +544,7 @@ class Subject:
         """The balance; refuses other terms than those of the account, and data that changed."""
         account, marks = self.account, self.marks
         balance, standing = standing_of(read, account.name, self.prices.terms)
-        standing.check_unchanged(account.name, self.lengths)
+        standing.whole(account.name, self.lengths, clocked=self.clocked)
         if marks is not None:
             data = {account.name: (None, marks)}
             account.ledger.check_terms(data, data_meant=account._meant)
@@ -595,6 +602,7 @@ class Subject:
             refused=refused,
         )
         account._beliefs = self.theta
+        account._about = account._about or self.prices.terms.about
         return values[-1]
 
     def _what_fits(
@@ -619,7 +627,7 @@ class Subject:
                     balance.total,
                     [as_stored(less, self.theta)],
                     self.theta,
-                    self.lengths,
+                    before.whole(self.account.name, self.lengths, clocked=self.clocked),
                     horizon=self.prices.horizon,
                     endless=asked.endless,
                 )
@@ -664,6 +672,7 @@ class Subject:
             {"query": _PURCHASE},
             stores=False,
             bought=True,
+            clocked=self.clocked,
             data=self.marks,
         )
         return [purchase, asked]

@@ -35,7 +35,8 @@ class Payment:
     ``spending`` is over the window in the numbering of the account, ``lengths`` are the segments of
     its whole series. ``facts`` are recorded with the charge. ``stores`` is whether a value belongs
     to it. ``bought`` is the key of a purchase of beliefs, which is charged once. ``endless`` is
-    whether the noise is that of a series without an end. ``data`` and ``rows`` are those of the
+    whether the noise is that of a series without an end, ``clocked`` whether places are told by a
+    clock, so that data need not begin at the first entry. ``data`` and ``rows`` are those of the
     whole series and of the window, by which they are recognised.
     """
 
@@ -47,6 +48,7 @@ class Payment:
     stores: bool = True
     bought: bool = False
     endless: bool = False
+    clocked: bool = False
     data: Data | None = None
     rows: Data | None = None
 
@@ -165,8 +167,7 @@ def _owed(
         new.append((number, one))
     if not new:
         return Owed(balance, (), ())
-    lengths = group[0][1].lengths
-    standing.check_unchanged(name, lengths)
+    lengths = standing.whole(name, group[0][1].lengths, clocked=group[0][1].clocked)
     total, charges, numbers = balance.total, list[Charge](), list[int | None]()
     purchases = [one for one in new if one[1].bought]
     releases = [one for one in new if not one[1].bought]
@@ -174,7 +175,8 @@ def _owed(
         if not part:
             continue
         before = standing
-        total, rule, standing = _priced(standing, total, [one for _, one in part], prices, known)
+        wanted = [one for _, one in part]
+        total, rule, standing = _priced(standing, total, wanted, lengths, prices, known)
         if total > balance.budget:
             if refused is not None:
                 raise refused(balance, before, total)
@@ -204,11 +206,12 @@ def _priced(
     before: Standing,
     total: int,
     part: Sequence[Payment],
+    lengths: tuple[int, ...],
     prices: Prices,
     known: dict[Any, tuple[int, str, Standing]],
 ) -> tuple[int, str, Standing]:
     """The total, the rule and the standing after a release; once for all that are alike."""
-    theta, lengths, endless = prices.theta, part[0].lengths, part[0].endless
+    theta, endless = prices.theta, part[0].endless
     new = tuple(as_stored(one.spending, theta) for one in part)
     bought = part[0].key if part[0].bought else None
     alike = (before, total, new, lengths, endless, bought)

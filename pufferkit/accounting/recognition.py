@@ -55,14 +55,17 @@ class Recognition:
     ) -> dict[str, dict[str, Any]]:
         """The marks that charges about these data must record; raises if the data are refused.
 
-        An account that was opened without marks gets them now.
+        An account that was opened without marks gets them now. Those of longer data stay.
         """
         stored, key = self.check(connection, data, meant)
         if key is None:
             return {}
         fresh = {name: marks_of(key, name, d) for name, d in data.items()}
         return {
-            name: {DATA_MARKS: marks} for name, marks in fresh.items() if marks != stored.get(name)
+            name: {DATA_MARKS: marks}
+            for name, marks in fresh.items()
+            if name not in stored
+            or (marks != stored[name] and marks["entries"] >= stored[name]["entries"])
         }
 
     def check(

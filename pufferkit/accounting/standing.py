@@ -59,15 +59,22 @@ class Standing:
             self.promised or rule == ALONE,
         )
 
-    def check_unchanged(self, name: str, lengths: Sequence[int]) -> None:
-        """Refuse a series in which the entries used so far lie in other segments."""
+    def whole(self, name: str, lengths: tuple[int, ...], *, clocked: bool) -> tuple[int, ...]:
+        """The segments of the whole series, of which these end with the data that were given.
+
+        Where a clock tells the places of one segment, the data may end before entries that were
+        used. Refuses a series in which the entries used so far lie in other segments.
+        """
         if not self.last:
-            return
+            return lengths
+        if clocked and len(lengths) == 1:
+            lengths = (max(lengths[0], self.last),)
         if sum(lengths) < self.last or segments_until(lengths, self.last) != self.segments:
             raise ValueError(
                 f"data: the series of {name!r} had other segments when entries up to {self.last} "
                 "were released; the data of an account may only grow at the end"
             )
+        return lengths
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as the ledger keeps it."""

@@ -1,0 +1,187 @@
+"""Recorded quilts and vectors of GK16: honest ones pass, no mutant shows less noise to be enough.
+
+The mechanisms find the least scale that their theorem allows, so with a scale that is 2% smaller no
+record whatever may pass.
+"""
+
+from collections.abc import Iterator
+from copy import deepcopy
+from math import inf, log
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pufferkit as pk
+from pufferkit.verification.pair_tables import Allowance, KnownChain
+from pufferkit.verification.quilt_proofs import Nearby, score_of_chain
+
+pytestmark = pytest.mark.filterwarnings("ignore::pufferkit.errors.DrownedAnswer")
+
+CUT = 0.98
+
+
+def matrix(rng: np.random.Generator, states: int, kind: int) -> np.ndarray:
+    """Dense, with zeros, a cycle, or slow."""
+    rows = rng.dirichlet(np.full(states, rng.choice([0.3, 1, 5])), states)
+    if kind == 1:
+        rows = rows * (rng.random((states, states)) > 0.4)
+        rows[np.arange(states), rng.integers(0, states, states)] += 0.2
+        rows /= rows.sum(axis=1, keepdims=True)
+    if kind == 2:
+        rows = np.roll(np.eye(states), 1, axis=1)
+    return 0.9 * np.eye(states) + 0.1 * rows if kind == 3 else rows
+
+
+def beliefs_of(rng: np.random.Generator, states: int) -> Any:
+    kind, start = (int(n) for n in rng.integers(0, 4, 2))
+    rows = matrix(rng, states, kind)
+    if start == 0:
+        return pk.MarkovChain.steady(rows)
+    if start == 1:
+        return pk.ChainClass.any_start(rows, matrix(rng, states, kind))
+    if start == 2:
+        return pk.MarkovChain(np.eye(states)[0], rows)
+    return pk.ChainClass.of(*(pk.MarkovChain(rng.dirichlet(np.ones(states)), rows),) * 2)
+
+
+def released(seed: int) -> Iterator[dict[str, Any]]:
+    """Records of one belief by every mechanism that applies."""
+    rng = np.random.default_rng(seed)
+    states = int(rng.integers(1, 5))
+    length = int(rng.choice([1, 2, 3, 5, 9, 30, 300]))
+    epsilon = float(rng.choice([1e-3, 0.3, 1, 3, 30]))
+    theta, query = beliefs_of(rng, states), pk.count(0, length)
+    data: Any = [n % states for n in range(length)]
+    if length > 3 and seed % 3 == 0:
+        data = [None if rng.random() < 0.3 else x for x in data[:-1]] + [0]
+        data = pk.Series.of(data, range(states))
+        query = pk.count(0, data)
+    for mechanism in (
+        lambda: pk.markov_quilt(theta, query, epsilon),
+        lambda: pk.markov_quilt(theta, query, epsilon, influence="formula"),
+        lambda: pk.markov_quilt_approx(theta, query, epsilon),
+        lambda: pk.markov_quilt_approx(theta, query, epsilon, bound="tight"),
+        lambda: pk.gk16(theta, query, epsilon),
+    ):
+        try:
+            yield mechanism().release(data, anyway=True).to_dict()
+        except pk.NotApplicable:
+            continue
+
+
+def mutated(record: dict[str, Any], rng: Random) -> dict[str, Any]:
+    """The scale cut, and some numbers of the proof moved, dropped, doubled or spoiled."""
+    record = deepcopy(record)
+    record["scale"] *= rng.choice([CUT, 0.9, 0.5, 1e-3])
+    proof = record["verification_data"]
+    field = "quilts" if "quilts" in proof else "sums"
+    for _ in range(rng.choice([0, 1, 1, 2, 5])):
+        place: Any = proof[field]
+        while rng.random() < 0.9 and isinstance(place, list) and place:
+            inner = rng.choice(place)
+            if not isinstance(inner, list) or not inner:
+                break
+            place = inner
+        if not place:
+            continue
+        n = rng.randrange(len(place))
+        old = place[n]
+        if isinstance(old, (int, float)):
+            near = [old + 1, old - 1, -old, 0, 2 * old, old / 2, int(old) // 2, 10**18]
+            place[n] = rng.choice([*near, rng.randint(-9, 9), 0.5, -0.0, inf, None, True, "1", []])
+        elif rng.random() < 0.3:
+            del place[n]
+        elif rng.random() < 0.5:
+            place.insert(n, deepcopy(old))
+        else:
+            rng.shuffle(place)
+    return record
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_honest_records_pass_and_no_mutant_of_less_noise_does(seed):
+    rng = Random(seed)
+    for record in released(seed):
+        assert pk.verify(record).ok, record
+        for _ in range(12):
+            spoiled = mutated(record, rng)
+            assert not pk.verify(spoiled).ok, spoiled["verification_data"]
+
+
+def test_proofs_are_small():
+    chain = pk.MarkovChain.steady(np.random.default_rng(1).dirichlet(np.ones(10), 10))
+    for noise in (
+        pk.markov_quilt(chain, pk.count(0, 10**6), 1),
+        pk.markov_quilt_approx(chain, pk.count(0, 10**6), 1, bound="tight"),
+        pk.markov_quilt(pk.ChainClass.any_start(chain.transition), pk.count(0, 10**6), 1),
+        pk.gk16(pk.MarkovChain.steady([[0.6, 0.4], [0.3, 0.7]]), pk.count(0, 10**6), 1),
+    ):
+        assert len(str(noise.verification_data)) < 4000
+
+
+def test_members_with_the_same_quilts_name_them_once():
+    chains = [pk.MarkovChain.steady([[0.9, 0.1], [p, 1 - p]]) for p in np.linspace(0.3, 0.5, 40)]
+    noise = pk.markov_quilt(pk.ChainClass.of(*chains), pk.count(1, 1000), 1)
+    (case,) = noise.verification_data["quilts"]
+    assert len(case) == 40
+    assert sum(isinstance(own, int) for own in case) >= 35
+    assert pk.verify(noise.release([0, 1] * 500)).ok
+
+
+def by_definition(chain: pk.MarkovChain, node: int, ends: list[int]) -> float:
+    """[Q] Definition 4.1 from the joint distribution of all entries."""
+    length, states = max([node, *ends]), len(chain)
+    joint = chain.initial.reshape(-1)
+    for _ in range(length - 1):
+        joint = (joint.reshape(-1, states)[..., None] * chain.transition).reshape(-1)
+    table = joint.reshape((states,) * length)
+    table = table.sum(axis=tuple(n for n in range(length) if n + 1 not in (node, *ends)))
+    table = np.moveaxis(table, [*sorted([node, *ends])].index(node), 0).reshape(states, -1)
+    rows = [row / row.sum() for row in table if row.sum() > 0]
+    ratios = [
+        log(p / q) if q > 0 else inf
+        for one in rows
+        for other in rows
+        for p, q in zip(one, other, strict=True)
+        if p > 0
+    ]
+    return max(0.0, *ratios)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_any_runs_at_all_score_at_least_what_the_definition_says(seed):
+    """Random runs, endpoints beyond the segment and before it included: never a smaller score."""
+    rng = np.random.default_rng(seed)
+    states, length = int(rng.integers(2, 4)), int(rng.integers(1, 7))
+    rows = matrix(rng, states, int(rng.integers(0, 4)))
+    start = np.eye(states)[0] if seed % 2 else rng.dirichlet(np.ones(states))
+    chain = pk.MarkovChain.steady(rows) if seed % 5 == 0 else pk.MarkovChain(start, rows)
+    (member,) = pk.ChainClass.of(chain).members()
+    side, epsilon = KnownChain(member, length, Allowance(1e12)), 5.0
+    for _ in range(20):
+        runs, left = [], length
+        while left:
+            count = int(rng.integers(1, left + 1))
+            runs.append([count, *(int(n) for n in rng.integers(-1, length + 1, 2))])
+            runs[-1][2] = max(0, runs[-1][2])
+            left -= count
+        score = score_of_chain(side, runs, Nearby(length), epsilon, Allowance(1e12))
+        quilts = [(a, b) for count, a, b in runs for _ in range(count)]
+        worst = 0.0
+        for node, (a, b) in enumerate(quilts, 1):
+            if np.count_nonzero(chain.marginal(node)) == 1:
+                continue  # nothing to hide
+            ends = [-a] if a < 0 else [node - a] if 0 < a < node else []
+            ends += [node + b] if b and node + b <= length else []
+            near = [n for n in range(1, length + 1) if _between(n, node, ends)]
+            room = inf if node in ends else epsilon - by_definition(chain, node, ends)
+            worst = max(worst, len(near) / room if room > 0 else inf)
+        assert score >= worst * (1 - 1e-9), runs
+
+
+def _between(n: int, node: int, ends: list[int]) -> bool:
+    low = max((end for end in ends if end < node), default=0)
+    high = min((end for end in ends if end > node), default=10**9)
+    return low < n < high

@@ -132,7 +132,11 @@ def score_of_chain(
     given = isinstance(side, KnownChain) and not (side.stationary or side.any_start)
     worst = 1 / epsilon if segment.until is None else 0.0  # an entry by itself
     with np.errstate(over="ignore", invalid="ignore"):
-        for span in spans_of(recorded, last):
+        spans = spans_of(recorded, last)
+        if segment.until is not None and isinstance(side, KnownChain) and side.any_start:
+            # The count differs from node to node, and the influence falls: each by itself.
+            spans = [(n, n, a, b) for first, end, a, b in spans for n in range(first, end + 1)]
+        for span in spans:
             work.spend(2e4)
             if given and isinstance(side, KnownChain) and window == 1:
                 scores = _scores_by_node(side, span, segment, epsilon, work)

@@ -38,7 +38,8 @@ def beliefs_of(rng: np.random.Generator, states: int) -> Any:
     kind, start = (int(n) for n in rng.integers(0, 4, 2))
     rows = matrix(rng, states, kind)
     if start == 0:
-        return pk.MarkovChain.steady(rows)
+        chain = pk.MarkovChain(np.eye(states)[0], rows)
+        return pk.MarkovChain.steady(rows) if len(chain.closed_classes) == 1 else chain
     if start == 1:
         return pk.ChainClass.any_start(rows, matrix(rng, states, kind))
     if start == 2:
@@ -89,7 +90,7 @@ def mutated(record: dict[str, Any], rng: Random) -> dict[str, Any]:
         n = rng.randrange(len(place))
         old = place[n]
         if isinstance(old, (int, float)):
-            near = [old + 1, old - 1, -old, 0, 2 * old, old / 2, int(old) // 2, 10**18]
+            near = [old + 1, old - 1, -old, 0, 2 * old, old / 2, 10**18]
             place[n] = rng.choice([*near, rng.randint(-9, 9), 0.5, -0.0, inf, None, True, "1", []])
         elif rng.random() < 0.3:
             del place[n]
@@ -157,7 +158,9 @@ def test_any_runs_at_all_score_at_least_what_the_definition_says(seed):
     states, length = int(rng.integers(2, 4)), int(rng.integers(1, 7))
     rows = matrix(rng, states, int(rng.integers(0, 4)))
     start = np.eye(states)[0] if seed % 2 else rng.dirichlet(np.ones(states))
-    chain = pk.MarkovChain.steady(rows) if seed % 5 == 0 else pk.MarkovChain(start, rows)
+    chain = pk.MarkovChain(start, rows)
+    if seed % 5 == 0 and len(chain.closed_classes) == 1:
+        chain = pk.MarkovChain.steady(rows)
     (member,) = pk.ChainClass.of(chain).members()
     side, epsilon = KnownChain(member, length, Allowance(1e12)), 5.0
     for _ in range(20):

@@ -1,0 +1,115 @@
+"""Every theorem has one function that is it, and a test that holds it by brute force.
+
+A docstring that says ``Theorem: [Q] Lemma 4.6`` belongs to the function or class that is this
+theorem. The table names each, and the test that compares it with the definition.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pufferkit
+
+ROOT = Path(pufferkit.__file__).parent
+TESTS = Path(__file__).parents[1]
+
+NAME = re.compile(
+    r"^ *Theorem: (?!`)"
+    r"((?:\[[QCB]\]|PAIRS|CLASSES|ENGINE|FIXES)"
+    r"(?: (?:Theorem|Lemma|Definition|Algorithm|Corollary))?"
+    r" \(?[A-Z]?(?:\.?\d+)*(?:[a-z]\b)?\)?"
+    r"|[^.,:(\n]+)",
+    re.MULTILINE,
+)
+"""Of a paper with its number, or of our own up to the first stop."""
+
+THEOREMS = {
+    "[Q] Definition 3.1": (
+        "influence/sums/transport.py: w_infinity",
+        "influence/test_transport.py: test_equals_the_linear_programme_on_tie_heavy_distributions",
+    ),
+    "[Q] (5)": (
+        "influence/quilts/chains.py: ChainInfluence.between",
+        "influence/test_influence.py: test_influence_is_that_of_the_definition",
+    ),
+    "[Q] Theorem 4.3": (
+        "mechanisms/markov_quilt.py: markov_quilt",
+        "influence/test_network_influence.py: test_the_noise_hides_every_node",
+    ),
+    "[Q] Lemma 4.6": (
+        "influence/quilts/search.py: best_quilt",
+        "mechanisms/test_markov_quilt.py: test_search_finds_the_best_of_all_quilts",
+    ),
+    "[Q] Algorithm 2": (
+        "influence/quilts/networks.py: hardest_node",
+        "influence/test_network_influence.py: test_the_search_finds_the_best_of_all_quilts",
+    ),
+    "[Q] Algorithm 3": (
+        "influence/quilts/chains.py: hardest_member",
+        "mechanisms/test_markov_quilt.py: test_the_scan_agrees_with_the_definition",
+    ),
+    "[Q] Algorithm 4": (
+        "mechanisms/markov_quilt.py: markov_quilt_approx",
+        "mechanisms/test_markov_quilt_approx.py: test_released_count_loses_at_most_epsilon",
+    ),
+    "[Q] Lemma C.1": (
+        "influence/quilts/chains.py: MixingInfluence",
+        "mechanisms/test_markov_quilt_approx.py: test_bounds_hold_for_every_quilt",
+    ),
+    "[Q] Lemma C.4": (
+        "influence/quilts/search.py: hardest_node",
+        "influence/test_quilts.py: test_the_hardest_node_by_bisection",
+    ),
+    "quilts around a block": (
+        "influence/quilts/chains.py: AroundBlock",
+        "influence/test_events.py: test_quilts_around_several_entries_keep_the_promise",
+    ),
+    "quilts over gaps": (
+        "influence/quilts/chains.py: hardest_observed",
+        "mechanisms/test_gapped_series.py: test_every_entry_of_the_span_is_hidden",
+    ),
+    "GK16": (
+        "mechanisms/baselines.py: gk16",
+        "mechanisms/test_baselines.py: test_gk16_is_private_where_it_applies",
+    ),
+}
+
+
+def named_in(source: str) -> list[tuple[str, str]]:
+    """The theorems of a file, and the functions and classes that are them."""
+    found = []
+
+    def visit(node: ast.AST, place: str) -> None:
+        for inner in ast.iter_child_nodes(node):
+            if isinstance(inner, (ast.FunctionDef, ast.ClassDef)):
+                own = f"{place}.{inner.name}" if place else inner.name
+                text = ast.get_docstring(inner) or ""
+                found.extend((name.strip(), own) for name in NAME.findall(text))
+                visit(inner, own)
+
+    tree = ast.parse(source)
+    text = ast.get_docstring(tree) or ""
+    found.extend((name.strip(), "") for name in NAME.findall(text))
+    visit(tree, "")
+    return found
+
+
+def test_every_theorem_is_found_once_where_the_table_says():
+    found: dict[str, list[str]] = {}
+    for path in sorted(ROOT.rglob("*.py")):
+        for name, own in named_in(path.read_text(encoding="utf-8")):
+            place = f"{path.relative_to(ROOT)}: {own}" if own else str(path.relative_to(ROOT))
+            found.setdefault(name, []).append(place)
+    assert not {name: places for name, places in found.items() if len(places) > 1}
+    told = {name: places[0] for name, places in found.items()}
+    assert told == {name: place for name, (place, _) in THEOREMS.items()}
+
+
+def test_every_theorem_has_a_test():
+    for name, (_, held) in THEOREMS.items():
+        file, function = held.split(": ")
+        tree = ast.parse((TESTS / file).read_text(encoding="utf-8"))
+        functions = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+        assert function in functions, f"{name}: no {function} in {file}"

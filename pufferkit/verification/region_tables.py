@@ -28,12 +28,10 @@ class RegionBound(Compared):
         self.low, self.high, self.work = theta.low, theta.high, work
         self.before = None if theta.before is None else RegionBound(theta.before, work)
         self.size = len(theta.states)
-        if self.size > MOST_STATES:
-            raise NotChecked(
-                f"a region with more than {MOST_STATES} states has no recomputation; "
-                f"this one has {self.size}"
-            )
-        self.sets = [[y for y in range(self.size) if mask >> y & 1] for mask in range(2**self.size)]
+        self.listed = self.size <= MOST_STATES
+        masks = range(2**self.size) if self.listed else [1 << y for y in range(self.size)]
+        self.sets = [[y for y in range(self.size) if mask >> y & 1] for mask in masks]
+        self.single = [1 << y if self.listed else y for y in range(self.size)]
         whole = np.array([[float(x in s) for s in self.sets] for x in range(self.size)])
         self.most, self.least = [whole], [whole]
         self.distance = [np.where(np.eye(self.size) > 0, 0.0, inf)]
@@ -56,6 +54,11 @@ class RegionBound(Compared):
         self._up_to(block)
         if variation == inf:
             return self.ratio[block]
+        if not self.listed:
+            raise NotChecked(
+                f"the curve of a region with more than {MOST_STATES} states has no recomputation; "
+                f"this one has {self.size}"
+            )
         self.work.spend(2 * 10**4 + 40.0 * self.size**2 * len(self.sets))
         with np.errstate(divide="ignore"):
             above, below = (
@@ -91,7 +94,7 @@ class RegionBound(Compared):
 
     def _compare(self) -> None:
         """Distances between columns and ratios of rows, never more than for fewer steps."""
-        m, single = len(self.most) - 1, [1 << y for y in range(self.size)]
+        m, single = len(self.most) - 1, self.single
         high, low = self.most[-1][:, single], self.least[-1][:, single]
         size = range(self.size)
         distance, ratio = np.zeros((self.size,) * 2), np.zeros((self.size,) * 2)

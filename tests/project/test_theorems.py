@@ -26,9 +26,22 @@ NAME = re.compile(
 """Of a paper with its number, or of our own up to the first stop."""
 
 THEOREMS = {
+    "[Q] Definition 2.3": (
+        "fitting/closeness.py: max_divergence",
+        "fitting/test_close_adversaries.py: test_chains_by_max_plus_equal_listing_all_paths",
+    ),
+    "[Q] Theorem 3.2": (
+        "mechanisms/wasserstein.py: wasserstein",
+        "mechanisms/test_wasserstein.py: "
+        "test_never_below_the_truth_and_exact_where_fractions_decide",
+    ),
     "[Q] Definition 3.1": (
         "influence/sums/transport.py: w_infinity",
         "influence/test_transport.py: test_equals_the_linear_programme_on_tie_heavy_distributions",
+    ),
+    "W-infinity of vectors": (
+        "influence/sums/bottleneck.py: bottleneck_distance",
+        "mechanisms/test_wasserstein_vectors.py: test_the_distance_is_the_definition",
     ),
     "[Q] (5)": (
         "influence/quilts/chains.py: ChainInfluence.between",
@@ -69,6 +82,26 @@ THEOREMS = {
     "quilts over gaps": (
         "influence/quilts/chains.py: hardest_observed",
         "mechanisms/test_gapped_series.py: test_every_entry_of_the_span_is_hidden",
+    ),
+    "PAIRS Theorem 2": (
+        "influence/curve/engine.py",
+        "influence/test_engine.py: test_losses_are_never_below_a_release_nor_above_everything",
+    ),
+    "PAIRS 3": (
+        "influence/sums/least_scale.py: _likelihoods",
+        "mechanisms/test_exact_sum.py: test_the_least_scale_by_the_definition",
+    ),
+    "PAIRS 4": (
+        "influence/sums/least_scale.py: SumWindow",
+        "mechanisms/test_exact_sum.py: test_the_least_scale_by_the_definition",
+    ),
+    "PAIRS Theorem 5": (
+        "influence/curve/open_steps.py: OpenSteps",
+        "influence/test_engine.py: test_no_start_has_a_larger_step_and_some_start_has_it",
+    ),
+    "constant profile": (
+        "mechanisms/influence_curve.py: endless",
+        "accounting/test_stream_loss.py: test_no_entry_of_a_long_stream_loses_more_than_epsilon",
     ),
     "GK16": (
         "mechanisms/baselines.py: gk16",

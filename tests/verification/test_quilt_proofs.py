@@ -50,7 +50,7 @@ def beliefs_of(rng: np.random.Generator, states: int) -> Any:
 def released(seed: int) -> Iterator[dict[str, Any]]:
     """Records of one belief by every mechanism that applies."""
     rng = np.random.default_rng(seed)
-    states = int(rng.integers(1, 5))
+    states = int(rng.integers(2, 5))
     length = int(rng.choice([1, 2, 3, 5, 9, 30, 300]))
     epsilon = float(rng.choice([1e-3, 0.3, 1, 3, 30]))
     theta, query = beliefs_of(rng, states), pk.count(0, length)
@@ -109,6 +109,16 @@ def test_honest_records_pass_and_no_mutant_of_less_noise_does(seed):
         for _ in range(12):
             spoiled = mutated(record, rng)
             assert not pk.verify(spoiled).ok, spoiled["verification_data"]
+
+
+def test_an_entry_of_one_state_has_nothing_to_hide():
+    chain = pk.MarkovChain.steady([[1.0]])
+    for noise in (
+        pk.markov_quilt(chain, pk.count(0, 9), 1),
+        pk.markov_quilt_approx(chain, pk.count(0, 9), 1),
+        pk.gk16(chain, pk.count(0, 9), 1),
+    ):
+        assert pk.verify(noise.release([0] * 9, anyway=True)).ok
 
 
 def test_proofs_are_small():

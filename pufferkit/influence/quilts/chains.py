@@ -544,8 +544,9 @@ def hardest_observed(
 ) -> HardestChain | None:
     """The hardest node of a segment given as runs; ``None`` if counting every entry is as good.
 
-    Theorem: quilts over gaps. An entry that was not observed cannot move the answer. In the proof of [Q] Theorem 4.3 the
-    nearby entries of a quilt are exchanged at L / scale each, and such an entry at nothing. So
+    Theorem: quilts over gaps. An entry that was not observed cannot move the answer. In the proof
+    of [Q] Theorem 4.3 the nearby entries of a quilt are exchanged at L / scale each, and such an
+    entry at nothing. So
 
         score_i = min over quilts of  (observed entries nearby) / (epsilon - max-influence)
 

@@ -28,7 +28,7 @@ def bottleneck_distance(
 ) -> Fraction:
     """W-infinity in L1, or ``least`` if that is more.
 
-    Theorem: [Q] Definition 3.1, for vectors. Two of the values are that far apart, so any smaller
+    Theorem: W-infinity of vectors. Two of the values are that far apart, so any smaller
     distance leaves some mass unmoved.
 
     Parameters

@@ -171,7 +171,7 @@ class JunctionTree(CliqueTree):
     ) -> JunctionTree:
         """The distributions of a tree; factors of nodes outside of it are left out."""
         own = [factor for factor in factors if tree.home[factor[0][0]] >= 0]
-        tables, error = _calibrated(sizes, own, tree.cliques, tree.parent, tree.home)
+        tables, error = _calibrated(sizes, own, tree.cliques, tree.parent)
         return cls(tree.order, tree.cliques, tree.parent, tree.home, tables, error)
 
     def marginal(self, node: int) -> JointTable:
@@ -180,6 +180,73 @@ class JunctionTree(CliqueTree):
         logs = log_sum(table, [axis for axis, other in enumerate(home) if other != node])
         error = self.error + EPS * (_largest(logs) + table.size + 16)
         return JointTable(np.exp(logs), logs > -inf, error)
+
+
+@dataclass(frozen=True, eq=False)
+class SeparatorTree:
+    """Cliques and the separators between them: what the graph says, one part for each clique.
+
+    A junction tree drawn with a vertex for each separator; neighbouring edges with one separator
+    share it. Every node has a separator of its own too. Nodes with one possible value are left out.
+
+    Attributes
+    ----------
+    possible
+        The values of each node that can happen.
+    cliques
+        Indices of nodes.
+    tables
+        Logarithm of the distribution of each clique over possible values.
+    error
+        Bound on the relative error of every probability.
+    separators
+        Indices of nodes.
+    around
+        The cliques at each separator; all of them contain it.
+    """
+
+    possible: list[list[int]]
+    cliques: list[tuple[int, ...]]
+    tables: list[Floats]
+    error: float
+    separators: list[tuple[int, ...]]
+    around: list[list[int]]
+
+    @classmethod
+    def of(cls, tree: JunctionTree, sizes: Sequence[int]) -> SeparatorTree:
+        """That of a junction tree."""
+        possible = [list(range(size)) for size in sizes]
+        for nodes, table in zip(tree.cliques, tree.tables, strict=True):
+            for axis, n in enumerate(nodes):
+                others = tuple(a for a in range(table.ndim) if a != axis)
+                possible[n] = np.flatnonzero(table.max(axis=others) > -inf).tolist()
+        cliques, tables = list[tuple[int, ...]](), list[Floats]()
+        for nodes, table in zip(tree.cliques, tree.tables, strict=True):
+            kept = tuple(n for n in nodes if len(possible[n]) > 1)
+            small = table[np.ix_(*(possible[n] for n in nodes))]
+            cliques.append(kept)
+            tables.append(small.reshape([len(possible[n]) for n in kept]))
+        around: list[list[int]] = []
+        at: list[dict[tuple[int, ...], int]] = [{} for _ in cliques]  # separators of each clique
+        for c in reversed(range(len(cliques))):
+            above = tree.parent[c]
+            shared = () if above < 0 else tuple(n for n in cliques[c] if n in set(cliques[above]))
+            if shared:
+                if shared not in at[above]:
+                    at[above][shared] = len(around)
+                    around.append([above])
+                at[c][shared] = at[above][shared]
+                around[at[c][shared]].append(c)
+        alone = {own for each in at for own in each if len(own) == 1}
+        for c in sorted(range(len(cliques)), key=lambda c: (tables[c].size, c)):
+            for n in cliques[c]:
+                if (n,) not in alone:
+                    alone.add((n,))
+                    at[c][n,] = len(around)
+                    around.append([c])
+        separators = {number: own for each in at for own, number in each.items()}
+        nodes_of = [separators[number] for number in range(len(around))]
+        return cls(possible, cliques, tables, tree.error, nodes_of, around)
 
 
 def neighbours(count: int, scopes: Sequence[Sequence[int]]) -> list[set[int]]:
@@ -322,15 +389,18 @@ def _calibrated(
     factors: Sequence[LogFactor],
     cliques: Sequence[tuple[int, ...]],
     parent: Sequence[int],
-    home: Sequence[int],
 ) -> tuple[list[Floats], float]:
     """The distribution of every clique by two passes of messages, and a bound on the error."""
     tables = [np.zeros([sizes[node] for node in own]) for own in cliques]
     errors = [0.0] * len(cliques)
     sets = [set(own) for own in cliques]
+    holding: dict[int, list[int]] = {}
+    for c, own in enumerate(cliques):
+        for node in own:
+            holding.setdefault(node, []).append(c)
     for scope, table in factors:
-        # The home of the first eliminated node of a factor contains all nodes of the factor.
-        at = next(c for c in sorted({home[node] for node in scope}) if set(scope) <= sets[c])
+        # The clique of the first eliminated node of a factor contains all nodes of the factor.
+        at = next(c for c in holding[scope[0]] if sets[c].issuperset(scope))
         tables[at] = tables[at] + spread(table, scope, cliques[at])
         errors[at] += 2 * EPS * (_largest(tables[at]) + 1)
     messages: list[Floats | None] = [None] * len(cliques)

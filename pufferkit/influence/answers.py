@@ -13,6 +13,6 @@ from __future__ import annotations
 
 from pufferkit.influence.curve import regions  # noqa: F401  (registers implementations)
 from pufferkit.influence.curve.class_parts import class_part
-from pufferkit.influence.curve.trees import record_loss
+from pufferkit.influence.curve.graphs import record_loss
 
 __all__ = ["class_part", "record_loss"]

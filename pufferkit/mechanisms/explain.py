@@ -12,14 +12,12 @@ import numpy as np
 
 from pufferkit.beliefs.base import Beliefs, beliefs_from_dict
 from pufferkit.beliefs.chain_class import ChainClass
-from pufferkit.beliefs.field_class import FieldClass
-from pufferkit.beliefs.network_class import NetworkClass
+from pufferkit.beliefs.listed_class import GraphClass
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable, printable
 from pufferkit.influence.curve.graphs import GraphCurve
 from pufferkit.influence.curve.pairs import off_diagonal
 from pufferkit.influence.curve.profile import InfluenceCurve, as_metric
-from pufferkit.influence.curve.trees import TreeCurve
 from pufferkit.mechanisms.calibration import Calibration
 from pufferkit.mechanisms.evidence import Guarantee
 from pufferkit.mechanisms.influence_curve import metric_of
@@ -187,15 +185,8 @@ def _entry_losses(theta: Beliefs, metric: Floats, b: float) -> dict[Hashable, fl
 
 
 @_entry_losses.register
-def _(theta: NetworkClass, metric: Floats, b: float) -> dict[Hashable, float]:
-    if theta.networks[0].is_tree:
-        return TreeCurve(theta, metric).losses(b)
-    return GraphCurve(theta.networks, theta.states, metric).losses(b)
-
-
-@_entry_losses.register
-def _(theta: FieldClass, metric: Floats, b: float) -> dict[Hashable, float]:
-    return GraphCurve(theta.fields, theta.states, metric).losses(b)
+def _(theta: GraphClass, metric: Floats, b: float) -> dict[Hashable, float]:
+    return GraphCurve(theta.listed, theta.states, metric).losses(b)
 
 
 @singledispatch
@@ -210,19 +201,7 @@ def _(theta: ChainClass, length: int, metric: Floats, b: float) -> Floats:
 
 
 @_losses.register
-def _(theta: NetworkClass, length: int, metric: Floats, b: float) -> Floats:
-    if not theta.networks[0].is_tree:
-        return _on_graphs(GraphCurve(theta.networks, theta.states, metric), b)
-    each = TreeCurve(theta, metric).pair_losses(b)
+def _(theta: GraphClass, length: int, metric: Floats, b: float) -> Floats:
+    each = GraphCurve(theta.listed, theta.states, metric).pair_losses(b)
     largest: Floats = np.max(list(each.values()), axis=0)
-    return largest
-
-
-@_losses.register
-def _(theta: FieldClass, length: int, metric: Floats, b: float) -> Floats:
-    return _on_graphs(GraphCurve(theta.fields, theta.states, metric), b)
-
-
-def _on_graphs(curve: GraphCurve, b: float) -> Floats:
-    largest: Floats = np.max(list(curve.pair_losses(b).values()), axis=0)
     return largest

@@ -15,16 +15,13 @@ from pufferkit import checks
 from pufferkit.beliefs.base import Beliefs, as_beliefs
 from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.beliefs.listed_class import GraphClass
-from pufferkit.beliefs.network_class import NetworkClass
 from pufferkit.beliefs.secrets import Secrets
 from pufferkit.checks import Floats
 from pufferkit.data.query import Query, Question
 from pufferkit.errors import NotApplicable, NoTheorem
 from pufferkit.influence.answers import record_loss
-from pufferkit.influence.curve.graph_work import graph_work
-from pufferkit.influence.curve.graphs import GraphCurve
+from pufferkit.influence.curve.graphs import GraphCurve, graph_work
 from pufferkit.influence.curve.profile import InfluenceCurve, as_metric, metric_of_sum
-from pufferkit.influence.curve.trees import TreeCurve, tree_work
 from pufferkit.influence.progress import Progress
 from pufferkit.mechanisms.calibration import Calibration, chains_only, checked
 from pufferkit.mechanisms.evidence import Bound, Evidence
@@ -401,27 +398,6 @@ def curve_work(beliefs: Beliefs) -> float:
 @curve_work.register
 def _(beliefs: GraphClass) -> float:
     return sum(graph_work(model) for model in beliefs.listed)
-
-
-@curve_work.register
-def _(beliefs: NetworkClass) -> float:
-    if beliefs.networks[0].is_tree:
-        return sum(tree_work(network.sizes.values()) for network in beliefs.networks)
-    return sum(graph_work(network) for network in beliefs.networks)
-
-
-@entry_epsilon_for.register
-def _(
-    beliefs: NetworkClass, length: int, epsilon: float, metric: Metric, progress: Progress | None
-) -> Solved:
-    if not beliefs.networks[0].is_tree:
-        return _on_graphs(beliefs, length, epsilon, metric, progress)
-    curve = TreeCurve(beliefs, as_metric(metric, len(beliefs.states)))
-    b, tree = curve.solve(epsilon)
-    name = f"network {tree.network + 1} of {len(beliefs.networks)}"
-    bound: Bound = "pairs" if tree.pairwise else "curve"
-    verification_data = {"pairs": curve.pair_record(b)} if tree.pairwise else None
-    return b, Evidence(name, tree.node, len(beliefs.nodes), bound=bound), verification_data
 
 
 @entry_epsilon_for.register

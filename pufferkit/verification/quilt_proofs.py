@@ -34,12 +34,11 @@ from numpy.typing import NDArray
 
 from pufferkit.beliefs.bayesian_network import BayesianNetwork
 from pufferkit.beliefs.chain_class import Member
-from pufferkit.beliefs.junction_tree import GraphModel
+from pufferkit.beliefs.junction_tree import GraphModel, neighbours, spread
 from pufferkit.beliefs.network_checks import Node
 from pufferkit.beliefs.network_class import NetworkClass
 from pufferkit.checks import Bools, Floats
 from pufferkit.rounding import EPS
-from pufferkit.verification.graph_bounds import MOST_AROUND, graph_of, in_scope
 from pufferkit.verification.pair_tables import Allowance, KnownChain, NotChecked, PairTables
 from pufferkit.verification.row_steps import log_ratios
 from pufferkit.verification.sum_checks import joint_with_sum
@@ -49,6 +48,7 @@ _FAR = 1 << 20
 
 _UP = 1 + 1e-12
 _TINY = 1e-280
+_MOST_AROUND = 1 << 14
 
 Spans = Sequence[tuple[int, int, int, int]]
 """First and last node of each run, and the distances of their endpoints."""
@@ -451,19 +451,19 @@ def spread_on_graph(model: GraphModel, recorded: Any, work: Allowance) -> float:
         raise TypeError(f"the vector of gk16 must have {len(sizes)} entries")
     if (x < 0).any():
         return inf
-    graph = graph_of(len(sizes), (scope for scope, _ in factors))
+    near = neighbours(len(sizes), [scope for scope, _ in factors])
     needed = np.ones(len(sizes))
-    for i in graph:
-        around = sorted(graph[i])
+    for i, own in enumerate(near):
+        around = sorted(own)
         shape = [sizes[n] for n in (*around, i)]
         entries = float(np.prod([float(size) for size in shape]))
         work.spend(1e4 + 100.0 * entries * (1 + len(around)))
-        if entries > MOST_AROUND:
+        if entries > _MOST_AROUND:
             return inf
         weights = np.zeros(shape)
         for scope, table in factors:
             if i in scope:
-                weights = weights + in_scope(table, scope, (*around, i))
+                weights = weights + spread(table, scope, (*around, i))
         logs = weights - np.logaddexp.reduce(weights, axis=-1, keepdims=True)
         for axis, j in enumerate(around):
             needed[i] += float(np.ptp(logs, axis=axis).max()) / 2 * _UP * x[j]

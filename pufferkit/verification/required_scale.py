@@ -8,8 +8,6 @@ from functools import partial, singledispatch
 from math import inf
 from typing import Any
 
-import numpy as np
-
 from pufferkit.beliefs.base import Beliefs
 from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.beliefs.event_class import EventClass
@@ -29,10 +27,8 @@ from pufferkit.verification.gap_bounds import (
     observed_until,
     patterns,
 )
-from pufferkit.verification.graph_bounds import loss_on_graphs
-from pufferkit.verification.graph_spread import largest_part
+from pufferkit.verification.graph_proofs import largest_part, loss_on_graphs
 from pufferkit.verification.kernel_steps import loss_of_kernels
-from pufferkit.verification.network_bounds import loss_on_trees
 from pufferkit.verification.pair_tables import (
     TOLERANCE,
     Allowance,
@@ -418,7 +414,7 @@ def _by_plans(plans: Sequence[Any]) -> str:
 
 @_needed.register
 def _on_network(theta: NetworkClass, claim: _Claim) -> float:
-    """Quilts as recorded, or the influence curve of a tree."""
+    """Quilts as recorded, or the influence curve."""
     record, work = claim.record, claim.work
     if record.mechanism == "markov_quilt":
         claim.checks.append(
@@ -431,22 +427,7 @@ def _on_network(theta: NetworkClass, claim: _Claim) -> float:
         return _by_neighbours(theta.networks, claim, spread_on_graph)
     if record.mechanism != "influence_curve":
         raise BadBeliefs(f"are networks, to which {record.mechanism} does not apply")
-    if not theta.networks[0].is_tree:
-        return _on_graphs(theta, theta.networks, claim)
-    scale, plans = claim.scale, None
-    cost = claim.lipschitz * (1 - np.eye(len(theta.states)))
-    if record.evidence.bound == "pairs":
-        cost = cost_of_pairs(record, theta, claim.lipschitz)
-        plans = claim.verification_data.get("pairs", [None] * len(theta.networks))
-    try:
-        loss = loss_on_trees(theta, cost / scale, work, plans)
-    except ValueError as error:
-        raise BadBeliefs(str(error)) from None
-    how = "" if plans is None else f", pair by pair of values {_by_plans(plans)}"
-    claim.checks.append(f"influence_curve: the largest loss of a node is {loss:.9g}{how}")
-    if loss <= record.epsilon:
-        return record.scale
-    return record.scale * min(loss / record.epsilon, 1.0 + 1e-3)
+    return _on_graphs(theta, theta.networks, claim)
 
 
 @_needed.register
@@ -472,8 +453,8 @@ def _on_graphs(theta: Beliefs, models: Sequence[GraphModel], claim: _Claim) -> f
     recorded = claim.verification_data.get("graphs")
     loss = loss_on_graphs(models, theta.states, cost, recorded, work)
     claim.checks.append(
-        f"influence_curve: the largest loss of a node is {loss:.9g}, nodes taken out of the "
-        "recorded cliques one by one"
+        f"influence_curve: the largest loss of a node is {loss:.9g}, by the recorded "
+        "ways out of its cliques"
     )
     return claim.scale_for(loss)
 

@@ -3,6 +3,14 @@
 import numpy as np
 
 import pufferkit as pk
+from pufferkit.influence.curve.graphs import GraphCurve
+
+
+def curve_of(models, distance=None):
+    """The curve of a network or field, or of several over the same nodes."""
+    models = models if isinstance(models, list) else [models]
+    states = dict.fromkeys(v for model in models for own in model.values.values() for v in own)
+    return GraphCurve(models, tuple(states), distance)
 
 
 def random_field(seed, most=7, values=2, zeros=False, strength=0.6):

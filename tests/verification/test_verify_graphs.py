@@ -1,8 +1,12 @@
 """Releases about graphs with cycles: planned, released, charged, verified, audited."""
 
+import base64
+import json
+import zlib
 from dataclasses import replace
 from fractions import Fraction
 
+import numpy as np
 import pytest
 
 import pufferkit as pk
@@ -32,6 +36,14 @@ MECHANISMS = {
     "wasserstein": pk.wasserstein,
     "group_dp": lambda beliefs, query, epsilon: pk.group_dp(query, epsilon, beliefs),
 }
+
+
+def packed(ways):
+    return base64.b64encode(zlib.compress(json.dumps(ways).encode())).decode()
+
+
+def unpacked(record):
+    return json.loads(zlib.decompress(base64.b64decode(record["ways"])))
 
 
 def found_out(release):
@@ -79,11 +91,79 @@ def test_a_record_that_was_changed_asks_for_more_or_is_not_read():
         {"cliques": record["cliques"][:-1]},
         {"parent": [0] * len(record["parent"])},
         {"ways": "AAAA"},
+        {"ways": packed([[0, 0, 0, [0], [0], "a"]])},
         {"cliques": [[99], *record["cliques"][1:]]},
     ):
         data = {**release.verification_data, "graphs": [{**record, **changes}]}
         assert not pk.verify(replace(release, verification_data=data)).ok
     assert not pk.verify(replace(release, verification_data={"weights": ["0", "1"]})).ok
+
+
+def hilly_tree(values, count, seed=3):
+    """A tree with so many values of each node, some of them impossible given the parent."""
+    rng = np.random.default_rng(seed)
+    parents = {0: (), **{n: (int(rng.integers(max(0, n - 3), n)),) for n in range(1, count)}}
+    rows = rng.dirichlet(np.full(values, 0.7), values) * (rng.random((values, values)) < 0.8)
+    rows = 0.3 * np.eye(values) + 0.7 * rows
+    table = {(x,): row / row.sum() for x, row in enumerate(rows)}
+    tables = {n: table if n else {(): np.full(values, 1 / values)} for n in range(count)}
+    return pk.BayesianNetwork(parents, tables, {n: range(values) for n in range(count)})
+
+
+@pytest.mark.parametrize("values", [2, 3, 5, 7])
+def test_releases_of_trees_verify_without_a_solver(values, monkeypatch):
+    """From six values on the record has the plans of every edge."""
+    tree = hilly_tree(values, 12)
+    release = pk.influence_curve(tree, pk.total(range(values), 12), 2).release([0] * 12)
+    assert ("plans" in release.verification_data["graphs"][0]) == (values > 5)
+
+    def solver(*args, **options):
+        raise AssertionError("a programme was solved")
+
+    monkeypatch.setattr("scipy.optimize.linprog", solver)
+    found_out(pk.Release.from_json(release.to_json()))
+
+
+def test_where_nodes_skip_others_the_record_says_how():
+    walk = {(x,): [(0, 0.5, 0, 0, 0, 0.5)[(y - x) % 6] for y in range(6)] for x in range(6)}
+    parents = {0: (), **{n: (n - 1,) for n in range(1, 12)}}
+    tables = {n: walk if n else {(): [1, 0, 0, 0, 0, 0]} for n in range(12)}
+    path = pk.BayesianNetwork(parents, tables, {n: range(6) for n in range(12)})
+    release = pk.influence_curve(path, pk.histogram(range(6), 12), 5).release([0, 1] * 6)
+    found_out(release)
+    record = release.verification_data["graphs"][0]
+    ways = unpacked(record)
+    assert any(len(cliques) > 1 for *_, cliques, _, _ in ways)
+    for spoil in (
+        lambda way: [*way[:4], way[4][:-1], way[5][1:]],  # a node is left out
+        lambda way: [*way[:4], way[4], "a" * len(way[5])],  # all averaged
+        lambda way: [*way[:3], [way[3][-1], *way[3][1:]], *way[4:]],  # another clique
+    ):
+        spoilt = [spoil(way) if len(way[3]) > 1 else way for way in ways]
+        data = {**release.verification_data, "graphs": [{**record, "ways": packed(spoilt)}]}
+        assert not pk.verify(replace(release, verification_data=data)).ok
+
+
+@pytest.mark.parametrize(("edges", "least"), [("ring", 1.0142), ("dense", 1.134)])
+def test_people_may_have_any_number_of_contacts(edges, least):
+    if edges == "ring":
+        field = pk.MarkovRandomField.ising(
+            [(n, (n + d) % 200) for n in range(200) for d in range(1, 8)], 0.001
+        )
+    else:
+        rng = np.random.default_rng(1)
+        pairs = [(a, b) for a in range(138) for b in range(a)]
+        chosen = rng.choice(len(pairs), 7497, replace=False)
+        field = pk.MarkovRandomField.ising([pairs[n] for n in chosen], 0.001)
+    noise = pk.influence_curve(field, pk.count(1, len(field)), 1)
+    assert noise.scale == pytest.approx(least, rel=2e-3)
+    release = noise.release([0] * len(field))
+    found_out(release)
+    record = release.verification_data["graphs"][0]
+    low = np.frombuffer(base64.b64decode(record["amounts"][0]), "<f8") * 0.999
+    for amounts in (base64.b64encode(low.tobytes()).decode(), "AAAA", None):
+        data = {**release.verification_data, "graphs": [{**record, "amounts": [amounts]}]}
+        assert not pk.verify(replace(release, verification_data=data)).ok
 
 
 def test_a_plan_of_a_field():

@@ -15,16 +15,13 @@ from pufferkit.influence.curve.plan_bases import bases_of, packed
 from pufferkit.verification.pair_tables import Allowance
 from pufferkit.verification.recorded_plans import Bases, steps_of_bases
 from tests.influence.test_pairs import chains, metrics, programme
-from tests.influence.test_tree_pairs import TREE
 
 SPARSE = [[0.8, 0.2, 0, 0], [0.1, 0.7, 0.2, 0], [0, 0.2, 0.7, 0.1], [0, 0, 0.4, 0.6]]
-OTHER = pk.BayesianNetwork(TREE.parents, {**TREE.tables, "a": {(): [0.2, 0.4, 0.4]}})
 CASES = {
     "long": lambda: pk.influence_curve(
         pk.MarkovChain.steady(SPARSE), pk.total([0, 1, 2, 3], 10**5), 1
     ),
     "short": lambda: pk.influence_curve(pk.MarkovChain([1, 0, 0, 0], SPARSE), pk.count(1, 9), 1),
-    "trees": lambda: pk.influence_curve([TREE, OTHER], pk.total([0, 1, 2], 6), 1),
 }
 
 
@@ -46,8 +43,6 @@ def no_solver(monkeypatch):
 def texts(record):
     """Where the record holds bases: containers and keys."""
     pairs = record["verification_data"]["pairs"]
-    if isinstance(pairs, list):
-        return [(pairs, n) for n in range(len(pairs))]
     return [(own[side], "plans") for own in pairs.values() for side in ("left", "right")]
 
 

@@ -8,15 +8,18 @@ Kleinberg, 2016; docs/theory.md has a proof).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from math import sqrt
+from collections.abc import Iterator, Sequence
+from math import prod, sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from pufferkit.beliefs.junction_tree import LogFactor, neighbours, parts
+from pufferkit.beliefs.junction_tree import LogFactor, neighbours, parts, spread
 from pufferkit.checks import Floats
-from pufferkit.influence.curve.resampling import local_tables
+from pufferkit.errors import NotApplicable
+
+MOST_AROUND = 1 << 14
+"""Most entries of the table of a node and its neighbours."""
 
 _MOST_NODES = 2_000
 """Nodes of an independent part up to which the spectral norm is computed or bounded."""
@@ -39,7 +42,7 @@ class Spread(NamedTuple):
 def graph_spread(sizes: Sequence[int], factors: Sequence[LogFactor], what: str) -> Spread:
     """The spread of a product of factors; ``NotApplicable`` where one of them has a zero."""
     swayed, by, gammas = [], [], []
-    for node, around, local in local_tables(sizes, factors, what):
+    for node, around, local in _local_tables(sizes, factors, what):
         given = local - np.logaddexp.reduce(local, axis=-1, keepdims=True)
         for axis, other in enumerate(around):
             ratio = float((given.max(axis=axis) - given.min(axis=axis)).max())
@@ -89,3 +92,34 @@ def _row_sums(gamma: Any) -> tuple[float, ...]:
         if bool((raised >= (1 + gamma @ raised) * (1 + 1e-12)).all()):
             return tuple(raised.tolist())
     return ()
+
+
+def _local_tables(
+    sizes: Sequence[int], factors: Sequence[LogFactor], what: str
+) -> Iterator[tuple[int, tuple[int, ...], Floats]]:
+    """Every node, its neighbours, and the logarithm of its weight given them.
+
+    The node itself has the last axis. All factors must be above zero.
+    """
+    near = neighbours(len(sizes), [scope for scope, _ in factors])
+    holding: list[list[LogFactor]] = [[] for _ in sizes]
+    for scope, table in factors:
+        if not np.isfinite(table).all():
+            raise NotApplicable(
+                f"this {what} rules out some combinations of values, and without exact "
+                "distributions there is a theorem only if all have positive probability"
+            )
+        for node in scope:
+            holding[node].append((scope, table))
+    for j, own in enumerate(near):
+        around = tuple(sorted(own))
+        entries = prod(sizes[n] for n in (*around, j))
+        if entries > MOST_AROUND:
+            raise NotApplicable(
+                f"a node of this {what} and its {len(own)} neighbours have {entries:,} "
+                f"combinations of values, more than {MOST_AROUND:,}"
+            )
+        local = np.zeros([sizes[n] for n in (*around, j)])
+        for scope, table in holding[j]:
+            local = local + spread(table, scope, (*around, j))
+        yield j, around, local

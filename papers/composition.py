@@ -12,7 +12,7 @@ from papers.result import Chart, Result, Rows, Settings, by_these_rows
 from pufferkit.accounting.composition import Composition, compose, entry_profile
 from pufferkit.accounting.spending import Spending
 from pufferkit.beliefs.markov_chain import MarkovChain
-from pufferkit.data.queries import count, histogram
+from pufferkit.data.asking import count, histogram
 from pufferkit.mechanisms.influence_curve import influence_curve
 from pufferkit.mechanisms.markov_quilt import markov_quilt_approx, max_influence
 

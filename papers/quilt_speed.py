@@ -16,7 +16,7 @@ from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.beliefs.estimation import fit
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
-from pufferkit.data.queries import count, mean, relative_frequencies
+from pufferkit.data.asking import count, mean, relative_frequencies
 from pufferkit.data.query import Query
 
 MECHANISMS = (

@@ -18,7 +18,7 @@ from papers.result import (
 )
 from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.beliefs.markov_chain import MarkovChain
-from pufferkit.data.queries import mean
+from pufferkit.data.asking import mean
 from pufferkit.data.query import Query
 from pufferkit.mechanisms.calibration import Calibration
 from pufferkit.mechanisms.wasserstein import wasserstein

@@ -33,22 +33,22 @@ if TYPE_CHECKING:
     from pufferkit.beliefs.markov_random_field import MarkovRandomField as MarkovRandomField
     from pufferkit.beliefs.regime_class import RegimeClass as RegimeClass
     from pufferkit.beliefs.secrets import Secrets as Secrets
+    from pufferkit.data.asking import by_time as by_time
+    from pufferkit.data.asking import count as count
+    from pufferkit.data.asking import days_with as days_with
+    from pufferkit.data.asking import episodes as episodes
+    from pufferkit.data.asking import histogram as histogram
+    from pufferkit.data.asking import linear as linear
+    from pufferkit.data.asking import mean as mean
+    from pufferkit.data.asking import quantile as quantile
+    from pufferkit.data.asking import relative_frequencies as relative_frequencies
+    from pufferkit.data.asking import stays as stays
+    from pufferkit.data.asking import time_in as time_in
+    from pufferkit.data.asking import total as total
+    from pufferkit.data.asking import transition_counts as transition_counts
+    from pufferkit.data.asking import variance as variance
     from pufferkit.data.bins import Bins as Bins
     from pufferkit.data.calendar import Calendar as Calendar
-    from pufferkit.data.queries import by_time as by_time
-    from pufferkit.data.queries import count as count
-    from pufferkit.data.queries import days_with as days_with
-    from pufferkit.data.queries import episodes as episodes
-    from pufferkit.data.queries import histogram as histogram
-    from pufferkit.data.queries import linear as linear
-    from pufferkit.data.queries import mean as mean
-    from pufferkit.data.queries import quantile as quantile
-    from pufferkit.data.queries import relative_frequencies as relative_frequencies
-    from pufferkit.data.queries import stays as stays
-    from pufferkit.data.queries import time_in as time_in
-    from pufferkit.data.queries import total as total
-    from pufferkit.data.queries import transition_counts as transition_counts
-    from pufferkit.data.queries import variance as variance
     from pufferkit.data.query import Query as Query
     from pufferkit.data.series import Series as Series
     from pufferkit.data.table import Table as Table
@@ -146,7 +146,7 @@ _HOMES = {
     "mechanisms.evidence": ["Evidence", "Guarantee"],
     "mechanisms.release": ["Release"],
     "data.query": ["Query"],
-    "data.queries": [
+    "data.asking": [
         "by_time",
         "count",
         "days_with",

@@ -28,7 +28,8 @@ from pufferkit.audit.report import Audit, WorstCase
 from pufferkit.audit.success_limits import detectable_epsilon, proven_epsilon
 from pufferkit.beliefs.base import Beliefs, Distribution
 from pufferkit.checks import Floats
-from pufferkit.data.queries import histogram, rank_scores
+from pufferkit.data.asking import histogram
+from pufferkit.data.queries import rank_scores
 from pufferkit.errors import NotApplicable
 from pufferkit.mechanisms.calibration import Calibration
 

@@ -35,7 +35,7 @@ from pufferkit import checks
 from pufferkit.checks import Ints
 from pufferkit.data.calendar import HOURS, HOURS_OF_WEEK, Calendar, day_name, week_name
 from pufferkit.data.durations import DAY, ticks
-from pufferkit.data.query import Lengths, OptionName, Over, Query, Question, Weights, unit_of
+from pufferkit.data.query import OptionName, Over, Query, Question, Weights, unit_of
 from pufferkit.data.series import Series
 from pufferkit.records import plain
 from pufferkit.rounding import as_fraction
@@ -156,12 +156,12 @@ class _Sum(Question):
 class Histogram(_EachState, _Sum):
     """How many entries are in each state; 2-Lipschitz (one bin loses, another gains)."""
 
-    kind: ClassVar[str] = "histogram"
-    noun: ClassVar[str] = "counts"
-    axis: ClassVar[str] = "entries in each state"
+    kind = "histogram"
+    noun = "counts"
+    axis = "entries in each state"
     names: ClassVar[Names] = {"histogram": OptionName(COUNTS, "number of entries in each state")}
-    counted: ClassVar[bool] = True
-    binned: ClassVar[bool] = True
+    counted = True
+    binned = True
 
     def contributions(self, over: Over) -> Weights:
         states, one, zero = self.order(over), Fraction(1), Fraction(0)
@@ -199,11 +199,11 @@ class Histogram(_EachState, _Sum):
 class RelativeFrequencies(Histogram):
     """The share of entries in each state; 2/T-Lipschitz with T observed entries."""
 
-    kind: ClassVar[str] = "relative frequencies"
-    noun: ClassVar[str] = "shares"
-    axis: ClassVar[str] = "share of the entries in each state"
+    kind = "relative frequencies"
+    noun = "shares"
+    axis = "share of the entries in each state"
     names: ClassVar[Names] = {"frequencies": OptionName(COUNTS, "share of time in each state")}
-    per: ClassVar[str | None] = "entries"
+    per = "entries"
 
     def total(self, over: Over) -> float:
         return 1.0
@@ -217,9 +217,9 @@ class RelativeFrequencies(Histogram):
 class Count(_Sum):
     """How many entries are in one state; 1-Lipschitz."""
 
-    kind: ClassVar[str] = "count"
-    noun: ClassVar[str] = "counts"
-    axis: ClassVar[str] = "entries in the state"
+    kind = "count"
+    noun = "counts"
+    axis = "entries in the state"
     names: ClassVar[Names] = {"count": OptionName(COUNTS, "number of entries in one state")}
 
     of: tuple[Hashable, ...] = _of()
@@ -248,9 +248,9 @@ class Count(_Sum):
 class Total(_Sum):
     """The sum of the values, clipped or not; an entry moves it by the distance of two values."""
 
-    kind: ClassVar[str] = "total"
-    noun: ClassVar[str] = "totals"
-    axis: ClassVar[str] = "sum of the values of the entries"
+    kind = "total"
+    noun = "totals"
+    axis = "sum of the values of the entries"
     names: ClassVar[Names] = {"total": OptionName(NUMBERS, "total of a value given to each state")}
 
     values: Any = _valued()
@@ -297,12 +297,12 @@ class Total(_Sum):
 class Mean(Total):
     """The mean of the values, clipped or not; an entry moves it by their distance over T."""
 
-    kind: ClassVar[str] = "mean"
-    noun: ClassVar[str] = "means"
-    axis: ClassVar[str] = "mean of the values of the entries"
+    kind = "mean"
+    noun = "means"
+    axis = "mean of the values of the entries"
     names: ClassVar[Names] = {"mean": OptionName(NUMBERS, "mean of a value given to each state")}
-    counted: ClassVar[bool] = True
-    per: ClassVar[str | None] = "entries"
+    counted = True
+    per = "entries"
 
 
 @dataclass(frozen=True)
@@ -315,15 +315,15 @@ class Variance(Total):
     exactly so pair by pair.
     """
 
-    kind: ClassVar[str] = "variance"
-    replaced: ClassVar[bool] = True
-    noun: ClassVar[str] = "moments"
-    axis: ClassVar[str] = "mean and mean square"
+    kind = "variance"
+    replaced = True
+    noun = "moments"
+    axis = "mean and mean square"
     names: ClassVar[Names] = {
         "variance": OptionName(NUMBERS, "variance of a value given to each state")
     }
-    counted: ClassVar[bool] = True
-    per: ClassVar[str | None] = "entries"
+    counted = True
+    per = "entries"
 
     def __post_init__(self) -> None:
         if self.clip is None:
@@ -352,8 +352,8 @@ class Linear(_Sum):
     Replacing x by x' at one entry moves the answer by exactly |w(x) - w(x')|_1.
     """
 
-    kind: ClassVar[str] = "linear"
-    axis: ClassVar[str] = "weighted sum"
+    kind = "linear"
+    axis = "weighted sum"
     names: ClassVar[Names] = {"linear": OptionName(NUMBERS, "sums of numbers given to each state")}
 
     weights: Any = argument("weights", "weights", "For linear: CSV of what each state adds.")
@@ -418,7 +418,7 @@ class Linear(_Sum):
 class Levels(Histogram):
     """A histogram in the order of the values of its states, and a curve or level read from it."""
 
-    replaced: ClassVar[bool] = True
+    replaced = True
     names: ClassVar[Names] = {
         "cumulative": OptionName(
             NUMBERS, "share of entries up to each value", {"reads": "cumulative"}
@@ -462,7 +462,7 @@ class Levels(Histogram):
 class TopStates(Histogram):
     """A histogram, and the states that occur most in it."""
 
-    replaced: ClassVar[bool] = True
+    replaced = True
     names: ClassVar[Names] = {"top-states": OptionName(COUNTS, "the states that occur most")}
 
     top: int | None = argument("whole", "top", "For top-states: how many.", None)
@@ -505,14 +505,14 @@ class Quantile(Question):
     the log-likelihood by at most 2 / s for each unit that scores move.
     """
 
-    kind: ClassVar[str] = "quantile"
-    replaced: ClassVar[bool] = True
-    axis: ClassVar[str] = "level"
+    kind = "quantile"
+    replaced = True
+    axis = "level"
     names: ClassVar[Names] = {
         "quantile": OptionName(NUMBERS, "quantile of a value given to each state")
     }
-    counted: ClassVar[bool] = True
-    chooses: ClassVar[bool] = True
+    counted = True
+    chooses = True
 
     share: float | Fraction = argument(
         "share", "at", "For quantile: share of entries below it; 0.5 is the median."
@@ -604,9 +604,9 @@ def rank_scores(counts: list[Fraction], share: Fraction) -> list[int]:
 class ByTime(_EachState):
     """How many entries are in each state, for each slot of time; 2-Lipschitz (theorem above)."""
 
-    kind: ClassVar[str] = "by time"
-    noun: ClassVar[str] = "counts"
-    picture: ClassVar[str] = "slots"
+    kind = "by time"
+    noun = "counts"
+    picture = "slots"
     names: ClassVar[Names] = {
         "by-hour": OptionName(TIMES, "entries in each state, by hour of the day", {"by": "hour"}),
         "by-weekday-hour": OptionName(
@@ -615,9 +615,9 @@ class ByTime(_EachState):
         "by-day": OptionName(TIMES, "entries in each state, day by day", {"by": "day"}),
         "by-week": OptionName(TIMES, "entries in each state, week by week", {"by": "week"}),
     }
-    counted: ClassVar[bool] = True
-    clocked: ClassVar[bool] = True
-    binned: ClassVar[bool] = True
+    counted = True
+    clocked = True
+    binned = True
 
     by: str | tuple[str, ...] = "hour"
 
@@ -782,8 +782,8 @@ class Episodes(_OfStates):
     number by at most 1, and only if exactly one of its two states is among ``of``.
     """
 
-    kind: ClassVar[str] = "episodes"
-    axis: ClassVar[str] = "episodes"
+    kind = "episodes"
+    axis = "episodes"
     names: ClassVar[Names] = {"episodes": OptionName(MOVES, "how often some states began")}
 
     @property
@@ -806,7 +806,7 @@ class Stays(_OfStates):
     1 (`Episodes`); any other change moves neither.
     """
 
-    kind: ClassVar[str] = "stays"
+    kind = "stays"
     names: ClassVar[Names] = {
         "stays": OptionName(MOVES, "time in some states, and how often they began")
     }
@@ -841,11 +841,11 @@ class TimeIn(_OfStates):
     ``of`` and the entry lies between the times, and by 0 otherwise.
     """
 
-    kind: ClassVar[str] = "time in states"
+    kind = "time in states"
     names: ClassVar[Names] = {
         "time-in": OptionName(TIMES, "entries in some states, between two hours of the day")
     }
-    clocked: ClassVar[bool] = True
+    clocked = True
 
     between: str = argument("hours", "between", "For time-in: the hours.", "00:00-12:00")
 
@@ -906,15 +906,15 @@ class DaysWith(_OfStates):
     public.
     """
 
-    kind: ClassVar[str] = "days with"
-    axis: ClassVar[str] = "days"
+    kind = "days with"
+    axis = "days"
     names: ClassVar[Names] = {
         "days-with": OptionName(TIMES, "days with enough time in some states", {"share": False}),
         "share-of-days": OptionName(
             TIMES, "share of days with enough time in some states", {"share": True}
         ),
     }
-    clocked: ClassVar[bool] = True
+    clocked = True
 
     at_least: Any = argument("time", "at_least", "For days-with and share-of-days: time per day.")
     share: bool = False
@@ -976,12 +976,12 @@ class TransitionCounts(_EachState):
     more than two entries.
     """
 
-    kind: ClassVar[str] = "transition counts"
-    noun: ClassVar[str] = "counts"
-    axis: ClassVar[str] = "moves between entries"
-    picture: ClassVar[str] = "moves"
+    kind = "transition counts"
+    noun = "counts"
+    axis = "moves between entries"
+    picture = "moves"
     names: ClassVar[Names] = {"transitions": OptionName(MOVES, "moves from each state to each")}
-    counted: ClassVar[bool] = True
+    counted = True
 
     def apart(self, over: Over) -> int:
         if max(over.lengths) < 2:
@@ -1114,357 +1114,3 @@ def _refuse_data(states: Any) -> None:
             f"states: is a {type(states).__name__}; name the states first and give the data as "
             "lengths, like histogram(['rest', 'walk'], read_series(...))"
         )
-
-
-# --- in Python ----------------------------------------------------------------------------------
-
-
-def _asked(
-    made: Question, states: Any, lengths: Lengths | None, calendar: Calendar | None = None
-) -> Query:
-    """The question, which has no query yet without lengths: mechanisms bind it to ``over``."""
-    return made if lengths is None else made.bind(states, lengths, calendar)  # type: ignore[return-value]
-
-
-def count(state: Hashable, lengths: Lengths | None = None) -> Query:
-    """How many entries are in ``state``; 1-Lipschitz.
-
-    Examples
-    --------
-    >>> from pufferkit import Series
-    >>> count("active", 3).exact(Series.of(["rest", "active", "rest"], ["rest", "active"]))
-    [Fraction(1, 1)]
-    """
-    return _asked(Count((state,)), None, lengths)
-
-
-def histogram(states: Iterable[Hashable] | None = None, lengths: Lengths | None = None) -> Query:
-    """How many entries are in each state; 2-Lipschitz (one bin loses, another gains).
-
-    Entries that were not observed are in no bin; give the `Series` as ``lengths`` if there are any.
-
-    Examples
-    --------
-    >>> from pufferkit import Series
-    >>> data = Series.of(["rest", "active", "rest"], ["rest", "active"])
-    >>> histogram(data.states, data).exact(data)
-    [Fraction(2, 1), Fraction(1, 1)]
-    >>> histogram().exact(data)
-    [Fraction(2, 1), Fraction(1, 1)]
-    """
-    return _asked(Histogram(states), states, lengths)  # type: ignore[arg-type]
-
-
-def relative_frequencies(
-    states: Iterable[Hashable] | None = None, lengths: Lengths | None = None
-) -> Query:
-    """The share of entries in each state; 2/T-Lipschitz with T entries in all.
-
-    T counts the entries that were observed; give the `Series` as ``lengths`` if some were not.
-
-    Examples
-    --------
-    >>> from pufferkit import Series
-    >>> data = Series.of(["rest", "active", "rest", "rest"], ["rest", "active"])
-    >>> relative_frequencies(data.states, data).exact(data)
-    [Fraction(3, 4), Fraction(1, 4)]
-    """
-    return _asked(RelativeFrequencies(states), states, lengths)  # type: ignore[arg-type]
-
-
-def total(values: Values, lengths: Lengths | None = None, *, clip: Clip | None = None) -> Query:
-    """The sum over entries of the value of each state; Lipschitz constant: the range of the values.
-
-    Parameters
-    ----------
-    values
-        The number of each state, or the numbers of states 0, 1, ... A float counts as the decimal
-        it prints as, so 0.1 is one tenth.
-    lengths
-        The `Series`, the length, or the lengths of segments.
-    clip
-        A declared range, never taken from the data: values outside count as its ends, which bounds
-        how far an entry moves the answer.
-
-    Examples
-    --------
-    >>> from pufferkit import Series
-    >>> data = Series.of(["low", "high", "high"], ["low", "high"])
-    >>> total({"low": 0.5, "high": 2}, data).exact(data)
-    [Fraction(9, 2)]
-    >>> total({"low": 1, "high": 90}, 100, clip=(0, 10)).lipschitz
-    9.0
-    """
-    return _asked(Total(values, clip), None, lengths)
-
-
-def mean(values: Values, lengths: Lengths | None = None, *, clip: Clip | None = None) -> Query:
-    """The mean over entries of the value of each state; Lipschitz constant: the range over T.
-
-    T counts the entries that were observed; give the `Series` as ``lengths`` if some were not.
-
-    Parameters
-    ----------
-    values, lengths, clip
-        As for `total`.
-
-    Examples
-    --------
-    >>> from pufferkit import Series
-    >>> data = Series.of(["low", "high", "high", "low"], ["low", "high"])
-    >>> mean({"low": 0.5, "high": 2}, data).exact(data)
-    [Fraction(5, 4)]
-    """
-    return _asked(Mean(values, clip), None, lengths)
-
-
-def variance(values: Values, lengths: Lengths | None = None, *, clip: Clip) -> Query:
-    """The variance of the values: released as mean and mean square, and derived from them.
-
-    An entry moves mean and mean square together by at most 2/T (`Variance`), on the scale on which
-    the range is -1 to 1; ``release.derive()`` gives the variance with its interval.
-
-    Parameters
-    ----------
-    values, lengths
-        As for `total`.
-    clip
-        The declared range of the values.
-
-    Examples
-    --------
-    >>> variance({"low": 0, "middle": 5, "high": 10}, 100, clip=(0, 10)).lipschitz
-    0.02
-    """
-    return _asked(Variance(values, clip), None, lengths)
-
-
-def quantile(share: float, values: Mapping[Any, float], lengths: Lengths | None = None) -> Query:
-    """The level below which a share of the entries lies, chosen with noise; 2-Lipschitz.
-
-    The answer is one of the levels; `Quantile` has the proof. The same level can be read from a
-    noisy histogram, with an interval: ``release.derive("quantile", share=0.5, values=...)``.
-
-    Parameters
-    ----------
-    share
-        Between 0 and 1, with six decimals at most; 0.5 is the median.
-    values
-        The value of each state, all different.
-    lengths
-        The `Series`, the length, or the lengths of segments.
-
-    Examples
-    --------
-    >>> query = quantile(0.9, {"0 kW": 0, "1 kW": 1, "2 kW": 2}, 1000)
-    >>> query.lipschitz, query.labels
-    (2.0, ('0 kW', '1 kW', '2 kW'))
-    """
-    return _asked(Quantile(share, values), None, lengths)
-
-
-def linear(
-    weights: Mapping[Hashable, Any],
-    lengths: Lengths | None = None,
-    *,
-    labels: Iterable[str] | None = None,
-    name: str = "weighted sum",
-    states: Iterable[Hashable] | None = None,
-) -> Query:
-    """The sum over entries of weights that you give each state; any number of coordinates.
-
-    Replacing x by x' at one entry moves the answer by exactly |w(x) - w(x')|_1: there is a bound
-    for each pair of states, and `verify` recomputes it from the weights in the record.
-
-    Parameters
-    ----------
-    weights
-        For each state a number, or a row of numbers. States that are left out add nothing. A float
-        counts as the decimal it prints as.
-    lengths
-        The `Series`, the length, or the lengths of segments.
-    labels
-        Names of the coordinates.
-    name
-        The name of the query in tables and records.
-    states
-        All states. If left out, states without weights may occur too.
-
-    Examples
-    --------
-    >>> energy = linear({"walk": [1, 3.5], "run": [1, 9]}, 100, labels=["active", "energy"])
-    >>> energy.lipschitz
-    10.0
-    """
-    made = Linear(weights, labels, name, states)  # type: ignore[arg-type]
-    return _asked(made, states, lengths)
-
-
-def by_time(
-    by: By | Sequence[Hashable],
-    states: Iterable[Hashable] | None = None,
-    lengths: Lengths | None = None,
-    calendar: Calendar | None = None,
-) -> Query:
-    """How many entries are in each state, for each slot of time; 2-Lipschitz.
-
-    No entry is in two slots, so all slots together cost as much as one histogram: see the
-    module `pufferkit.data.queries` for the proof.
-
-    Parameters
-    ----------
-    by
-        ``"hour"`` of the day, ``"weekday and hour"``, ``"day"`` or ``"week"``; or a sequence as
-        long as the series that names the slot of every entry, which is public.
-    states
-        All states.
-    lengths
-        The `Series`; or lengths, with a ``calendar``.
-    calendar
-        The times of the entries. If left out, the calendar of the series.
-
-    Examples
-    --------
-    >>> from pufferkit import Calendar
-    >>> when = Calendar("2024-03-04 22:00", every="1h")
-    >>> by_time("day", ["rest", "walk"], 4, when).labels
-    ('2024-03-04, rest', '2024-03-04, walk', '2024-03-05, rest', '2024-03-05, walk')
-    """
-    return _asked(ByTime(states, by), states, lengths, calendar)  # type: ignore[arg-type]
-
-
-def time_in(
-    of: Hashable | Iterable[Hashable],
-    lengths: Lengths | None = None,
-    *,
-    start: str = "00:00",
-    end: str = "12:00",
-    calendar: Calendar | None = None,
-) -> Query:
-    """How many entries between two times of day are in some states; 1-Lipschitz.
-
-    The default is before noon. Replacing the state of an entry moves the number by 1 if exactly one
-    of the two states is among ``of`` and the entry lies between the times, and by 0 otherwise: the
-    query does not distinguish other states at all.
-
-    Parameters
-    ----------
-    of
-        The state, or several.
-    lengths, calendar
-        As for `by_time`.
-    start, end
-        Times of the day like ``"22:00"``; ``end`` is not included and may be past midnight.
-
-    Examples
-    --------
-    >>> from pufferkit import Calendar, Series
-    >>> days = Calendar("2024-01-01 00:00", every="12h")
-    >>> data = Series.of(["rest", "run", "rest", "run"], ["rest", "run"])
-    >>> time_in("run", 4, start="12:00", end="00:00", calendar=days).exact(data)
-    [Fraction(2, 1)]
-    """
-    return _asked(TimeIn(of, f"{start}-{end}"), None, lengths, calendar)  # type: ignore[arg-type]
-
-
-def episodes(of: Hashable | Iterable[Hashable], lengths: Lengths | None = None) -> Query:
-    """How often the series enters some states: runs of observed neighbours in them; 1-Lipschitz.
-
-    An entry moves the number by at most 1, and only if exactly one of its two states is among
-    ``of``: `Episodes` has the proof.
-
-    Parameters
-    ----------
-    of
-        The state, or several that count as one.
-    lengths
-        The `Series`, the length, or the lengths of segments. An entry that was not observed ends an
-        episode.
-
-    Examples
-    --------
-    >>> from pufferkit import Series
-    >>> data = Series.of(["rest", "run", "run", "rest", "run"], ["rest", "run"])
-    >>> episodes("run", data).exact(data)
-    [Fraction(2, 1)]
-    """
-    return _asked(Episodes(of), None, lengths)  # type: ignore[arg-type]
-
-
-def stays(of: Hashable | Iterable[Hashable], lengths: Lengths | None = None) -> Query:
-    """Entries in some states, and their episodes; 2-Lipschitz. The ratio is the mean stay.
-
-    An entry that enters or leaves the states moves the first number by 1 and the second by at most
-    1 (`episodes`); any other change moves neither. ``release.derive()`` divides the two.
-
-    Parameters
-    ----------
-    of, lengths
-        As for `episodes`.
-
-    Examples
-    --------
-    >>> from pufferkit import Series
-    >>> data = Series.of(["rest", "run", "run", "rest", "run"], ["rest", "run"])
-    >>> stays("run", data).name
-    'stays in run'
-    """
-    return _asked(Stays(of), None, lengths)  # type: ignore[arg-type]
-
-
-def days_with(
-    of: Hashable | Iterable[Hashable],
-    at_least: Any,
-    lengths: Lengths | None = None,
-    *,
-    calendar: Calendar | None = None,
-    share: bool = False,
-) -> Query:
-    """On how many days at least this much time was spent in some states; 1-Lipschitz.
-
-    Every day adds 0 or 1. An entry lies in one day, so replacing its state moves the number by at
-    most 1, and by nothing unless exactly one of the two states is among ``of``: however much
-    happens on a day, it counts once.
-
-    Parameters
-    ----------
-    of
-        The state, or several that count together.
-    at_least
-        A time like ``"30m"``, or a number of entries.
-    lengths, calendar
-        The `Series`; or lengths, with a calendar. Days are in local time; a day that was recorded
-        only in part counts like any other.
-    share
-        Divide by the number of days, which is public.
-
-    Examples
-    --------
-    >>> from pufferkit import Calendar, Series
-    >>> days = Calendar("2024-01-01 00:00", every="12h")
-    >>> data = Series.of(["rest", "run", "rest", "rest"], ["rest", "run"])
-    >>> days_with("run", 1, 4, calendar=days).exact(data)
-    [Fraction(1, 1)]
-    """
-    made = DaysWith(of, at_least, bool(share))  # type: ignore[arg-type]
-    return _asked(made, None, lengths, calendar)
-
-
-def transition_counts(
-    states: Iterable[Hashable] | None = None, lengths: Lengths | None = None
-) -> Query:
-    """How often each state is followed by each other state, within segments; row by row.
-
-    A transition is counted between neighbours that were both observed. An entry is part of two, so
-    changing it takes away two counts and adds two: 4-Lipschitz, or 2-Lipschitz if no segment has
-    more than two entries.
-
-    Examples
-    --------
-    >>> from pufferkit import Series
-    >>> data = Series.of(["rest", "active", "rest", "rest"], ["rest", "active"])
-    >>> moves = transition_counts(data.states, data)
-    >>> [(label, int(n)) for label, n in zip(moves.labels, moves.exact(data))][:2]
-    [('rest to rest', 1), ('rest to active', 1)]
-    """
-    return _asked(TransitionCounts(states), states, lengths)  # type: ignore[arg-type]

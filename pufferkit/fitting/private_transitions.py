@@ -35,7 +35,7 @@ from pufferkit.beliefs.region_class import (
     noisy_bounds,
 )
 from pufferkit.checks import Floats
-from pufferkit.data.queries import transition_counts
+from pufferkit.data.asking import transition_counts
 from pufferkit.data.query import Query
 from pufferkit.data.series import Series
 from pufferkit.errors import OverBudget

@@ -85,7 +85,7 @@ def members(kind: str) -> Group:
         cell = every[rng.integers(len(every))]
         own = served(cell)
         if own.scale is not None:
-            share = ratio(cell, own.scale, 60)
+            share = ratio(cell, own.scale, 60, own.times, own.epsilon)
             row.see(share, f"{', '.join(cell)}: {own.mechanism} {cell.epsilon:g}")
 
     return searched

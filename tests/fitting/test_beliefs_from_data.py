@@ -13,7 +13,7 @@ from pufferkit.beliefs.base import beliefs_from_json
 from pufferkit.beliefs.estimation import fit
 from pufferkit.beliefs.provenance import PRIVATE_NOTE
 from pufferkit.beliefs.region_class import RegionClass
-from pufferkit.data.queries import transition_counts
+from pufferkit.data.asking import transition_counts
 from pufferkit.fitting.private_transitions import laplace_sum, region_of_noisy
 from pufferkit.fitting.ratio_tests import (
     closest_in_box,

@@ -75,10 +75,10 @@ def _asked_twice(beliefs: Any, query: Any, epsilon: float, data: Any) -> Paid:
     """The same question twice, charged for both together; a choice once."""
     times = 1 if query.chooses else 2
     with TemporaryDirectory() as folder:
-        session = pk.Session(data, beliefs, 1000.0, f"{folder}/book.db")
+        account = pk.Account(f"{folder}/book.db", "s", 1000.0)
         for number in range(times):
-            session.release(query, epsilon, label=str(number), anyway=True)
-        paid, row = 1000.0 - session.remaining, session.history[0]
+            pk.release(data, beliefs, query, epsilon, account=account, label=str(number))
+        paid, row = account.spent, account.history[0]
     return Paid(row["scale"], row["mechanism"], times, paid)
 
 
@@ -95,7 +95,7 @@ def _in_a_stream(beliefs: Any, query: Any, epsilon: float, data: Any) -> Paid:
 
 ACCOUNTS: dict[str, Callable[[Any, Any, float, Any], Paid] | None] = {
     "none": None,
-    "Session": _asked_twice,
+    "Account": _asked_twice,
     "Stream": _in_a_stream,
 }
 """Ways to pay for a release of one series; `tests/fleet` pays for many subjects."""
@@ -107,7 +107,9 @@ def public_accounts() -> set[str]:
     return {
         name
         for name, own in named.items()
-        if inspect.isclass(own) and ".accounting." in own.__module__ and hasattr(own, "release")
+        if inspect.isclass(own)
+        and ".accounting." in own.__module__
+        and (hasattr(own, "release") or hasattr(own, "charge"))
     }
 
 
@@ -142,7 +144,7 @@ def _is_question(own: Any) -> bool:
         return issubclass(own, pk.Query)
     if not inspect.isfunction(own):
         return False
-    return str(inspect.signature(own).return_annotation).rpartition(".")[2] == "Query"
+    return "Query" in str(inspect.signature(own).return_annotation).split(" | ")
 
 
 def public_secrets() -> set[str]:
@@ -250,7 +252,7 @@ REFUSED: dict[str, Callable[[Cell, str], bool]] = {
         c.account == "Stream" and kind in LISTED
     ),
     "an account of named entries needs all of them": lambda c, kind: (
-        c.account == "Session" and kind in LISTED and c.gap != "none"
+        c.account == "Account" and kind in LISTED and c.gap != "none"
     ),
     "distances of sums of a joint need all entries": lambda c, kind: (
         kind == "joints" and c.gap != "none"

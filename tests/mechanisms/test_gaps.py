@@ -5,7 +5,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import pufferkit as pk
-from pufferkit.data.queries import transition_counts
+from pufferkit.data.asking import transition_counts
 from pufferkit.verification.verify import verify
 from tests.asking import Asking
 from tests.oracles import brute

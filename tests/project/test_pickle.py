@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import pufferkit as pk
-from pufferkit.data.queries import transition_counts
+from pufferkit.data.asking import transition_counts
 from pufferkit.data.table import Windows
 from pufferkit.local import (
     CorrelatedResponse,

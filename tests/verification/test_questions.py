@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pufferkit as pk
-from pufferkit.data.queries import transition_counts
+from pufferkit.data.asking import transition_counts
 from pufferkit.mechanisms.release import project_to_simplex
 from pufferkit.verification.query_checks import nearest_histogram
 

@@ -198,7 +198,7 @@ def cells(belief: str | None = None) -> list[Cell]:
         Cell(*cell[:4], account)
         for account in ACCOUNTS
         for cell in every
-        if account != "none" and (cell.chosen // 3) % 9 == 0
+        if account != "none" and (cell.chosen // 3) % 9 == 0 and cell.belief not in LONG
     ]
     return [c for c in every if c.belief in first or c.chosen % 3 == 0] + _covering(paid)
 
@@ -240,6 +240,8 @@ HIDDEN = ("order", "regimes")
 LISTED = ("networks", "field", "ising", "potts", "grid", "joints")
 STEADY = ("calm", "sticky", "two states", "alike", "periodic", "sparse", "two chains")
 NEVER_MIX = ("absorbing", "apart")
+LONG = ("periodic",)
+"""Beliefs of which an account finds out in 20 s that a series without an end has no price."""
 OF_ONE_NUMBER = (
     *("count", "count of the last", "total", "total, clipped", "mean", "mean, clipped"),
     *("linear of some", "per_entry", "per_entry, by state", "own"),

@@ -340,7 +340,8 @@ def _sway(member: Member, length: int) -> _Sway:
 
 
 def _finite_sum(columns: Floats) -> float:
-    total = columns + columns.T
+    with np.errstate(invalid="ignore"):  # a value that some neighbour makes impossible
+        total = columns + columns.T
     return float(total.max()) if np.isfinite(total).all() else inf
 
 

@@ -1,15 +1,12 @@
 """The theorems behind `verify`: plain loops over nodes and blocks.
 
-One inequality serves every mechanism on chains. With b = L / scale, entry X_i is hidden if for some
-l and m, the distances of an endpoint on either side,
+With b = L / scale, entry X_i is hidden if for some l and m, the distances of an endpoint on either
+side,
 
-    (l + m - 1) b + max over pairs x, x' of [left(x, x') + right(x, x')]  <=  epsilon.
+    (l + m - 1) b + max over pairs x, x' of [left(x, x') + right(x, x')]  <=  epsilon,
 
-- Markov quilts, [Q] Theorem 4.3: left + right is the max-influence of X_i on {X_{i-l}, X_{i+m}},
-  and the inequality is card / (epsilon - influence) <= scale / L.
-- Influence curve: left and right are steps from the variation alpha beyond X_{i-l} and
-  beta beyond X_{i+m}. A step from an infinite variation is the influence.
-- A side without an endpoint has all its entries paid and adds nothing.
+left and right the steps from the variation alpha beyond X_{i-l} and beta beyond X_{i+m}. A side
+without an endpoint has all its entries paid and adds nothing.
 
 Only the longest segment is checked, and in a long one only the first nodes:
 
@@ -25,7 +22,7 @@ Only the longest segment is checked, and in a long one only the first nodes:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from math import inf, sqrt
 
@@ -80,11 +77,10 @@ class Task:
 
 @dataclass(frozen=True)
 class BlockChoice:
-    """How one entry is hidden: blocks, their loss, and the scale over L that quilts would need."""
+    """How one entry is hidden: blocks, and their loss."""
 
     blocks: BlockPair
     loss: float
-    score: float
 
 
 def best_choice(
@@ -99,7 +95,7 @@ def best_choice(
     """The hint if it hides the entry, else the best choice of two ``sizes``.
 
     ``left`` and ``right`` give the table of a block; a block as long as ``whole`` is that whole
-    side, paid. If no choice hides the entry, ``score`` is still a lower bound on what quilts need.
+    side, paid.
     """
     nothing = np.zeros(int(pairs.sum()))
 
@@ -112,9 +108,8 @@ def best_choice(
         influence, card = float((table(0, first) + table(1, second)).max()), first + second - 1
         loss = card * task.b + influence
         if loss <= task.epsilon:
-            return BlockChoice(hint, loss, card / (task.epsilon - influence))
-    # Larger blocks than the reach need more than this.
-    best = BlockChoice((1, 1), inf, (task.reach + 1) / task.epsilon)
+            return BlockChoice(hint, loss)
+    best = BlockChoice((1, 1), inf)
     before, after = (
         [n for n in (*(m for m in sizes if m < end), end) if n <= task.reach] for end in whole
     )
@@ -123,16 +118,10 @@ def best_choice(
     rights, paid = np.array([table(1, m) for m in after]), np.array(after)
     for first in before:
         task.work.spend(2 * 10**4 + 2 * rights.size)
-        influences = (rights + table(0, first)).max(axis=1)
-        cards = first + paid - 1
-        losses = cards * task.b + influences
-        room = np.maximum(task.epsilon - influences, 0.0)
-        with np.errstate(divide="ignore"):
-            score = min(best.score, float((cards / room).min()))
+        losses = (first + paid - 1) * task.b + (rights + table(0, first)).max(axis=1)
         least = int(losses.argmin())
         if losses[least] < best.loss:
-            best = BlockChoice((first, after[least]), float(losses[least]), score)
-        best = replace(best, score=score)
+            best = BlockChoice((first, after[least]), float(losses[least]))
     return best
 
 

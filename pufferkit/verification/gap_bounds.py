@@ -5,9 +5,8 @@ tables of `pufferkit.verification.pair_tables`, entry i is hidden if for some di
 
     b_{i-l+1} + ... + b_{i+m-1} + max over pairs x, x' of [left(x, x') + right(x, x')]  <=  epsilon,
 
-with steps from the variations beyond the endpoints (the curve), or from infinite ones (quilts: the
-sum counts the observed entries nearby, [Q] Theorem 4.3). For pairs of values the recursion is
-that of `pufferkit.verification.pair_steps` with the cost of each entry, 0 in a gap.
+with steps from the variations beyond the endpoints. For pairs of values the recursion is that of
+`pufferkit.verification.pair_steps` with the cost of each entry, 0 in a gap.
 """
 
 from __future__ import annotations

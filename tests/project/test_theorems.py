@@ -19,7 +19,7 @@ NAME = re.compile(
     r"^ *Theorem: (?!`)"
     r"((?:\[[QCB]\]|PAIRS|CLASSES|ENGINE|FIXES)"
     r"(?: (?:Theorem|Lemma|Definition|Algorithm|Corollary))?"
-    r" \(?[A-Z]?(?:\.?\d+)*(?:[a-z]\b)?\)?"
+    r" \(?[A-Z]?(?:\.?\d+)*(?:[a-z]\b)?\)?(?:, (?:Lemma|Theorem)(?: [A-Z]\b)?)?"
     r"|[^.,:(\n]+)",
     re.MULTILINE,
 )
@@ -98,6 +98,22 @@ THEOREMS = {
     "PAIRS Theorem 5": (
         "influence/curve/open_steps.py: OpenSteps",
         "influence/test_engine.py: test_no_start_has_a_larger_step_and_some_start_has_it",
+    ),
+    "FIXES 6a": (
+        "influence/curve/graphs.py",
+        "influence/test_graph_curve.py: test_no_likelihood_at_all_loses_more",
+    ),
+    "FIXES 6a, Lemma": (
+        "influence/curve/graphs.py: extremes",
+        "influence/test_averaging.py: test_some_extreme_function_attains_the_programme",
+    ),
+    "FIXES 6b, Theorem G": (
+        "influence/curve/graphs.py: Rates",
+        "influence/test_graph_curve.py: test_drawing_again_bounds_every_product",
+    ),
+    "FIXES 6b, Lemma F": (
+        "influence/curve/graphs.py: Rates",
+        "influence/test_graph_curve.py: test_no_climb_leads_above_drawing_again",
     ),
     "constant profile": (
         "mechanisms/influence_curve.py: endless",

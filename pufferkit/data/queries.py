@@ -23,7 +23,6 @@ noise of one histogram over everything. Entries that were not observed are in no
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from copy import copy
 from dataclasses import MISSING, dataclass, field, replace
 from fractions import Fraction
 from typing import Any, ClassVar, Literal
@@ -35,7 +34,7 @@ from pufferkit import checks
 from pufferkit.checks import Ints
 from pufferkit.data.calendar import HOURS, HOURS_OF_WEEK, Calendar, day_name, week_name
 from pufferkit.data.durations import DAY, ticks
-from pufferkit.data.query import OptionName, Over, Query, Question, Weights, unit_of
+from pufferkit.data.query import OptionName, Over, Query, Question, Weights, different, unit_of
 from pufferkit.data.series import Series
 from pufferkit.records import plain
 from pufferkit.rounding import as_fraction
@@ -272,7 +271,7 @@ class Total(_Sum):
 
     def contributions(self, over: Over) -> Weights:
         numbers = self.numbers
-        _all_valued(numbers, over)
+        _all_valued(numbers, over.states)
         if len(set(numbers.values())) < 2:
             raise ValueError(
                 "values: need at least two different values, or the answer is constant; "
@@ -386,11 +385,8 @@ class Linear(_Sum):
         return self.called
 
     def contributions(self, over: Over) -> Weights:
-        rows, known = dict(self.weights), self.known(over)
-        listed = set(rows.values())
-        if known is None or set(known) - set(rows):
-            listed.add((Fraction(0),) * len(next(iter(listed))))
-        if len(listed) < 2:
+        rows = dict(self.weights)
+        if len(different(rows, self.known(over))) < 2:
             raise ValueError(
                 "weights: are the same for all states, so the answer is constant; change them"
             )
@@ -415,10 +411,26 @@ class Linear(_Sum):
 
 
 @dataclass(frozen=True)
-class Levels(Histogram):
-    """A histogram in the order of the values of its states, and a curve or level read from it."""
+class _FromHistogram(Histogram):
+    """A histogram from whose release something is derived, which is what was asked for."""
 
     replaced = True
+
+    def about(self, over: Over) -> Query:
+        """What is released is the histogram, with a record of what is derived from it."""
+        query, (what, arguments) = Histogram(self.order(over)).about(over), self.reading()
+        derive = {"what": what, **arguments}
+        checks.assign(query, question={**(query.question or {}), "derive": derive})
+        return query
+
+    def reading(self) -> tuple[str, dict[str, Any]]:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Levels(_FromHistogram):
+    """A histogram in the order of the values of its states, and a curve or level read from it."""
+
     names: ClassVar[Names] = {
         "cumulative": OptionName(
             NUMBERS, "share of entries up to each value", {"reads": "cumulative"}
@@ -434,19 +446,13 @@ class Levels(Histogram):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.values is None and self.reads != "cumulative":
-            raise ValueError("values: are required: a number for each state")
-        if self.values is not None:
+        if self.values is not None or self.reads != "cumulative":
             _freeze(self, "values", _pairs(self.values))
             in_order(self.values, [state for state, _ in self.values])
 
     def order(self, over: Over) -> tuple[Hashable, ...]:
         states = super().order(over)
         return states if self.values is None else in_order(self.values, states)
-
-    def about(self, over: Over) -> Query:
-        """What is released is the histogram; the curve is derived from it."""
-        return read_from(Histogram(self.order(over)).about(over), self)
 
     def reading(self) -> tuple[str, dict[str, Any]]:
         given = {} if self.reads == "cumulative" else {"values": by_text(self.values)}
@@ -459,10 +465,9 @@ class Levels(Histogram):
 
 
 @dataclass(frozen=True)
-class TopStates(Histogram):
+class TopStates(_FromHistogram):
     """A histogram, and the states that occur most in it."""
 
-    replaced = True
     names: ClassVar[Names] = {"top-states": OptionName(COUNTS, "the states that occur most")}
 
     top: int | None = argument("whole", "top", "For top-states: how many.", None)
@@ -473,21 +478,8 @@ class TopStates(Histogram):
             raise ValueError("top: is required: how many states")
         checks.whole("top", self.top, 1)
 
-    def about(self, over: Over) -> Query:
-        """What is released is the histogram; the states are derived from it."""
-        return read_from(Histogram(self.order(over)).about(over), self)
-
     def reading(self) -> tuple[str, dict[str, Any]]:
         return "top states", {"count": self.top}
-
-
-def read_from(query: Query, question: Question) -> Query:
-    """The same query, with what is derived from its release."""
-    what, arguments = question.reading() or ("", {})
-    record = {**(query.question or {}), "derive": {"what": what, **arguments}}
-    made = copy(query)
-    object.__setattr__(made, "question", record)
-    return made
 
 
 @dataclass(frozen=True)
@@ -552,7 +544,7 @@ class Quantile(Question):
         return tuple(self.levels)
 
     def known(self, over: Over) -> tuple[Hashable, ...]:
-        _all_valued(self.levels, over)
+        _all_valued(self.levels, over.states)
         return tuple(self.levels)
 
     def labels(self, over: Over) -> Sequence[str]:
@@ -1044,11 +1036,7 @@ def is_row(row: Any) -> bool:
 def in_order(values: Any, states: Sequence[Hashable]) -> tuple[Hashable, ...]:
     """The states in the order of their values, which must differ."""
     numbers = {state: as_fraction("values", value) for state, value in values}
-    missing = [str(state) for state in states if state not in numbers]
-    if missing:
-        raise ValueError(
-            f"values: have no value for {', '.join(missing)}; give 0 if it adds nothing"
-        )
+    _all_valued(numbers, states)
     if len({numbers[state] for state in states}) < max(2, len(states)):
         raise ValueError(
             "values: need at least two levels with different values, so that they can be ordered"
@@ -1100,8 +1088,8 @@ def _range(clip: Any) -> Clip:
     return low, high
 
 
-def _all_valued(values: Mapping[Hashable, Any], over: Over) -> None:
-    missing = [str(state) for state in over.states or () if state not in values]
+def _all_valued(values: Mapping[Hashable, Any], states: Sequence[Hashable] | None) -> None:
+    missing = [str(state) for state in states or () if state not in values]
     if missing:
         raise ValueError(
             f"values: have no value for {', '.join(missing)}; give 0 if it adds nothing"

@@ -724,11 +724,7 @@ class Query(Asked):
     @property
     def _rows(self) -> list[tuple[Fraction, ...]]:
         """The distinct contributions of states; zero for states that are not listed."""
-        weights = self.rows or {}
-        rows = set(weights.values())
-        if self.states is None or set(self.states) - set(weights):
-            rows.add((Fraction(0),) * len(next(iter(weights.values()))))
-        return list(rows)
+        return different(self.rows or {}, self.states)
 
     @property
     def rows(self) -> Weights | None:
@@ -861,15 +857,21 @@ def distances(rows: Sequence[tuple[Fraction, ...]]) -> Iterator[Fraction]:
         yield distance(one, other)
 
 
-def furthest_of(rows: Weights, states: Sequence[Hashable] | None) -> Fraction:
-    """The largest L1 distance between the rows of two states."""
+def different(rows: Weights, states: Sequence[Hashable] | None) -> list[tuple[Fraction, ...]]:
+    """The different rows of these states; zeros too, where a state is not listed."""
     listed = set(rows.values())
     if states is None or set(states) - set(rows):
         listed.add((Fraction(0),) * len(next(iter(listed))))
-    if len(next(iter(listed))) == 1:
+    return list(listed)
+
+
+def furthest_of(rows: Weights, states: Sequence[Hashable] | None) -> Fraction:
+    """The largest L1 distance between the rows of two states."""
+    listed = different(rows, states)
+    if len(listed[0]) == 1:
         single = [row[0] for row in listed]
         return max(single) - min(single)
-    return max(distances(list(listed)), default=Fraction(0))
+    return max(distances(listed), default=Fraction(0))
 
 
 def unit_of(rows: Weights) -> Fraction:

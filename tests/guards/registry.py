@@ -275,7 +275,7 @@ REFUSED: dict[str, Callable[[Cell, str], bool]] = {
         c.account == "Stream" and c.belief in NEVER_MIX
     ),
     "the window is longer than every segment": lambda c, kind: (
-        c.secret == "at_least twice" and max(c.over.lengths) < 4
+        c.secret == "at_least twice" and max(c.over.lengths) < 4 and c.account == "none"
     ),
 }
 """Cells that every mechanism refuses, by the reason; all others must be served."""

@@ -76,8 +76,11 @@ FAR = 500.0
 """The variation between values that are never possible together; their steps count for nothing."""
 
 _FOREVER = 1 << 60
-_LOOKS, _LOOK = range(40), 16
-"""All blocks are tried at the first entries, and then at every sixteenth."""
+_FIRST, _LOOK = 6, 16
+"""All blocks are tried at the first entries of a run, and then at every sixteenth."""
+
+_CALM = 0.02
+"""A limit is looked for where the variation changes by less than this share from entry to entry."""
 
 _NEAR = 1e-5
 _GAIN = 1e-7
@@ -280,11 +283,34 @@ class _Sweep:
             lambda size: self.met[entry - size],
             lambda size: self._between(entry - size + 1, entry - 1),
             self._total(entry - 1) if self.side.paid else inf,
-            self.side.sizes if every else self.used,
+            self.side.sizes if every else self._likely(entry),
         )
-        if every:
+        if every or len(self.ends) > 1:
             self.used = sorted({1, *np.unique(taken[taken > 0]).tolist()})
         return adds, taken
+
+    def _likely(self, entry: int) -> Sequence[int]:
+        """Blocks that were the least at the entry before, and those that end where they did.
+
+        Between runs also blocks that end just where another run does.
+        """
+        if len(self.ends) == 1:
+            return self.used
+        sizes = self.side.sizes
+        wanted = {1, *self.used}
+        ends = [entry - end for end in self.ends if end < entry]
+        for goal in (*(size + 1 for size in self.used), *ends):
+            place = bisect_left(sizes, goal)
+            wanted.update(sizes[max(place - 1, 0) : place + 1])
+        return sorted(wanted)
+
+    def _calm(self, entry: int) -> bool:
+        """Whether the variation no longer changes much from entry to entry."""
+        if entry < 2:
+            return False
+        last, before = self.met[entry], self.met[entry - 1]
+        moved = np.abs(last - before)[self.counted].max(initial=0.0)
+        return bool(moved <= _CALM * last[self.counted].max(initial=0.0))
 
     def adds_at(
         self, limit: Floats, paid: float, sizes: Sequence[int]
@@ -308,7 +334,7 @@ class _Sweep:
                 continue
             cheap = left * self.size**2 <= EXPLICIT_WORK
             if here >= self.side.settled and left > 2:
-                if not looked:
+                if not looked and (self.alike or not cheap or self._calm(done)):
                     (limit, sizes), looked = self._limit(run), True
                     soon = cheap and self.alike and self._converges(limit, left // 2)
                     if limit is not None:
@@ -330,8 +356,7 @@ class _Sweep:
                 done = end
                 continue
             if not self._along(run, here, limit):
-                # Between runs blocks of other sizes end where nothing is paid.
-                every = len(self.ends) > 1 or here in _LOOKS or here % _LOOK == 0
+                every = here - begun <= _FIRST or here % _LOOK == 0
                 every = every and (cheap or limit is None)
                 adds, sizes = self._in_use(*self._adds_of(here, every))
                 beyond = {size: self.met[here - size] for size in sizes}

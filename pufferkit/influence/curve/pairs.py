@@ -71,6 +71,7 @@ _CLOSE_ENOUGH = 0.01
 _FEW = 16
 _DENSE = 24
 _LEAP = 8.0
+_STEADY = 1e-9
 _CLOSE = 1e-5
 _MOST_TURNS = 30
 _SMALL = 15**3
@@ -263,8 +264,10 @@ def certificate(
             return point
         if by_newton and not residual < least:
             # Not close enough yet: make more plain sweeps before the next attempt.
-            point, by_newton, least = _swept(steps, raised, kept, sweeps), False, inf
-            sweeps = min(2 * sweeps, _MOST_SWEEPS)
+            point, endless = _swept(steps, raised, kept, sweeps)
+            if endless:
+                return None
+            by_newton, least, sweeps = False, inf, min(2 * sweeps, _MOST_SWEEPS)
         else:
             least, kept = residual, point
             if float(update.max()) > most and not by_newton:
@@ -275,8 +278,9 @@ def certificate(
             else:
                 point, by_newton = closure(np.maximum(guess, raised) * outside), True
         if float(point.max()) > min(4 * most, LARGEST):
-            point, by_newton = _swept(steps, raised, kept, _SWEEPS), False
-            if float(point.max()) > most:
+            point, endless = _swept(steps, raised, kept, _SWEEPS)
+            by_newton = False
+            if endless or float(point.max()) > most:
                 return None
     return None
 
@@ -390,13 +394,19 @@ def followed(
     return Followed(met[:done], own[:done], trees[:done], after)
 
 
-def _swept(steps: Steps, raised: Floats, point: Floats, sweeps: int) -> Floats:
-    outside = off_diagonal(len(point))
+def _swept(steps: Steps, raised: Floats, point: Floats, sweeps: int) -> tuple[Floats, bool]:
+    """The variation some entries later, and whether it grows by the same amount for ever."""
+    outside, before, alike = off_diagonal(len(point)), 0.0, 0
     for _ in range(sweeps):
         if float(point.max()) > LARGEST:
             break
-        point = closure((raised + steps(point)) * outside)
-    return point
+        update = closure((raised + steps(point)) * outside)
+        more = float((update - point).max())
+        alike = alike + 1 if abs(more - before) <= _STEADY * more else 0
+        point, before = update, more
+        if alike > 2 * len(point):
+            return point, True
+    return point, False
 
 
 def _newton(steps: Steps, point: Floats, update: Floats) -> Floats | None:

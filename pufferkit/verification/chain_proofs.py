@@ -359,8 +359,10 @@ class _CheckedSide:
                     apart = logs[:, x] - logs[:, other]
                     diameter = apart[:, None] - apart[None, :]
                 diameter = np.where(np.isfinite(diameter), np.maximum(diameter, 0.0), inf)
-                own = np.where(up, projective_step(diameter, ahead), 0.0)
-                table[x, other] = float(own.max(initial=0.0)) + _ROUNDING * float(ahead.max())
+                near = projective_step(diameter, ahead) + _ROUNDING * float(ahead.max())
+                # Where nothing is forgotten the step is the variation itself: no rounding.
+                own = np.where(up, np.where(np.isinf(diameter), ahead, near), 0.0)
+                table[x, other] = float(own.max(initial=0.0))
         # A way over a value that is not possible is never the shorter one.
         reached = np.isfinite(logs).any(axis=0)
         table[~np.outer(reached, reached)] = table.max()

@@ -58,6 +58,7 @@ from pufferkit.influence.curve.pairs import (
     converges,
     followed,
     off_diagonal,
+    plus,
 )
 from pufferkit.influence.curve.plan_bases import bases_in, packed
 from pufferkit.influence.progress import Progress
@@ -271,7 +272,9 @@ class _Sweep:
                 continue
             if size > 1 and not _may_gain(steps, variation, spent, least):
                 continue
-            bound = (spent + steps(variation)) * (1 + 2 * EPS)
+            bound = steps(variation)
+            if spent > 0:
+                bound = (spent + bound) * (1 + 2 * EPS)
             better = (bound < least) & np.isfinite(bound)
             least, taken = np.where(better, bound, least), np.where(better, size, taken)
         return least, taken
@@ -360,7 +363,7 @@ class _Sweep:
                 every = every and (cheap or limit is None)
                 adds, sizes = self._in_use(*self._adds_of(here, every))
                 beyond = {size: self.met[here - size] for size in sizes}
-                variation = self._closed((cost + adds) * ((1 + 2 * EPS) * self.outside))
+                variation = self._closed(plus(cost, adds) * self.outside)
                 self._add(Stretch(here, here, adds, self.met[done], beyond), variation)
             self.walked += self.found[-1].last - done
             done = self.found[-1].last

@@ -71,7 +71,8 @@ _CLOSE_ENOUGH = 0.01
 _FEW = 16
 _DENSE = 24
 _LEAP = 8.0
-_STEADY = 1e-9
+_STEADY = 1e-3
+_LIFTS = 40
 _CLOSE = 1e-5
 _MOST_TURNS = 30
 _SMALL = 15**3
@@ -232,13 +233,17 @@ def closure(variation: Floats) -> Floats:
     return closed
 
 
+def plus(cost: Floats, adds: Floats) -> Floats:
+    """The sum, rounded up; exact where the cost is zero."""
+    return np.where(cost > 0, (cost + adds) * (1 + 2 * EPS), adds)
+
+
 def certificate(
     steps: Steps, cost: Floats, most: float, slack: float, start: Floats | None = None
 ) -> Floats | None:
     """A matrix C with cost + steps(C) <= C, close to the least; ``None`` if the search fails.
 
-    Newton's method on the fixed point of a slightly larger cost, with plain sweeps where it does
-    not help. The inequality was checked, with rounding upwards, for the C that is returned.
+    The inequality was checked, with rounding upwards, for the C that is returned.
 
     Parameters
     ----------
@@ -247,12 +252,31 @@ def certificate(
     most
         A larger C is useless.
     slack
-        By how much ``cost`` is raised for the search of the fixed point.
+        By how much a cost is raised for the search of the fixed point.
     start
         Where to begin; any matrix.
     """
+    found = _fixed_point(steps, cost, most, slack, start)
+    if found is None:
+        return None
+    rows, columns, values = steps.derivative()
+    if not np.any((rows == columns) & (values >= 1.0) & (cost.ravel()[rows] == 0)):
+        return found
+    # A pair that costs nothing and steps from itself stays where the search overshot.
+    lower = _fixed_point(steps, cost, most, slack, np.where(cost > 0, found, 0.0))
+    return found if lower is None else np.minimum(found, lower)
+
+
+def _fixed_point(
+    steps: Steps, cost: Floats, most: float, slack: float, start: Floats | None
+) -> Floats | None:
+    """As `certificate`: by Newton's method, with plain sweeps where it does not help.
+
+    Pairs that cost nothing get no slack: where such a pair steps from itself, by a chain that does
+    not forget, it would grow for ever.
+    """
     outside = off_diagonal(len(cost))
-    raised = cost + slack * outside
+    raised = cost + slack * (cost > 0)
     point = raised if start is None else np.maximum(start, raised) * outside
     point = closure(point)
     least, kept, by_newton, sweeps = inf, point, False, _SWEEPS
@@ -260,11 +284,13 @@ def certificate(
         own = steps(point)
         update = closure((raised + own) * outside)
         residual = float(np.abs(update - point).max())
-        if residual <= 0.9 * slack and bool(np.all((cost + own) * (1 + 4 * EPS) <= point)):
-            return point
+        if residual <= 0.9 * slack:
+            point, own = _lifted(steps, cost, point, own)
+            if bool(np.all(plus(cost, own) * (1 + 2 * EPS * (cost > 0)) <= point)):
+                return point
         if by_newton and not residual < least:
             # Not close enough yet: make more plain sweeps before the next attempt.
-            point, endless = _swept(steps, raised, kept, sweeps)
+            point, endless = _swept(steps, raised, kept, sweeps, most)
             if endless:
                 return None
             by_newton, least, sweeps = False, inf, min(2 * sweeps, _MOST_SWEEPS)
@@ -278,11 +304,22 @@ def certificate(
             else:
                 point, by_newton = closure(np.maximum(guess, raised) * outside), True
         if float(point.max()) > min(4 * most, LARGEST):
-            point, endless = _swept(steps, raised, kept, _SWEEPS)
+            point, endless = _swept(steps, raised, kept, _SWEEPS, most)
             by_newton = False
             if endless or float(point.max()) > most:
                 return None
     return None
+
+
+def _lifted(steps: Steps, cost: Floats, point: Floats, own: Floats) -> tuple[Floats, Floats]:
+    """Pairs that cost nothing are raised to their steps, until they are not below them."""
+    free = (cost == 0) & (off_diagonal(len(cost)) > 0)
+    for _ in range(_LIFTS):
+        if not np.any(free & (own > point)):
+            break
+        point = np.where(free, np.maximum(point, own), point)
+        own = steps(point)
+    return point, own
 
 
 def converges(steps: Steps, limit: Floats | None, entries: int) -> bool:
@@ -394,18 +431,30 @@ def followed(
     return Followed(met[:done], own[:done], trees[:done], after)
 
 
-def _swept(steps: Steps, raised: Floats, point: Floats, sweeps: int) -> tuple[Floats, bool]:
-    """The variation some entries later, and whether it grows by the same amount for ever."""
-    outside, before, alike = off_diagonal(len(point)), 0.0, 0
+def _swept(
+    steps: Steps, raised: Floats, point: Floats, sweeps: int, most: float
+) -> tuple[Floats, bool]:
+    """The variation some entries later, and whether it grows for ever by the same amount.
+
+    Where it grows steadily many entries are leapt over, twice as many each time, as long as it
+    still grows there.
+    """
+    outside, before, leap = off_diagonal(len(point)), np.zeros_like(point), 1.0
     for _ in range(sweeps):
-        if float(point.max()) > LARGEST:
-            break
         update = closure((raised + steps(point)) * outside)
-        more = float((update - point).max())
-        alike = alike + 1 if abs(more - before) <= _STEADY * more else 0
+        more = update - point
+        steady = np.abs(more - before).max() <= _STEADY * more.max()
         point, before = update, more
-        if alike > 2 * len(point):
-            return point, True
+        if float(point.max()) > most:
+            return point, bool(steady)
+        if not steady:
+            leap = 1.0
+            continue
+        ahead = closure(np.maximum(point + leap * more, 0.0))
+        if bool(np.all((raised + steps(ahead)) * outside >= ahead)):
+            point, leap = ahead, 2 * leap
+        else:
+            leap = max(leap / 4, 1.0)
     return point, False
 
 

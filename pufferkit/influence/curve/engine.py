@@ -45,6 +45,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit.checks import Bools, Floats
+from pufferkit.influence.curve.open_steps import OpenSteps
 from pufferkit.influence.curve.pair_plans import bipartite
 from pufferkit.influence.curve.pairs import (
     LARGEST,
@@ -77,8 +78,9 @@ FAR = 500.0
 """The variation between values that are never possible together; their steps count for nothing."""
 
 _FOREVER = 1 << 60
-_FIRST, _LOOK = 6, 16
-"""All blocks are tried at the first entries of a run, and then at every sixteenth."""
+_FIRST, _LOOK = (40, 6), 16
+"""All blocks are tried at the first entries of the only run, or of one of several, and then at
+every sixteenth."""
 
 _CALM = 0.02
 """A limit is looked for where the variation changes by less than this share from entry to entry."""
@@ -88,6 +90,8 @@ _GAIN = 1e-7
 _MOST_KNOWN = 8
 _WITHIN = 0.98
 _MANY = 16
+_BEGIN = 1e-3
+"""A search begins with so small a share of epsilon that the loss is about linear there."""
 
 
 @dataclass(frozen=True)
@@ -279,16 +283,21 @@ class _Sweep:
             least, taken = np.where(better, bound, least), np.where(better, size, taken)
         return least, taken
 
-    def _adds_of(self, entry: int, every: bool) -> tuple[Floats, NDArray[np.int64]]:
-        """The same from the entries that were met: all blocks, or those last in use."""
+    def _adds_of(
+        self, entry: int, every: bool, follow: bool = True
+    ) -> tuple[Floats, NDArray[np.int64]]:
+        """The same from the entries that were met: all blocks, or those in use.
+
+        With ``follow`` blocks come into use, and go, from entry to entry.
+        """
         adds, taken = self._adds(
             entry,
             lambda size: self.met[entry - size],
             lambda size: self._between(entry - size + 1, entry - 1),
             self._total(entry - 1) if self.side.paid else inf,
-            self.side.sizes if every else self._likely(entry),
+            self.side.sizes if every else self._likely(entry) if follow else self.used,
         )
-        if every or len(self.ends) > 1:
+        if follow and len(self.side.sizes) > 1:
             self.used = sorted({1, *np.unique(taken[taken > 0]).tolist()})
         return adds, taken
 
@@ -297,8 +306,6 @@ class _Sweep:
 
         Between runs also blocks that end just where another run does.
         """
-        if len(self.ends) == 1:
-            return self.used
         sizes = self.side.sizes
         wanted = {1, *self.used}
         ends = [entry - end for end in self.ends if end < entry]
@@ -339,7 +346,8 @@ class _Sweep:
             if here >= self.side.settled and left > 2:
                 if not looked and (self.alike or not cheap or self._calm(done)):
                     (limit, sizes), looked = self._limit(run), True
-                    soon = cheap and self.alike and self._converges(limit, left // 2)
+                    single = list(sizes) == [1]
+                    soon = cheap and self.alike and single and self._converges(limit, left // 2)
                     if limit is not None:
                         ahead = self._in_use(*self.adds_at(limit, self.paid[run], sizes))
                         # Of a long run only the entries before the limit holds are left.
@@ -359,9 +367,9 @@ class _Sweep:
                 done = end
                 continue
             if not self._along(run, here, limit):
-                every = here - begun <= _FIRST or here % _LOOK == 0
+                every = here - begun <= _FIRST[len(self.ends) > 1] or here % _LOOK == 0
                 every = every and (cheap or limit is None)
-                adds, sizes = self._in_use(*self._adds_of(here, every))
+                adds, sizes = self._in_use(*self._adds_of(here, every, cheap or limit is None))
                 beyond = {size: self.met[here - size] for size in sizes}
                 variation = self._closed(plus(cost, adds) * self.outside)
                 self._add(Stretch(here, here, adds, self.met[done], beyond), variation)
@@ -391,22 +399,26 @@ class _Sweep:
     def _limit(self, run: int) -> tuple[Floats | None, Sequence[int]]:
         """A matrix C with cost + adds(C) <= C, for entries that pay alike, and its blocks.
 
-        A limit for single entries is one for all blocks, whose least is no larger. Blocks have
-        programmes for all pairs, one for each size, so only those are tried by which some pair
-        gains there. Of two limits the least, pair by pair, is a limit.
+        A limit for single entries, or for some blocks, is one for all blocks, whose least is no
+        larger. Blocks have programmes for all pairs, one for each size, so only those are tried by
+        which some pair gains there. Of two limits the least, pair by pair, is a limit.
         """
-        every, single = self.side.sizes, self._certified(run, [1])
-        if single is None:
-            return self._certified(run, every), every
+        every, few = self.side.sizes, [1]
+        limit = self._certified(run, few)
+        if limit is None:
+            few = _doubling(every)
+            limit = self._certified(run, few)
+        if limit is None:
+            return None, few
         paid = self.paid[run]
-        alone, _ = self.adds_at(single, paid, [1])
-        blocks, taken = self.adds_at(single, paid, every)
+        alone, _ = self.adds_at(limit, paid, few)
+        blocks, taken = self.adds_at(limit, paid, every)
         gain = float((alone - blocks)[self.counted].max(initial=0.0))
         if gain <= _GAIN * paid:
-            return single, [1]
+            return limit, few
         sizes = sorted({1, *self._in_use(blocks, taken)[1]})
-        several = self._certified(run, sizes, single)
-        return (single, [1]) if several is None else (np.minimum(single, several), sizes)
+        several = self._certified(run, sizes, limit)
+        return (limit, few) if several is None else (np.minimum(limit, several), sizes)
 
     def _certified(
         self, run: int, sizes: Sequence[int], near: Floats | None = None
@@ -423,7 +435,7 @@ class _Sweep:
         return limit if limit is not None and self._near_enough(limit) else None
 
     def _converges(self, limit: Floats | None, entries: int) -> bool:
-        return converges(_Alike(self, self.paid[0], self.side.sizes), limit, entries)
+        return converges(_Alike(self, self.paid[0], [1]), limit, entries)
 
     def _in_use(self, adds: Floats, taken: NDArray[np.int64]) -> tuple[Floats, list[int]]:
         return adds, [int(size) for size in np.unique(taken[self.counted]) if size > 0]
@@ -502,6 +514,7 @@ class _Alike:
     def __init__(self, sweep: _Sweep, paid: float, sizes: Sequence[int]) -> None:
         self._sweep, self._paid, self._sizes = sweep, paid, sizes
         self._taken = np.zeros((sweep.size, sweep.size), dtype=np.int64)
+        self.exact = any(isinstance(sweep.side.steps(_FOREVER, size), OpenSteps) for size in sizes)
 
     def __call__(self, limit: Floats) -> Floats:
         """The matrix of steps at the variation ``limit``."""
@@ -527,6 +540,15 @@ class _Alike:
         if first is None or self._sweep.side.together is not None:
             return cost
         return first.guess(cost)
+
+
+def _doubling(sizes: Sequence[int]) -> list[int]:
+    """Some of the sizes of blocks, each at least twice the one before."""
+    chosen = [1]
+    for size in sizes:
+        if size >= 2 * chosen[-1]:
+            chosen.append(size)
+    return chosen
 
 
 def _may_gain(steps: Steps, variation: Floats, spent: float, least: Floats) -> bool:
@@ -698,7 +720,9 @@ class PartCurve:
             return loss.value, loss
 
         least = min(most, epsilon / self.length * (1 - 1e-12))
-        found = largest_within(loss_at, epsilon, epsilon / 8, most, PRECISION, progress=progress)
+        found = largest_within(
+            loss_at, epsilon, epsilon * _BEGIN, most, PRECISION, progress=progress
+        )
         return (least, loss_at(least)[1]) if found is None or found[0] < least else found
 
     def record(self, runs: CostRuns) -> dict[str, Any] | None:

@@ -49,7 +49,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from pufferkit.checks import Floats
+from pufferkit.checks import Bools, Floats
 from pufferkit.influence.curve import transport_programme
 from pufferkit.influence.curve.pair_plans import MOST_PIVOTS, CompiledPlans, PlansAtOnce
 from pufferkit.rounding import EPS
@@ -73,6 +73,7 @@ _DENSE = 24
 _LEAP = 8.0
 _STEADY = 1e-3
 _LIFTS = 40
+_ALIKE = 1e-9
 _CLOSE = 1e-5
 _MOST_TURNS = 30
 _SMALL = 15**3
@@ -256,70 +257,111 @@ def certificate(
     start
         Where to begin; any matrix.
     """
-    found = _fixed_point(steps, cost, most, slack, start)
-    if found is None:
-        return None
-    rows, columns, values = steps.derivative()
-    if not np.any((rows == columns) & (values >= 1.0) & (cost.ravel()[rows] == 0)):
+    search = _Search(steps, cost, most, slack)
+    found = search.from_start(start)
+    if found is None or not search.free.any():
         return found
     # A pair that costs nothing and steps from itself stays where the search overshot.
-    lower = _fixed_point(steps, cost, most, slack, np.where(cost > 0, found, 0.0))
-    return found if lower is None else np.minimum(found, lower)
-
-
-def _fixed_point(
-    steps: Steps, cost: Floats, most: float, slack: float, start: Floats | None
-) -> Floats | None:
-    """As `certificate`: by Newton's method, with plain sweeps where it does not help.
-
-    Pairs that cost nothing get no slack: where such a pair steps from itself, by a chain that does
-    not forget, it would grow for ever.
-    """
-    outside = off_diagonal(len(cost))
-    raised = cost + slack * (cost > 0)
-    point = raised if start is None else np.maximum(start, raised) * outside
-    point = closure(point)
-    least, kept, by_newton, sweeps = inf, point, False, _SWEEPS
-    for _ in range(_MOST_ROUNDS):
-        own = steps(point)
-        update = closure((raised + own) * outside)
-        residual = float(np.abs(update - point).max())
-        if residual <= 0.9 * slack:
-            point, own = _lifted(steps, cost, point, own)
-            if bool(np.all(plus(cost, own) * (1 + 2 * EPS * (cost > 0)) <= point)):
-                return point
-        if by_newton and not residual < least:
-            # Not close enough yet: make more plain sweeps before the next attempt.
-            point, endless = _swept(steps, raised, kept, sweeps, most)
-            if endless:
-                return None
-            by_newton, least, sweeps = False, inf, min(2 * sweeps, _MOST_SWEEPS)
-        else:
-            least, kept = residual, point
-            if float(update.max()) > most and not by_newton:
-                return None
-            guess = _newton(steps, point, update)
-            if guess is None:
-                point, by_newton = update, False
-            else:
-                point, by_newton = closure(np.maximum(guess, raised) * outside), True
-        if float(point.max()) > min(4 * most, LARGEST):
-            point, endless = _swept(steps, raised, kept, _SWEEPS, most)
-            by_newton = False
-            if endless or float(point.max()) > most:
-                return None
-    return None
-
-
-def _lifted(steps: Steps, cost: Floats, point: Floats, own: Floats) -> tuple[Floats, Floats]:
-    """Pairs that cost nothing are raised to their steps, until they are not below them."""
-    free = (cost == 0) & (off_diagonal(len(cost)) > 0)
+    lower = np.where(search.free, 0.0, found)
     for _ in range(_LIFTS):
-        if not np.any(free & (own > point)):
+        further = np.where(search.free, np.minimum(steps(lower), found), found)
+        if np.array_equal(further, lower):
             break
-        point = np.where(free, np.maximum(point, own), point)
-        own = steps(point)
-    return point, own
+        lower = further
+    if np.all(lower >= found * (1 - _ALIKE)):
+        return found
+    again = search.from_start(lower)
+    return found if again is None else np.minimum(found, again)
+
+
+class _Search:
+    """Newton's method on the fixed point of a slightly larger cost; see `certificate`.
+
+    A pair that costs nothing and whose step is the variation of another pair, unrounded, is *free*:
+    it needs no slack, with which a pair that steps from itself would grow for ever.
+    """
+
+    def __init__(self, steps: Steps, cost: Floats, most: float, slack: float) -> None:
+        self.steps, self.cost, self.most, self.slack = steps, cost, most, slack
+        self.outside = off_diagonal(len(cost))
+        self.exact = getattr(steps, "exact", False)
+        self.free: Bools = np.zeros(cost.shape, dtype=bool)
+
+    def from_start(self, start: Floats | None) -> Floats | None:
+        """A limit, from any matrix on; ``None`` if the search fails."""
+        lowest = self.cost + self.slack * self.outside
+        point = lowest if start is None else np.maximum(start, self.cost) * self.outside
+        point = closure(point)
+        least, kept, by_newton, sweeps = inf, point, False, _SWEEPS
+        for _ in range(_MOST_ROUNDS):
+            own, update = self._update(point)
+            residual = float(np.abs(update - point).max())
+            if residual <= 0.9 * self.slack and (found := self._checked(point, own)) is not None:
+                return found
+            guess = None
+            if not (by_newton and not residual < least):
+                least, kept = residual, point
+                if float(update.max()) > self.most and not by_newton:
+                    return None
+                guess = _newton(self.steps, point, update)
+            if guess is not None:
+                guess = closure(np.maximum(guess, self.cost) * self.outside)
+            if guess is None or float(guess.max()) > min(4 * self.most, LARGEST):
+                # Not close enough yet: make plain sweeps before the next attempt.
+                point, endless = self._swept(kept, sweeps)
+                if endless or float(point.max()) > self.most:
+                    return None
+                by_newton, least, sweeps = False, inf, min(2 * sweeps, _MOST_SWEEPS)
+            else:
+                point, by_newton = guess, True
+        return None
+
+    def _update(self, point: Floats) -> tuple[Floats, Floats]:
+        """The steps at this variation, and the variation one entry later."""
+        own = self.steps(point)
+        if self.exact:
+            rows, _, values = self.steps.derivative()
+            self.free = np.zeros(self.cost.shape, dtype=bool)
+            self.free.ravel()[rows[values >= 1.0]] = True
+            self.free &= self.cost == 0
+        raised = self.cost + self.slack * ~self.free
+        return own, closure((raised + own) * self.outside)
+
+    def _checked(self, point: Floats, own: Floats) -> Floats | None:
+        """The variation itself, if it is a limit, free pairs raised to their steps."""
+        for _ in range(_LIFTS):
+            if not np.any(self.free & (own > point)):
+                break
+            point = np.where(self.free, np.maximum(point, own), point)
+            own = self.steps(point)
+        needed = np.where(self.cost > 0, plus(self.cost, own) * (1 + 2 * EPS), own)
+        return point if bool(np.all(needed <= point)) else None
+
+    def _swept(self, point: Floats, sweeps: int) -> tuple[Floats, bool]:
+        """The variation some entries later, and whether it grows for ever by the same amount.
+
+        Many entries are leapt over, twice as many each time, as long as it still grows there.
+        """
+        before, leap = np.zeros_like(point), 2.0
+        for _ in range(sweeps):
+            _, update = self._update(point)
+            if not float(update.max()) <= LARGEST:
+                return update, True
+            more = update - point
+            steady = bool(np.abs(more - before).max() <= _STEADY * more.max())
+            point, before = update, more
+            if float(point.max()) > self.most:
+                return point, steady
+            if leap < 1.0 or more.min() < 0:
+                leap *= 2
+                continue
+            ahead = closure(point + leap * more)
+            _, later = self._update(ahead)
+            if bool(np.all(later >= ahead * (1 - _ALIKE))):
+                point, before, leap = ahead, later - ahead, 2 * leap
+            else:
+                leap /= 4
+        return point, False
 
 
 def converges(steps: Steps, limit: Floats | None, entries: int) -> bool:
@@ -429,33 +471,6 @@ def followed(
         met,
     )
     return Followed(met[:done], own[:done], trees[:done], after)
-
-
-def _swept(
-    steps: Steps, raised: Floats, point: Floats, sweeps: int, most: float
-) -> tuple[Floats, bool]:
-    """The variation some entries later, and whether it grows for ever by the same amount.
-
-    Where it grows steadily many entries are leapt over, twice as many each time, as long as it
-    still grows there.
-    """
-    outside, before, leap = off_diagonal(len(point)), np.zeros_like(point), 1.0
-    for _ in range(sweeps):
-        update = closure((raised + steps(point)) * outside)
-        more = update - point
-        steady = np.abs(more - before).max() <= _STEADY * more.max()
-        point, before = update, more
-        if float(point.max()) > most:
-            return point, bool(steady)
-        if not steady:
-            leap = 1.0
-            continue
-        ahead = closure(np.maximum(point + leap * more, 0.0))
-        if bool(np.all((raised + steps(ahead)) * outside >= ahead)):
-            point, leap = ahead, 2 * leap
-        else:
-            leap = max(leap / 4, 1.0)
-    return point, False
 
 
 def _newton(steps: Steps, point: Floats, update: Floats) -> Floats | None:

@@ -90,6 +90,7 @@ _GAIN = 1e-7
 _MOST_KNOWN = 8
 _WITHIN = 0.98
 _MANY = 16
+_FEW_LEFT = 8
 _BEGIN = 1e-3
 """A search begins with so small a share of epsilon that the loss is about linear there."""
 
@@ -343,7 +344,7 @@ class _Sweep:
                 done = 1
                 continue
             cheap = left * self.size**2 <= EXPLICIT_WORK
-            if here >= self.side.settled and left > 2:
+            if here >= self.side.settled and left > (_FEW_LEFT if cheap else 2):
                 if not looked and (self.alike or not cheap or self._calm(done)):
                     (limit, sizes), looked = self._limit(run), True
                     single = list(sizes) == [1]

@@ -72,6 +72,8 @@ _FEW = 16
 _DENSE = 24
 _LEAP = 8.0
 _STEADY = 1e-3
+_TURN = 12
+"""Growth is averaged over so many entries: chains of period 2, 3, 4, 6 and 12 come round."""
 _LIFTS = 40
 _ALIKE = 1e-9
 _CLOSE = 1e-5
@@ -337,30 +339,35 @@ class _Search:
         needed = np.where(self.cost > 0, plus(self.cost, own) * (1 + 2 * EPS), own)
         return point if bool(np.all(needed <= point)) else None
 
+    def _steady(self, past: list[Floats], point: Floats) -> bool:
+        """Whether the variation grows by about the same amount from entry to entry."""
+        if len(past) < 2:
+            return False
+        more, before = point - past[-1], past[-1] - past[-2]
+        return bool(abs(more.max() - before.max()) <= _STEADY * more.max())
+
     def _swept(self, point: Floats, sweeps: int) -> tuple[Floats, bool]:
         """The variation some entries later, and whether it grows for ever by the same amount.
 
         Many entries are leapt over, twice as many each time, as long as it still grows there.
         """
-        before, leap = np.zeros_like(point), 2.0
+        past, leap = [point], float(_TURN)
         for _ in range(sweeps):
-            _, update = self._update(point)
-            if not float(update.max()) <= LARGEST:
-                return update, True
-            more = update - point
-            steady = bool(np.abs(more - before).max() <= _STEADY * more.max())
-            point, before = update, more
+            _, point = self._update(past[-1])
+            if not float(point.max()) <= LARGEST:
+                return point, True
+            steady = self._steady(past, point)
             if float(point.max()) > self.most:
                 return point, steady
-            if leap < 1.0 or more.min() < 0:
-                leap *= 2
+            past.append(point)
+            if len(past) <= _TURN:
                 continue
-            ahead = closure(point + leap * more)
+            ahead = closure(point + leap * np.maximum(point - past[-1 - _TURN], 0.0) / _TURN)
             _, later = self._update(ahead)
             if bool(np.all(later >= ahead * (1 - _ALIKE))):
-                point, before, leap = ahead, later - ahead, 2 * leap
+                past, leap, point = [ahead], 2 * leap, ahead
             else:
-                leap /= 4
+                past, leap = past[-1:], max(leap / 4, 1.0)
         return point, False
 
 

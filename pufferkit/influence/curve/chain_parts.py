@@ -63,7 +63,7 @@ def part_of(member: Member, length: int, *, often: bool = False) -> Part:
 
 def curve_bytes(states: int) -> int:
     """About how many bytes the curve of a chain of dense rows takes: powers and tables."""
-    return 1_200 * states**2
+    return 600 * states**2
 
 
 def takes_long(transition: Floats) -> bool:

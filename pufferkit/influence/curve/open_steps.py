@@ -53,10 +53,8 @@ def _all_steps(roots, possible, lost, ahead, gains, error, steps, best, slopes):
                         if not sure:
                             above = roots[u, x] * roots[v, other]
                             below = roots[u, other] * roots[v, x]
-                            if above > below:
-                                tilt = (above - below) / (above + below) * (1 + 16 * ulp) + error
-                            else:
-                                tilt = error
+                            tilt = max(above - below, 0.0) / (above + below)
+                            tilt = tilt * (1 + 16 * ulp) + error
                         place = u * before + v
                         if tilt >= 1.0:
                             if ahead[place] > flat:

@@ -20,7 +20,7 @@ from pufferkit.beliefs.provenance import Provenance
 from pufferkit.beliefs.secrets import Automaton, Events, Pairs, Runs, Secrets, Sets
 from pufferkit.checks import Floats
 from pufferkit.data.calendar import Calendar
-from pufferkit.errors import NotApplicable
+from pufferkit.errors import NotApplicable, TakesLong
 from pufferkit.rounding import EPS
 from pufferkit.shown import Matrix
 
@@ -55,7 +55,7 @@ class EventClass(KernelClass):
         states = self.beliefs.states
         checks.assign(self, states=states, step=self.beliefs.step)
         object.__setattr__(self, "hidden", tuple(s.attached(states) for s in self.hidden))
-        self.kernels()  # refuses beliefs without a theorem
+        self._check_theorem()
 
     @property
     def secrets(self) -> Secrets | tuple[Secrets, ...]:
@@ -118,7 +118,7 @@ class EventClass(KernelClass):
 
     def known_chains(self) -> tuple[Member, ...]:
         """The chains of the beliefs, with stationary starts; ``NotApplicable`` if unknown."""
-        if self.beliefs.kernels() or not self.kernels():
+        if self.beliefs.kernels() or not _base_parts(self.beliefs):
             raise NotApplicable(
                 "this mechanism covers secrets about several entries for known chains, not for "
                 f"{self.beliefs.description}; use influence_curve"
@@ -169,6 +169,13 @@ class EventClass(KernelClass):
             float(one.parts(self.states).max()) if isinstance(one, Pairs) else 1.0
             for one in self.hidden
         )
+
+    def _check_theorem(self) -> None:
+        """Refuse beliefs without a theorem; windows too long for the curve are left to it."""
+        try:
+            self.kernels()
+        except TakesLong:
+            self.known_chains()
 
     @cached_property
     def _parts(self) -> tuple[Kernels, ...]:
@@ -300,10 +307,11 @@ def _paths(transition: Floats, initial: Floats, automaton: Automaton) -> Paths:
         kernels.append(kernel / kernel.sum(axis=1, keepdims=True))
         work += kernel.size * len(kernel)
         if work > _MOST_WORK:
-            raise NotApplicable(
+            raise TakesLong(
                 f"secrets: a window of {len(automaton.moves)} entries has too many cases to "
                 "compute "
-                "in reasonable time; shorten the window or merge states"
+                "in reasonable time; shorten the window or merge states, or ask for one sum with "
+                "exact_sum or wasserstein"
             )
     entries.append(rows[1])
     ends = np.array(automaton.ends)[rows[0]]
@@ -318,7 +326,7 @@ def _paths(transition: Floats, initial: Floats, automaton: Automaton) -> Paths:
 def _reached(alpha: Floats) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     rare = alpha[alpha > 0].min()
     if rare < _RAREST:
-        raise NotApplicable(
+        raise TakesLong(
             "secrets: the probability of some case of the window underflows; shorten the window, "
             "or "
             "merge or drop rare states"

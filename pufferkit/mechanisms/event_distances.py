@@ -15,8 +15,8 @@ from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.beliefs.event_class import EventClass
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.beliefs.network_class import NetworkClass
-from pufferkit.beliefs.secrets import Automaton, Events, Listed, Secrets, Sets
-from pufferkit.checks import Bools
+from pufferkit.beliefs.secrets import Automaton, Counted, Events, Listed, Secrets, Sets
+from pufferkit.checks import Bools, Ints
 from pufferkit.data.query import Query
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.progress import Progress
@@ -168,11 +168,30 @@ def window_distance(
     if isinstance(hidden, Events) and hidden.window > length:
         return None
     values, unit = values_of(query, chain.states)
-    labels = _labels(hidden, chain.states, length)
+    of_sum = labels_of_sum(hidden, chain.states, values, length)
+    if of_sum is not None:
+        return checked_distance(summed_chain(chain, values, length).by_sum(of_sum), unit)
+    labels = window_labels(hidden, chain.states, length)
     return checked_distance(summed_chain(chain, values, length).by_label(labels, progress), unit)
 
 
-def _labels(hidden: Secrets, states: Sequence[Hashable], length: int) -> WindowLabels:
+def labels_of_sum(
+    hidden: Secrets, states: Sequence[Hashable], values: Sequence[int], length: int
+) -> Ints | None:
+    """The label for each value of the sum, if the sum over the window tells how often it counts.
+
+    So for "active at least 605 times" and the number of active entries, or of all others.
+    """
+    if not isinstance(hidden, Counted) or hidden.window != length or max(values) != 1:
+        return None
+    counted = [int(state in hidden.states) for state in states]
+    if list(values) not in (counted, [1 - one for one in counted]):
+        return None
+    times = np.arange(length + 1) if list(values) == counted else length - np.arange(length + 1)
+    return np.asarray(times >= (length if hidden.times is None else hidden.times), dtype=np.int64)
+
+
+def window_labels(hidden: Secrets, states: Sequence[Hashable], length: int) -> WindowLabels:
     """What reads the secret of a window: its label, or all values of its entries."""
     if isinstance(hidden, Events):
         return _read_by(hidden.automaton(states))
@@ -207,7 +226,10 @@ def work_of_windows(theta: EventClass, query: Query) -> float:
                     work += work_of_chain(chain, length, max(values))
                 elif hidden.window <= length:
                     summed = summed_chain(chain, values, length)
-                    own = summed.work(_labels(hidden, theta.states, length))
+                    if labels_of_sum(hidden, theta.states, values, length) is not None:
+                        work += 4.0 * length * len(values) ** 2 * length
+                        continue
+                    own = summed.work(window_labels(hidden, theta.states, length))
                     work += own + (0.0 if summed.plain else waited(own))
     except NotApplicable:
         return 0.0

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -10,11 +12,16 @@ import numpy as np
 from pufferkit.beliefs.base import Member
 from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.beliefs.chain_tables import GivenStartTables, tables_of
+from pufferkit.beliefs.event_class import EventClass
+from pufferkit.beliefs.secrets import Events, Runs, Secrets
 from pufferkit.data.query import Query, Question
 from pufferkit.errors import NotApplicable
+from pufferkit.influence.sums.chain_sums import check_work
+from pufferkit.influence.sums.label_scale import label_shares, least_label_scale
 from pufferkit.influence.sums.least_scale import EntryDistributions, LeastScale, least_scale
 from pufferkit.mechanisms.calibration import GAPS, Calibration, chains_only, checked
-from pufferkit.mechanisms.chain_distances import values_of
+from pufferkit.mechanisms.chain_distances import summed_chain, values_of
+from pufferkit.mechanisms.event_distances import labels_of_sum, window_labels
 from pufferkit.mechanisms.evidence import Evidence
 from pufferkit.noise import grid_exponent, is_discrete
 from pufferkit.rounding import at_least, round_up
@@ -36,8 +43,10 @@ def exact_sum(
 ) -> Calibration:
     """The least Laplace noise that hides every entry when one sum is released and nothing else.
 
-    *Secrets*: any two values of any entry. *Beliefs*: one known chain, or finitely many.
-    *Releases*: this sum only. The scale is the least, to about one part in a thousand, at which
+    *Secrets*: any two values of any entry; or, for beliefs ``with_secrets``, any two labels of a
+    window, such as whether a state took more than 30% of the week. *Beliefs*: one known chain, or
+    finitely many; for labels with a stationary start. *Releases*: this sum only. The scale is the
+    least, to about one part in a thousand, at which
 
         sup over w of log p(w | X_i = x) / p(w | X_i = x')  <=  epsilon
 
@@ -45,6 +54,10 @@ def exact_sum(
     window around the entry; what lies outside counts as if the ends of the window were published
     too, which can only add to the loss. Windows grow until that changes hardly anything, so the
     cost does not depend on the length of the series.
+
+    For labels the distributions of the sum given either are compared
+    (`pufferkit.influence.sums.label_scale`). Where the sum counts what the label is about, one pass
+    through the chain gives them, for windows of thousands of entries; else windows must be short.
 
     A second release about the same data is charged by the event-level epsilons of both, which can
     be far more than the sum of the two epsilons. If other releases follow, use `influence_curve`.
@@ -84,7 +97,7 @@ def exact_sum(
     if query.missing:
         raise NotApplicable(GAPS)
     chains = chains_only(theta, "exact_sum")
-    members = _known(chains)
+    members = chains.known_chains() if isinstance(chains, EventClass) else _known(chains)
     values, unit = values_of(query, chains.states)
     if max(values) == 0:
         raise NotApplicable("no entry moves the answer: there is nothing to hide")
@@ -93,6 +106,13 @@ def exact_sum(
     discrete = is_discrete(query.unit, coarsest, query.largest)
     kept = epsilon if discrete else epsilon * (1 - _FOR_THE_GRID)
     worst: tuple[LeastScale, str, int] | None = None
+    if isinstance(chains, EventClass):
+        chains.check_length(query.longest)
+        worst = _of_labels(chains, members, query, kept)
+        if not any(_of_entries(hidden) for hidden in chains.hidden):
+            members = ()
+        if worst is None and not members:
+            raise NotApplicable("no secret moves the answer: there is nothing to hide")
     for member in members:
         enough = None
         # The longest segment need not be the hardest: counts of a chain that alternates are not.
@@ -123,6 +143,43 @@ def exact_sum(
     if not discrete or calibration.unit is None:
         _check_grid(calibration)
     return calibration
+
+
+def _of_entries(hidden: Secrets) -> bool:
+    return isinstance(hidden, Runs) and hidden.window == 1
+
+
+def _of_labels(
+    theta: EventClass, members: Sequence[Member], query: Query, epsilon: float
+) -> tuple[LeastScale, str, int] | None:
+    """The least scale for the labels of all windows; ``None`` if they need hardly any noise.
+
+    Another segment is independent of the label, so its part of the sum only blurs the answer.
+    """
+    worst: tuple[LeastScale, str, int] | None = None
+    values, _ = values_of(query, theta.states)
+    for hidden, member, length in product(theta.hidden, members, set(query.lengths)):
+        if _of_entries(hidden) or hidden.window > length:
+            continue
+        if not isinstance(hidden, (Events, Runs)):
+            raise NotApplicable(
+                f"exact_sum does not cover {hidden.description}; use influence_curve"
+            )
+        summed = summed_chain(member.chain, values, length)
+        of_sum = labels_of_sum(hidden, theta.states, values, length)
+        if of_sum is not None:
+            windows, cases = [summed.split(of_sum)], len(values)
+        else:
+            labels = window_labels(hidden, theta.states, length)
+            check_work(summed.work(labels))
+            windows = list(summed.joint(labels))
+            cases = max(map(len, labels.cases(summed.transition)))
+        shares = [label_shares(rows) for rows in windows]
+        least = least_label_scale(shares, epsilon, summed.error(cases))
+        if least is not None and (worst is None or least[0] > worst[0].scale):
+            found = LeastScale(least[0], least[1], None, None, length)
+            worst = found, f"{member.name}: {hidden.description}", length
+    return worst
 
 
 def entry_distributions(member: Member, length: int) -> EntryDistributions:

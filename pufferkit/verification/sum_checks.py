@@ -40,7 +40,7 @@ from pufferkit.beliefs.field_class import FieldClass
 from pufferkit.beliefs.joint_class import JointClass
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.beliefs.network_class import NetworkClass
-from pufferkit.beliefs.secrets import Events, Secrets, Sets
+from pufferkit.beliefs.secrets import Counted, Events, Runs, Secrets, Sets
 from pufferkit.errors import NotApplicable
 from pufferkit.mechanisms.release import Release
 from pufferkit.rounding import as_fraction
@@ -82,7 +82,7 @@ def exact_sum_scale(record: Release, theta: Beliefs, checks: list[str], work: Al
     if record.observed is not None:
         raise BadBeliefs("exact_sum has no theorem for entries that were not observed")
     try:
-        members = theta.members()
+        members = theta.known_chains() if isinstance(theta, EventClass) else theta.members()
     except NotApplicable as reason:
         raise BadBeliefs(f"exact_sum needs known chains: {reason}") from None
     if any(member.any_start for member in members):
@@ -92,13 +92,18 @@ def exact_sum_scale(record: Release, theta: Beliefs, checks: list[str], work: Al
     reach = max((n for n in record.evidence.blocks or () if n is not None), default=None)
     values, unit = _whole(weights)
     enough, rate = record.epsilon * (1 + TOLERANCE), record.scale * (1 + TOLERANCE) / float(unit)
-    worst = max(
-        _loss_of_sum(member.chain, values, length, rate, enough, reach, work)
-        for member in members
-        for length in set(record.lengths)
-    )
+    worst = 0.0
+    for member, length in product(members, set(record.lengths)):
+        if isinstance(theta, EventClass):
+            labels = [own for own in theta.hidden if not _of_entries(own)]
+            sums = _SegmentSums(member.chain, values, length, work)
+            worst = max(worst, _loss_of_labels(sums, labels, theta.states, rate))
+        if not isinstance(theta, EventClass) or any(map(_of_entries, theta.hidden)):
+            loss = _loss_of_sum(member.chain, values, length, rate, enough, reach, work)
+            worst = max(worst, loss)
+    what = "a secret" if isinstance(theta, EventClass) else "an entry"
     checks.append(
-        f"exact_sum: the largest loss of an entry is {worst:.9g}, by the distribution of the sum "
+        f"exact_sum: the largest loss of {what} is {worst:.9g}, by the distribution of the sum "
         f"given its value, over {theta.description}"
     )
     return record.scale if worst <= enough else record.scale * (1 + 2 * TOLERANCE)
@@ -486,8 +491,14 @@ class _SegmentSums:
         self, width: int, moves: Sequence[Any] | None = None, ends: Sequence[int] = ()
     ) -> int:
         """The largest W between two labels of a window, read along it, or all its values."""
+        return int(max(map(_apart, self.labelled(width, moves, ends))))
+
+    def labelled(
+        self, width: int, moves: Sequence[Any] | None = None, ends: Sequence[int] = ()
+    ) -> Iterator[list[Numbers]]:
+        """For every window, the sum over the segment together with each label of the window."""
         self.check_tails(self.length)
-        last, worst = self.length - width, 0
+        last = self.length - width
         after = self.ahead(last)
         for before in self.behind(last + 1):
             rest = after.pop()
@@ -511,8 +522,7 @@ class _SegmentSums:
                 label = memory if moves is None else ends[memory]
                 labels[label] = labels.get(label, 0) + np.convolve(sums, rest[x])
             self.work.spend(30.0 * len(labels) ** 2 * self.length * self.top)
-            worst = max(worst, _apart(labels.values()))
-        return int(worst)
+            yield list(labels.values())
 
     def given(self, allowed: Mapping[int, set[int]]) -> Numbers:
         """The sum over the segment together with an event: which states entries may have."""
@@ -533,8 +543,28 @@ def _of_windows(sums: _SegmentSums, hidden: Secrets, states: Sequence[Hashable])
         return sums.by_window(min(hidden.window, sums.length))
     if hidden.window > sums.length:
         return 0
+    return int(max(map(_apart, _of_labels(sums, hidden, states))))
+
+
+def _of_labels(
+    sums: _SegmentSums, hidden: Secrets, states: Sequence[Hashable]
+) -> Iterable[list[Numbers]]:
+    """For every window of a segment, the sum together with each label of the window.
+
+    A sum that counts what the label is about, over the whole segment, tells the label itself.
+    """
+    if not isinstance(hidden, Events):
+        return sums.labelled(min(hidden.window, sums.length))
+    if isinstance(hidden, Counted) and hidden.window == sums.length:
+        counted = [int(state in hidden.states) for state in states]
+        if sums.values in (counted, [1 - one for one in counted]):
+            whole = sums.given({})
+            times = np.arange(len(whole))
+            times = times if sums.values == counted else sums.length - times
+            often = times >= (sums.length if hidden.times is None else hidden.times)
+            return [[np.where(often, whole, 0), np.where(often, 0, whole)]]
     automaton = hidden.automaton(states)
-    return sums.by_window(hidden.window, automaton.moves, automaton.ends)
+    return sums.labelled(hidden.window, automaton.moves, automaton.ends)
 
 
 def _of_events(chain: MarkovChain, values: list[int], asked: RecordedSum, pair: Any) -> int:
@@ -643,6 +673,39 @@ def _loss_of_sum(
     return best
 
 
+def _of_entries(hidden: Secrets) -> bool:
+    return isinstance(hidden, Runs) and hidden.window == 1
+
+
+def _loss_of_labels(
+    sums: _SegmentSums, secrets: Sequence[Secrets], states: Sequence[Hashable], scale: float
+) -> float:
+    """The largest loss of a label of a window, by the sums given each."""
+    worst = 0.0
+    for hidden in secrets:
+        if not isinstance(hidden, (Events, Runs)):
+            raise BadBeliefs(f"exact_sum has no theorem for {hidden.description}")
+        if hidden.window > sums.length:
+            continue
+        for labels in _of_labels(sums, hidden, states):
+            given = np.array([masses / masses.sum() for masses in labels if masses.any()])
+            with np.errstate(divide="ignore"):
+                logs = np.log(_smoothed(given, scale))
+            worst = max(worst, float((logs.max(axis=0) - logs.min(axis=0)).max()))
+    return worst
+
+
+def _smoothed(sums: Numbers, scale: float) -> Numbers:
+    """The sum over c of P(c) e^(-|w - c| / scale), along the last axis."""
+    fall, span = np.exp(-1 / np.longdouble(scale)), sums.shape[-1]
+    below, above = np.zeros_like(sums), np.zeros_like(sums)
+    below[..., 0] = sums[..., 0]
+    for w in range(1, span):
+        below[..., w] = below[..., w - 1] * fall + sums[..., w]
+        above[..., -1 - w] = (above[..., -w] + sums[..., -w]) * fall
+    return below + above
+
+
 class _WindowSums(_SegmentSums):
     """All windows of one reach."""
 
@@ -728,11 +791,5 @@ class _WindowSums(_SegmentSums):
         for x, u, y in np.ndindex(self.size, lefts, rights):
             both = np.convolve(left[x, u], right[x, y])
             sums[x, u, y, self.values[x] : self.values[x] + len(both)] = both
-        fall = np.exp(-1 / np.longdouble(scale))
-        below, above = np.zeros_like(sums), np.zeros_like(sums)
-        below[..., 0] = sums[..., 0]
-        for w in range(1, span):
-            below[..., w] = below[..., w - 1] * fall + sums[..., w]
-            above[..., -1 - w] = (above[..., -w] + sums[..., -w]) * fall
         with np.errstate(divide="ignore"):
-            return np.log(below + above)
+            return np.log(_smoothed(sums, scale))

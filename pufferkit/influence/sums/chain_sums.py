@@ -130,7 +130,7 @@ class SummedChain:
 
     def by_label(self, labels: WindowLabels, progress: Progress | None = None) -> Distance:
         """The largest distance between two labels of a window, over all windows."""
-        _check_work(self.work(labels))
+        check_work(self.work(labels))
         cases = max(map(len, labels.cases(self.transition)))
         last = self.length - len(labels.moves) + 1
         nowhere = np.zeros(1 + max(labels.ends), dtype=np.int64)
@@ -138,13 +138,44 @@ class SummedChain:
             ((joint, nowhere) for joint in self.joint(labels)), cases, last, progress
         )
 
+    def by_sum(self, labels: Ints) -> Distance:
+        """The largest distance between two labels that the sum itself determines.
+
+        ``labels[s]`` is the label of the sum s; then one pass through the chain is enough.
+        """
+        nowhere = np.zeros(1 + int(labels.max()), dtype=np.int64)
+        return self._largest(iter([(self.split(labels), nowhere)]), len(self.values), 1, None)
+
+    def split(self, labels: Ints) -> Masses:
+        """The distribution of the sum together with a label that it determines, a row for each."""
+        size = len(self.values)
+        check_work(4.0 * self.length * size**2 * (self.length * self.largest + 1))
+        whole = self._given({})
+        known = np.concatenate([labels, np.full(whole.room - len(labels), -1)])
+        rows = [
+            np.where(known == label, whole.numbers[0], 0.0) for label in range(labels.max() + 1)
+        ]
+        if whole.exponents is None:
+            return Masses(np.array(rows))
+        exponents = [
+            np.where(
+                row.reshape(-1, lattice.BLOCK).any(axis=1), whole.exponents[0], lattice.NOTHING
+            )
+            for row in rows
+        ]
+        return Masses(np.array(rows), np.array(exponents), whole.lost)
+
+    def error(self, cases: int) -> float:
+        """Bound on the relative error of a probability; ``cases`` are those of an entry."""
+        return 4 * EPS * (self.length * (cases + 2) + self.length * self.largest + 400)
+
     def by_condition(self, one: Mapping[int, Bools], other: Mapping[int, Bools]) -> Distance:
         """The distance between two conditions: which states named entries may have.
 
         If one of them is impossible there is nothing to hide, and the distance is 0.
         """
         size = len(self.values)
-        _check_work(4.0 * self.length * size**2 * (self.length * self.largest + 1))
+        check_work(4.0 * self.length * size**2 * (self.length * self.largest + 1))
         both = self._given(one).joined(self._given(other))
         return self._largest(iter([(both, np.zeros(2, dtype=np.int64))]), size, 1, None)
 
@@ -153,7 +184,7 @@ class SummedChain:
     ) -> Distance:
         """Over the places, rows and where these are counted from, that are given one by one."""
         # Each number undergoes at most about half as many roundings.
-        error = 4 * EPS * (self.length * (cases + 2) + self.length * self.largest + 400)
+        error = self.error(cases)
         best = Distance(0, 1)
         if not self.plain:
             lattice.expect(_PLAIN * 1e-9 * self.work())
@@ -344,7 +375,8 @@ def check_memory(length: int, states: int, largest: int) -> None:
         )
 
 
-def _check_work(work: float) -> None:
+def check_work(work: float) -> None:
+    """Refuse what takes too long before it is started."""
     if work > MOST_WORK:
         raise NotApplicable(
             f"the distributions of the sum given these events take about {work / 1e9:.2g} s, more "

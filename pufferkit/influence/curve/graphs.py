@@ -66,7 +66,7 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, singledispatch
-from itertools import combinations, permutations
+from itertools import combinations, permutations, product
 from math import prod
 from typing import Any, NamedTuple
 
@@ -156,21 +156,23 @@ def extremes(variation: Floats) -> Floats:
     cone by the least e^V(y, z) G_z, which moves no member. QED
     """
     ways, values = variation.shape[:2]
+    if values == 2:
+        two = np.zeros((ways, 2, 2))
+        two[:, 0, 1], two[:, 1, 0] = -variation[:, 0, 1], -variation[:, 1, 0]
+        return two
     closed = variation.copy()
-    for middle in range(values if values > 2 else 0):
+    for middle in range(values):
         through = closed[:, :, middle, None] + closed[:, None, middle, :]
         np.minimum(closed, through * (1 + 2 * EPS), out=closed)
     trees = _alternating_trees(values)
     g = (closed.reshape(ways, -1) @ trees.reshape(-1, values * values).T).reshape(ways, -1, values)
-    if values > 2:
-        inside = (closed[:, None] + g[:, :, None, :]).min(axis=3)
-        if values > 3:  # most trees are of no extreme ray
-            moved = np.abs(inside - g).max(axis=2) > 1e-9 * (1 + closed.max())
-            order = np.argsort(moved, axis=1, kind="stable")
-            kept = int((~moved).sum(axis=1).max())
-            inside = np.take_along_axis(inside, order[:, :kept, None], axis=1)
-        g = inside
-    return np.asarray(g - g.max(axis=2, keepdims=True))
+    inside = (closed[:, None] + g[:, :, None, :]).min(axis=3)
+    if values > 3:  # most trees are of no extreme ray
+        moved = np.abs(inside - g).max(axis=2) > 1e-9 * (1 + closed.max())
+        order = np.argsort(moved, axis=1, kind="stable")
+        kept = int((~moved).sum(axis=1).max())
+        inside = np.take_along_axis(inside, order[:, :kept, None], axis=1)
+    return np.asarray(inside - inside.max(axis=2, keepdims=True))
 
 
 def steps_at(
@@ -335,7 +337,10 @@ class _Jump(NamedTuple):
 
 @dataclass
 class _Group:
-    """Ways through tables of one shape, from messages of one level; no message twice."""
+    """Ways through tables of one shape, from messages of one level.
+
+    A message has one way in each turn; if it has ``one_way`` only, groups have one turn.
+    """
 
     removed: int
     targets: int
@@ -345,6 +350,7 @@ class _Group:
     rows: Index
     places: Index
     messages: Index
+    turns: Index
     kept: Floats | None = None
 
 
@@ -401,6 +407,9 @@ class Passes:
         degree = np.bincount(self._slot_of, minlength=len(self._slot) + 1)
         self._raised = (1 + (degree + 8) * EPS)[:, None, None]
         self._single = [all(len(tree.separators[s]) == 1 for s in own) for own in self._at]
+        self.may_jump = any(
+            own and len(at) > 1 for own, at in zip(self._single, self._at, strict=True)
+        )
         self._alone = {own[0]: s for s, own in enumerate(tree.separators) if len(own) == 1}
         self._jumps: dict[int, list[_Jump]] = defaultdict(list)
         work = sum(
@@ -446,15 +455,15 @@ class Passes:
                 steps = PairSteps([kernel.T], 4 * tree.error + 64 * EPS, often=True)
                 plans.append((begin, first + removed[0], steps))
                 continue
-            for key, own in self._ways(c, removed, stay):
+            for key, own, turn in self._ways(c, removed, stay):
                 at = [begin + stay.index(a) for a in own[len(removed) + len(stay) - key[3] :]]
                 rows = [first + a for a in own[: len(removed)]]
-                grouped[key].append((c, own, rows, at, number))
+                grouped[key].append((c, own, rows, at, number, turn))
         groups = []
         for (_, removed_, logs, targets, one_way, _), group in grouped.items():
             cliques = [(each[0], each[1]) for each in group]
-            rows_, places, numbers = (np.array([each[n] for each in group]) for n in (2, 3, 4))
-            groups.append(_Group(removed_, targets, logs, one_way, cliques, rows_, places, numbers))
+            own_ = [np.array([each[n] for each in group]) for n in (2, 3, 4, 5)]
+            groups.append(_Group(removed_, targets, logs, one_way, cliques, *own_))
         most = max((len(own) for own in sources), default=0)
         padded = np.array(
             [own + [nothing] * (most - len(own)) for own in sources], dtype=np.intp
@@ -475,7 +484,7 @@ class Passes:
 
     def _ways(
         self, c: int, removed: Sequence[int], stay: Sequence[int]
-    ) -> Iterator[tuple[tuple[Any, ...], tuple[int, ...]]]:
+    ) -> Iterator[tuple[tuple[Any, ...], tuple[int, ...], int]]:
         """Orders of the axes of a clique: removed, staying, targets; with what groups them."""
         if not removed:
             return
@@ -489,7 +498,11 @@ class Passes:
             for turn, order in enumerate(self._orders(c, removed, targets)):
                 axes = (*order, *others, *targets)
                 shape = tuple(table.shape[a] for a in axes)
-                yield (shape, len(removed), logs, len(targets), one_way, turn), axes
+                yield (
+                    (shape, len(removed), logs, len(targets), one_way, one_way and turn),
+                    axes,
+                    turn,
+                )
 
     def _orders(
         self, c: int, removed: Sequence[int], targets: Sequence[int]
@@ -575,9 +588,10 @@ class Passes:
                     totals[messages[less]] = own[less]
                     best[places[less]] = matrices.transpose(1, 0, 2, 3)[less]
                 else:
-                    for target in range(group.targets):
-                        at = places[:, target]
-                        best[at] = np.minimum(best[at], matrices[target])
+                    for turn, target in product(range(2), range(group.targets)):
+                        mine = group.turns[chosen] == turn
+                        at = places[mine, target]
+                        best[at] = np.minimum(best[at], matrices[target][mine])
                 if ways is not None:
                     seen += _seen(self.tree, group, chosen, places, matrices, pays)
         for place, row, steps in level.plans:
@@ -1116,13 +1130,29 @@ def graph_work(model: GraphModel) -> float:
 
 
 def _work(sizes: Sequence[int], tree: CliqueTree) -> float:
-    """Those for one tree: about five evaluations, each with three ways for every message."""
-    total = 0.0
+    """Those for one tree: about five evaluations of all messages, most ratios in three ways."""
+    total, home = 0.0, dict[int, int]()
     for c, own in enumerate(tree.cliques):
-        shape = [sizes[n] for n in own]
-        messages = len(own) + (tree.parent[c] >= 0) * 2 * len(tree.separator(c))
-        total += 7e4 * messages + 2.0 * means_of(shape) * len(own) * messages
-    return 5 * total
+        if tree.parent[c] >= 0:
+            for d in (c, tree.parent[c]):
+                total += _message_work(sizes, tree.cliques[d], tree.separator(c))
+        for n in own:
+            large = prod(sizes[m] for m in own)
+            if n not in home or large < prod(sizes[m] for m in tree.cliques[home[n]]):
+                home[n] = c
+    return 5 * (total + sum(_message_work(sizes, tree.cliques[c], (n,)) for n, c in home.items()))
+
+
+def _message_work(sizes: Sequence[int], clique: Sequence[int], kept: Sequence[int]) -> float:
+    """Nanoseconds for one message: 4 for each ratio of two means."""
+    out, stay = [sizes[n] for n in clique if n not in kept], [sizes[n] for n in kept]
+    many = len(out) > 1
+    ratios = 0.0
+    while out:
+        values, *out = out
+        pairs = sum(size - 1 for size in out) * len(stay) + sum(size - 1 for size in stay)
+        ratios += prod(out) * prod(stay) * _functions(values) * (pairs / 2 + 1)
+    return 1e5 + 4 * ratios * (3 if many else 1)
 
 
 def check_memory(models: Sequence[GraphModel], trees: Sequence[Sequence[CliqueTree]]) -> None:
@@ -1363,6 +1393,8 @@ class GraphCurve:
             if found is None or (best is not None and found[0] <= best[0]):
                 break
             best = found
+            if not self._each[number].passes.may_jump:
+                break
             # Jumps that help here let b grow.
             loss = self._largest(number, best[0], search=True)
             if best[0] >= most or not loss.value < best[1].value * (1 - 1e-6):

@@ -153,6 +153,7 @@ def main() -> None:
     from pyspark.sql import SparkSession
 
     import pufferkit as pk
+    from pufferkit.fleet.each_subject import release_all, release_each
 
     folder = tempfile.mkdtemp(dir=chosen.folder)
     settings = {
@@ -186,9 +187,9 @@ def main() -> None:
             if "bare" in chosen.what:
                 processes.timed("Spark alone", lambda: bare(frame, f"{folder}/bare"))
             if "each" in chosen.what:
-                timed("release_each", pk.release_each, storage=f"{folder}/{uuid.uuid4().hex}")
+                timed("release_each", release_each, storage=f"{folder}/{uuid.uuid4().hex}")
             if "all" in chosen.what:
-                timed("release_all", pk.release_all)
+                timed("release_all", release_all)
     finally:
         spark.stop()
         shutil.rmtree(folder, ignore_errors=True)

@@ -37,7 +37,7 @@ def here(path: str) -> float:
     chain = pk.MarkovChain.steady(MATRIX)
     pk.influence_curve(chain, pk.count(0, 10), 1).release([0] * 10)  # compile, import
     start = perf_counter()
-    pk.release_each(pk.read_table(path, **COLUMNS), chain, 1)
+    pk.release(pk.read_table(path, **COLUMNS), chain, "histogram", 1, per="subject")
     return perf_counter() - start
 
 
@@ -61,7 +61,9 @@ def there(path: str, cores: int, folder: str) -> float:
         frame = spark.read.parquet(path)
         start = perf_counter()
         table = pk.read_table(frame, **COLUMNS)
-        pk.release_each(table, chain, 1, storage=f"{folder}/{cores}-{turn}").count()
+        pk.release(
+            table, chain, "histogram", 1, per="subject", storage=f"{folder}/{cores}-{turn}"
+        ).count()
         took = perf_counter() - start
     spark.stop()
     return took

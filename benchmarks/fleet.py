@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 
 import pufferkit as pk
+from pufferkit.fleet.each_subject import release_all, release_each
 
 SUBJECTS = int(os.environ.get("SUBJECTS", "100000"))
 CHAIN = pk.MarkovChain.steady(
@@ -44,10 +45,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = str(Path(folder) / "ledger.db")
         paid = {"ledger": path, "budget": 2}
-        timed("release_each without a ledger", lambda: pk.release_each(table, CHAIN, 1))
-        timed("release_each with a ledger", lambda: pk.release_each(table, CHAIN, 1, **paid))
-        timed("the same again", lambda: pk.release_each(table, CHAIN, 1, **paid))
-        timed("release_all, all pay", lambda: pk.release_all(table, CHAIN, 0.5, **paid))
+        timed("release_each without a ledger", lambda: release_each(table, CHAIN, 1))
+        timed("release_each with a ledger", lambda: release_each(table, CHAIN, 1, **paid))
+        timed("the same again", lambda: release_each(table, CHAIN, 1, **paid))
+        timed("release_all, all pay", lambda: release_all(table, CHAIN, 0.5, **paid))
         with pk.Ledger(path) as book:
             assert timed("ledger.verify", book.verify) == []
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import polars as pl
 
 import pufferkit as pk
+from pufferkit.fleet.each_subject import release_all, release_each
 
 CHAIN = pk.MarkovChain.steady(
     [[0.95, 0.04, 0.01], [0.10, 0.85, 0.05], [0.05, 0.15, 0.80]], states=["rest", "walk", "run"]
@@ -36,10 +37,10 @@ def main(subjects: int = 1000) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "year.parquet"
         rows(subjects).write_parquet(path)
-        pk.release_each(_read(path, 2), CHAIN, 1, query="by-weekday-hour")  # compiles, loads
+        release_each(_read(path, 2), CHAIN, 1, query="by-weekday-hour")  # compiles, loads
         clock, work = time.perf_counter(), time.process_time()
         table = _read(path, subjects)
-        for make in (pk.release_all, pk.release_each):
+        for make in (release_all, release_each):
             made = make(table, CHAIN, 1, query="by-weekday-hour")
             seconds = time.perf_counter() - clock, time.process_time() - work
             shape = f"{len(made):,} rows of {len(made.labels)} numbers"

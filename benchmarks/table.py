@@ -40,6 +40,7 @@ import numpy as np  # noqa: E402
 
 import pufferkit as pk  # noqa: E402
 from pufferkit import compiling  # noqa: E402
+from pufferkit.fleet.each_subject import release_each  # noqa: E402
 
 RESULTS = Path(__file__).parent / "results"
 SLOWER, LEAST, WIDE = 1.5, 0.05, 21
@@ -362,7 +363,7 @@ def each_with_accounts(number: int, server: str | None = None) -> Work:
     def work() -> None:
         with tempfile.TemporaryDirectory() as folder:
             paid = {"ledger": server or f"{folder}/l.db", "budget": 2}
-            pk.release_each(table, chain, 1, **paid, prefix=f"{time_ns()} ")
+            release_each(table, chain, 1, **paid, prefix=f"{time_ns()} ")
 
     return work
 

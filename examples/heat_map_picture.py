@@ -38,6 +38,6 @@ if __name__ == "__main__":
     table = pk.read_table(
         rows(), subject="who", time="time", state="state", states=STATES, window="hour of week"
     )
-    heat = pk.release_all(table, CHAIN, 1, query="by-weekday-hour")
+    heat = pk.release(table, CHAIN, "by-weekday-hour", 1, per="all")
     with open(sys.argv[1], "wb") as file:
         file.write(plots.picture(plots.figure_of(heat), sys.argv[1]))

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from pufferkit import local as local
     from pufferkit import plots as plots
     from pufferkit.accounting.account import Account as Account
-    from pufferkit.accounting.account import release as release
     from pufferkit.accounting.composition import compose as compose
     from pufferkit.accounting.dependence import dependence as dependence
     from pufferkit.accounting.ledger import Ledger as Ledger
     from pufferkit.accounting.spending import Spending as Spending
     from pufferkit.accounting.stream import Stream as Stream
+    from pufferkit.act import release as release
     from pufferkit.beliefs.bayesian_network import BayesianNetwork as BayesianNetwork
     from pufferkit.beliefs.chain_class import ChainClass as ChainClass
     from pufferkit.beliefs.finite_joint import FiniteJoint as FiniteJoint
@@ -65,8 +65,6 @@ if TYPE_CHECKING:
     from pufferkit.fitting.measured_influence import measured_influence as measured_influence
     from pufferkit.fitting.private_transitions import private_transitions as private_transitions
     from pufferkit.fleet import Releases as Releases
-    from pufferkit.fleet import release_all as release_all
-    from pufferkit.fleet import release_each as release_each
     from pufferkit.frames import TextFormat as TextFormat
     from pufferkit.frames import read_series as read_series
     from pufferkit.frames import read_table as read_table
@@ -113,7 +111,8 @@ _HOMES = {
     "accounting.dependence": ["dependence"],
     "accounting.spending": ["Spending"],
     "accounting.ledger": ["Ledger"],
-    "accounting.account": ["Account", "release"],
+    "accounting.account": ["Account"],
+    "act": ["release"],
     "accounting.stream": ["Stream"],
     "beliefs.chain_class": ["ChainClass"],
     "fitting.closeness": ["closeness", "max_divergence"],
@@ -124,7 +123,7 @@ _HOMES = {
     "beliefs.regime_class": ["RegimeClass"],
     "beliefs.secrets": ["Secrets"],
     "errors": ["DrownedAnswer", "LedgerError", "NoTheorem", "NotApplicable", "OverBudget"],
-    "fleet": ["Releases", "release_all", "release_each"],
+    "fleet": ["Releases"],
     "frames": ["TextFormat", "read_series", "read_table"],
     "mechanisms.active_quilts": ["ActiveQuilts", "active_quilts"],
     "mechanisms.baselines": ["entry_dp", "gk16", "group_dp"],

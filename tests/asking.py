@@ -35,3 +35,24 @@ class Asking:
     @property
     def charges(self):
         return self.ledger.charges_of([self.account.name])[1]
+
+
+def for_each(table, beliefs, epsilon, *, query="histogram", **options):
+    """Short for `release(table, ..., per="subject")` with the accounts of a ledger."""
+    return pk.release(table, beliefs, query, epsilon, per="subject", **_paid(table, options))
+
+
+def for_all(table, beliefs, epsilon, *, query="histogram", groups=None, **options):
+    """The same for all subjects together, or for groups of them."""
+    per = "all" if groups is None else groups
+    return pk.release(table, beliefs, query, epsilon, per=per, **_paid(table, options))
+
+
+def _paid(table, options):
+    """The options of `release`, with the accounts that ledger, budget and prefix name."""
+    ledger, budget = options.pop("ledger", None), options.pop("budget", None)
+    prefix, meant = options.pop("prefix", ""), options.pop("data_meant", False)
+    if ledger is None:
+        return options
+    book = ledger if isinstance(ledger, pk.Ledger) else pk.Ledger(ledger)
+    return {**options, "account": book.accounts_for(table, prefix, budget, data_meant=meant)}

@@ -685,75 +685,21 @@ class _Above(Exception):
         self.total = total
 
 
-def release(
+def release_series(
     data: Any,
     beliefs: Any,
     query: Any,
     epsilon: float | None,
     *,
-    account: Account | None = None,
-    mechanism: str = BEST,
-    window: tuple[int, int] | None = None,
-    label: str = "",
-    anyway: bool = False,
-) -> Any:
-    """Answer a question with noise; with an account it is paid from its budget.
-
-    With an account, asking again for the same release (same question, window, epsilon, mechanism
-    and label) gives the stored value at no cost, also after a crash and on another machine.
-
-    Parameters
-    ----------
-    data
-        A `Series`, the `Table` of one subject, a sequence of states, or a sequence of segments of
-        states; for networks and joint distributions also a record {name: value}. With an account
-        the whole series, which may grow from one release to the next; or, where times are known,
-        a later part of it.
-    beliefs
-        Chains for the whole series, networks or joint distributions.
-    query
-        A question, a `Query` made for the window, or several with the errors they may have,
-        ``{name: (query, error)}``: these are one release, and one charge.
-    epsilon
-        Pufferfish privacy of this release alone. With an account: of a series without an end of
-        which every entry is asked like these. For several questions ``None`` gives the least that
-        meets the errors; otherwise the errors are proportions.
-    account
-        Pays. Without one, nothing knows of other releases about the same data.
-    mechanism
-        A name from a plan; by default the one with the least noise. With an account it must
-        compose with later releases, which is the influence curve for chains. After `exact_sum` and
-        `wasserstein`, whose noise is made for one sum alone, later releases cost far more.
-    window
-        First and last entry to use, counted from 1 from the first entry of the account, unobserved
-        entries included; by default all of the data.
-    label
-        Something to tell otherwise equal releases apart.
-    anyway
-        Noise that drowns the answer gives a warning, `DrownedAnswer`, before anything is charged,
-        unless this is true.
-
-    Returns
-    -------
-    A `Release`; for several questions the joint release, which `verify` checks and
-    `mechanisms.dashboard.split` takes apart.
-
-    Raises
-    ------
-    OverBudget
-        If the account cannot pay; nothing is spent then.
-    NoTheorem
-        If no theorem covers this release together with the earlier ones.
-
-    Examples
-    --------
-    >>> import pufferkit as pk
-    >>> chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
-    >>> pk.release([0, 0, 1] * 100, chain, pk.count(1), 1.0).mechanism
-    'influence_curve'
-    """
+    account: Account | None,
+    mechanism: str,
+    window: tuple[int, int] | None,
+    label: str,
+    anyway: bool,
+) -> Release:
+    """Answer a question about one series, paid from an account if there is one (`release`)."""
     if epsilon is not None and (odd := questioned(checks.privacy(epsilon))) is not None:
-        warnings.warn(odd, UserWarning, stacklevel=2)
+        warnings.warn(odd, UserWarning, stacklevel=3)
     if account is None:
         theta = as_beliefs(beliefs)
         series = _series(data, theta)
@@ -770,7 +716,8 @@ def release(
         level = checks.privacy(epsilon)
         best = mechanism == BEST
         made = plan(theta, asked, level).best if best else calibrate(mechanism, theta, asked, level)
-        return made.release(series, anyway=anyway)
+        warn_if_drowned(made, anyway=anyway, stacklevel=4)
+        return made.release(series, anyway=True)
     if not isinstance(account, Account):
         raise ValueError(f"account: must be an Account, got {type(account).__name__}")
     subject = Subject.of(account, data, beliefs)
@@ -783,7 +730,7 @@ def release(
     calibration = subject.calibrated(wanted)
     wanted = replace(wanted, part=calibration.checked(wanted.part))
     if wanted.several is None:
-        warn_if_drowned(calibration, anyway=anyway)
+        warn_if_drowned(calibration, anyway=anyway, stacklevel=4)
     charge = subject.asked(calibration, wanted.bounds, wanted.key, label)
     paid = subject.pay(charge, wanted, calibration, read)
     assert paid is not None

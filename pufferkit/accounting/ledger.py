@@ -68,6 +68,7 @@ from pufferkit.accounting.ledger_places import place_of
 from pufferkit.accounting.ledger_tables import Connection
 from pufferkit.accounting.recognition import Recognition
 from pufferkit.accounting.replay import Examination, examine
+from pufferkit.accounting.table_accounts import TableAccounts
 from pufferkit.accounting.transactions import Transactions
 from pufferkit.errors import LedgerError
 from pufferkit.records import canonical, digest
@@ -307,6 +308,41 @@ class Ledger(Shown):
     def remaining(self, account: str) -> float:
         """Epsilon that is left."""
         return in_epsilon(self.account(account).remaining)
+
+    def accounts_for(
+        self, table: Any, prefix: str, budget: float, *, data_meant: bool = False
+    ) -> TableAccounts:
+        """The accounts of the subjects of a table, each with this budget; `release` takes them.
+
+        Each is named after its subject, with ``prefix`` before it, and created by its first charge.
+
+        Parameters
+        ----------
+        table
+            From `read_table`; its subjects must print differently.
+        prefix
+            Put before each subject's label to name its account; may be empty.
+        budget
+            Pufferfish epsilon of each subject, for everything that is ever released about it.
+        data_meant
+            A table that is known under other names, and data that changed since an earlier release,
+            are refused where their counts show it; ``True`` confirms that this is intended.
+
+        Examples
+        --------
+        >>> from tempfile import mkdtemp
+        >>> import polars as pl
+        >>> import pufferkit as pk
+        >>> rows = pl.DataFrame({"who": ["ann", "bob"], "t": [1, 1], "x": [0, 1]})
+        >>> table = pk.read_table(rows, subject="who", time="t", state="x", states=[0, 1])
+        >>> pk.Ledger(mkdtemp() + "/ledger.db").accounts_for(table, "home of ", budget=2).prefix
+        'home of '
+        """
+        allowed_micro(budget)
+        subjects = getattr(table, "subjects", ())
+        if len({f"{prefix}{subject}" for subject in subjects}) < len(subjects):
+            raise ValueError("subject: two subjects print alike; give them different names")
+        return TableAccounts(self, prefix, budget, data_meant)
 
     # -- spending ------------------------------------------------------------------------------
 

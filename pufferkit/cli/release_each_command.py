@@ -141,25 +141,25 @@ def release_table(
         data, prefix = replace(data, subjects=(account,)), ""
     usefulness_output.question(noise.epsilon)
     groups = grouping.of(source, subject, form, data)
-    make: Any = pk.release_all if groups else pk.release_each
     with (
         book.opened() as ledger,
         terminal.bar("releasing") as progress,
         usefulness_output.guarded(beliefs, output.anyway),
     ):
-        releases: Releases = make(
+        accounts = None
+        if ledger is not None and book.budget is not None:
+            accounts = ledger.accounts_for(data, prefix, book.budget, data_meant=book.data_meant)
+        releases: Releases = pk.release(
             data,
             beliefs,
+            question.of_many(beliefs.states),
             noise.epsilon,
-            query=question.of_many(beliefs.states),
-            mechanism=mechanism or "influence_curve",
-            ledger=ledger,
-            budget=book.budget,
-            data_meant=book.data_meant,
+            account=accounts,
+            mechanism=mechanism or "best",
+            per=groups["groups"] if groups else "subject",
+            keys=groups.get("keys"),
             label=book.label,
-            prefix=prefix,
             progress=progress,
-            **groups,
         )
     terminal.summary(data.report())
     releases = releases.as_drawn() if noise.as_drawn else releases

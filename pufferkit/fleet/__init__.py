@@ -5,7 +5,6 @@ noise that hides an entry depends only on its own segment, and subjects whose lo
 the same length share one calibration.
 """
 
-from pufferkit.fleet.each_subject import release_all, release_each
 from pufferkit.fleet.releases import Releases
 
-__all__ = ["Releases", "release_all", "release_each"]
+__all__ = ["Releases"]

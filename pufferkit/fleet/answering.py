@@ -73,7 +73,7 @@ def warn_if_rows_drown(
     row = int(seen[np.argsort(rows.entries[seen], kind="stable")[len(seen) // 2]])
     entries = int(rows.entries[row])
     noise = _noise_of_row(run, rows, made[row], row)
-    warn_if_drowned(noise, anyway=anyway, rows=f" (a row of {entries:,} entries)", stacklevel=4)
+    warn_if_drowned(noise, anyway=anyway, rows=f" (a row of {entries:,} entries)", stacklevel=5)
 
 
 def _noise_of_row(run: FleetRun, rows: Rows, made: Calibration, row: int) -> Calibration:

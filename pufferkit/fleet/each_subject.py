@@ -136,7 +136,8 @@ def release_each(
     if isinstance(table, ClusterTable):
         if not run.of_states:
             raise NotApplicable(
-                f"{run.query} is not counted on a cluster; use release_all, or collect the table"
+                f"{run.query} is not counted on a cluster; ask it of all, per='all', or collect "
+                "the table"
             )
         from pufferkit.fleet.cluster import release_each_on_cluster  # noqa: PLC0415
 

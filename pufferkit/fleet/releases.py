@@ -94,7 +94,7 @@ class Releases(Shown, Frozen, JsonRecord):
     >>> codes = chain.sample(400, seed=1)
     >>> rows = pl.DataFrame({"t": range(400), "x": [chain.states[code] for code in codes]})
     >>> table = pk.read_table(rows, time="t", state="x", states=chain.states, window=100)
-    >>> weeks = pk.release_each(table, chain, epsilon=1)
+    >>> weeks = pk.release(table, chain, "histogram", 1, per="subject")
     >>> len(weeks), weeks.half_width().shape
     (4, (4,))
     >>> weeks.to_frame().columns

@@ -10,7 +10,7 @@ from pufferkit.frames.raw_files import readable
 
 @readable
 def groups_of(rows: Any, *, subject: str, group: str) -> dict[Hashable, Hashable]:
-    """The group of each subject, for ``release_all(groups=...)``.
+    """The group of each subject, for ``release(table, ..., per=groups)``.
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ def groups_of(rows: Any, *, subject: str, group: str) -> dict[Hashable, Hashable
 
     if subject == group:
         raise ValueError(
-            f"group: {group!r} is the column of subjects; for one row each use release_each"
+            f"group: {group!r} is the column of subjects; for one row each give per='subject'"
         )
     frame: Any = nw.from_native(rows)
     for role, column in {"subject": subject, "group": group}.items():

@@ -14,7 +14,7 @@ from pufferkit import Ledger, LedgerError, MarkovChain, count, noise
 from pufferkit.accounting import ledger_places, ledger_tables, transactions
 from pufferkit.accounting.ledger_tables import Connection
 from tests.accounting.test_ledger import url  # noqa: F401
-from tests.asking import Asking
+from tests.asking import Asking, for_all, for_each
 
 CHAIN = MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
 DATA = [0, 0, 1, 1, 0, 1, 0, 0, 0, 1, 1, 1]
@@ -72,12 +72,12 @@ def by_session(ledger, name):
 
 
 def by_each(ledger, name):
-    releases = pk.release_each(TABLE, CHAIN, 0.4, ledger=ledger, prefix=name, **PAID)
+    releases = for_each(TABLE, CHAIN, 0.4, ledger=ledger, prefix=name, **PAID)
     return {(s, "each"): tuple(v) for s, v in zip(releases.subjects, releases.value, strict=True)}
 
 
 def by_all(ledger, name):
-    release = pk.release_all(TABLE, CHAIN, 0.4, ledger=ledger, prefix=name, **PAID)
+    release = for_all(TABLE, CHAIN, 0.4, ledger=ledger, prefix=name, **PAID)
     return {("all", "all"): tuple(release.value[0])}
 
 

@@ -13,7 +13,7 @@ import pytest
 
 import pufferkit as pk
 from pufferkit.data.query import KINDS, NAMES, OptionName, Question, question
-from tests.asking import Asking
+from tests.asking import Asking, for_each
 
 STATES = ["a", "b", "c"]
 CHAIN = pk.MarkovChain.steady(
@@ -156,7 +156,7 @@ def test_a_question_without_a_stated_bound_is_refused(fivefold):
     rows = pl.DataFrame({"who": ["x"] * 50, "t": range(50), "s": data(50)})
     table = pk.read_table(rows, subject="who", time="t", state="s", states=STATES)
     with pytest.raises(pk.NoTheorem, match="moves"):
-        pk.release_each(table, CHAIN, 1.0, query=fivefold)
+        for_each(table, CHAIN, 1.0, query=fivefold)
     with pytest.raises(pk.NoTheorem, match="moves"):
         pk.influence_curve(CHAIN, fivefold, 1.0, 50)
 

@@ -19,7 +19,7 @@ from pufferkit.accounting.fingerprints import (
 )
 from pufferkit.accounting.ledger_places import empty
 from tests.accounting.test_ledger import url  # noqa: F401
-from tests.asking import Asking
+from tests.asking import Asking, for_all, for_each
 
 CHAIN = MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
 LONG = CHAIN.sample(2000, seed=1).tolist()
@@ -254,9 +254,7 @@ def run(frame, ledger, window=None, **options):
     table = pk.read_table(
         frame, subject="who", time="when", state="what", states=STATES, window=window
     )
-    return pk.release_each(
-        table, BELIEF, 0.1, ledger=ledger, budget=2, mechanism="group_dp", **options
-    )
+    return for_each(table, BELIEF, 0.1, ledger=ledger, budget=2, mechanism="group_dp", **options)
 
 
 @pytest.mark.parametrize("window", [None, 50])
@@ -269,7 +267,7 @@ def test_a_table_under_other_names_is_refused(tmp_path, window):
             table = pk.read_table(
                 frame, subject="who", time="when", state="what", states=STATES, window=window
             )
-            call = pk.release_all if release_all else pk.release_each
+            call = for_all if release_all else for_each
             with pytest.raises(ValueError, match=r"'again/p0' are.*those of 'p0'"):
                 call(table, BELIEF, 0.1, ledger=ledger, budget=2, prefix="again/")
         assert ledger.entries() == before

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 import pufferkit as pk
-from tests.asking import Asking
+from tests.asking import Asking, for_all, for_each
 from tests.attacks.cases import ENTRYWISE, KINDS, PRIVATE, Asked, Case, Target
 from tests.attacks.charges import beliefs_of, data_of, losses_of, query_of, told
 from tests.oracles.joint_loss import NoisySum
@@ -98,7 +98,7 @@ def by_fleet(case: Case) -> tuple[np.ndarray, float]:
                 max_gap=1,
                 window=asked.first,
             )
-            release = pk.release_each if asked.values is None else pk.release_all
+            release = for_each if asked.values is None else for_all
             name = NAMES.get(asked.mechanism, asked.mechanism)
             options = {"mechanism": name, "ledger": ledger, "budget": BUDGET, "label": asked.label}
             rows = release(table, theta, asked.epsilon, **options)

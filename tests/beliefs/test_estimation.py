@@ -7,6 +7,7 @@ import pytest
 import pufferkit as pk
 from pufferkit import MarkovChain, Series
 from pufferkit.beliefs.estimation import fit, impossible_moves, rarely_left
+from tests.asking import for_each
 
 
 def test_shares_of_transitions_within_segments():
@@ -99,7 +100,7 @@ def test_tables_of_other_people_make_beliefs():
         pk.check_model(table, MarkovChain.steady([[0.7, 0.3], [0.2, 0.8]]))
     for beliefs in (region, MarkovChain.fit(table), MarkovChain.fit(table, 0.5)):
         with pytest.raises(ValueError, match="very series being released"):
-            pk.release_each(table, beliefs, epsilon=1)
+            for_each(table, beliefs, epsilon=1)
         with pytest.raises(ValueError, match="very series being released"):
             pk.influence_curve(beliefs, pk.histogram(table.states, [500] * 3), 1).release(series)
     with pytest.raises(ValueError, match="first states"):

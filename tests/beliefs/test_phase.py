@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 
 import pufferkit as pk
+from tests.asking import for_each
 
 DAY, NIGHT = [[0.5, 0.5], [0.4, 0.6]], [[0.9, 0.1], [0.7, 0.3]]
 KERNELS = [NIGHT] * 6 + [DAY] * 12 + [NIGHT] * 6
@@ -88,7 +89,7 @@ def table(first: int) -> pk.Table:
 
 
 def test_tables_are_compared_too():
-    pk.release_each(table(9), clock(9), 1.0)
+    for_each(table(9), clock(9), 1.0)
     with pytest.raises(ValueError, match="slot"):
-        pk.release_each(table(9), clock(8), 1.0)
-    pk.release_each(table(9), clock(None), 1.0)
+        for_each(table(9), clock(8), 1.0)
+    for_each(table(9), clock(None), 1.0)

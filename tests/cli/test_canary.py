@@ -21,7 +21,7 @@ import pufferkit as pk
 from pufferkit import noise
 from pufferkit.explore import tasks
 from pufferkit.explore.workspace import PRIVATE, Workspace
-from tests.asking import Asking
+from tests.asking import Asking, for_all, for_each
 from tests.explore.inline import Inline
 from tests.strategies.command_line import MODEL, folder, run
 
@@ -188,14 +188,14 @@ def acts(book):
     )
     table = pk.read_table("people.csv", subject="who", time="time", state="state", states=STATES)
     yield table
-    yield pk.release_each(table, chain, 1)
-    yield pk.release_each(table, chain, 1, query="frequencies", data_meant=True, **paid)
-    yield pk.release_all(table, chain, 1)
+    yield for_each(table, chain, 1)
+    yield for_each(table, chain, 1, query="frequencies", data_meant=True, **paid)
+    yield for_all(table, chain, 1)
     for act in (
         lambda: session.release(query, 5.0),
         lambda: session.release(query, 0.1, window=(1, 5)),
         lambda: pk.influence_curve(chain, pk.histogram(STATES, 9), 1).release(data),
-        lambda: pk.release_all(table, chain, 9, **paid),
+        lambda: for_all(table, chain, 9, **paid),
         lambda: Asking(data, chain, 1.0, book, name="again").release(query, 1.0),
     ):
         with pytest.raises(ValueError, match=r".") as refused:

@@ -10,7 +10,7 @@ import pytest
 import pufferkit as pk
 from pufferkit.beliefs.base import beliefs_from_json
 from pufferkit.local import cheapest_noise, sanitize
-from tests.asking import Asking
+from tests.asking import Asking, for_all, for_each
 from tests.oracles.kernel_losses import messages
 from tests.strategies.command_line import good, refusal
 
@@ -98,8 +98,8 @@ def test_without_the_charge_a_bought_region_is_refused(bought, through, tmp_path
         lambda: pk.influence_curve(region.with_secrets(pk.Secrets.runs(2)), QUERY, 1).release(DATA),
         lambda: pk.markov_quilt(region, QUERY, 1.0).release(DATA),
         lambda: pk.Stream(region, 1.0, book),
-        lambda: pk.release_each(table, region, 1.0),
-        lambda: pk.release_all(table, region, 1.0),
+        lambda: for_each(table, region, 1.0),
+        lambda: for_all(table, region, 1.0),
         lambda: sanitize(DATA, cheapest_noise(member, 1.0)),
     ):
         with pytest.raises(ValueError, match="for_others"):

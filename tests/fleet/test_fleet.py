@@ -27,6 +27,7 @@ from pufferkit.fleet.subject_run import (
 )
 from pufferkit.mechanisms.influence_curve import loss_at
 from pufferkit.records import digest
+from tests.asking import for_all, for_each
 
 STATES = ("rest", "walk", "run")
 BELIEF = pk.MarkovChain.steady([[0.8, 0.15, 0.05], [0.2, 0.6, 0.2], [0.1, 0.3, 0.6]], states=STATES)
@@ -76,8 +77,8 @@ def test_each_subject_gets_the_noise_of_its_longest_segment(mechanism):
     table = pk.read_table(
         frame, subject="who", time="when", state="what", states=["a", "b"], max_gap=1
     )
-    histograms = pk.release_each(table, mild, 1, mechanism=mechanism)
-    shares = pk.release_each(table, mild, 1, mechanism=mechanism, query="frequencies")
+    histograms = for_each(table, mild, 1, mechanism=mechanism)
+    shares = for_each(table, mild, 1, mechanism=mechanism, query="frequencies")
     assert histograms.subjects == ("p0", "p1", "p2", "p3")
     calibrate = getattr(pk, mechanism)
     for number, segments in enumerate(lengths):
@@ -168,15 +169,15 @@ def test_batched_noise_has_the_promised_scale():
 def test_one_answer_over_all_subjects():
     frame = people([(200,), (100, 50), (30,)])
     table = table_of(frame)
-    release = pk.release_all(table, BELIEF, 30)
+    release = for_all(table, BELIEF, 30)
     assert len(release) == 1
     assert np.abs(release.value[0] - table.counts.sum(axis=0)).max() < 60 * release.scale[0]
     alone = pk.influence_curve(BELIEF, pk.histogram(STATES, [200, 100, 50, 30]), 30)
     assert release.scale[0] == pytest.approx(alone.scale, rel=1e-7)
-    shares = pk.release_all(table, BELIEF, 30, query="frequencies")
+    shares = for_all(table, BELIEF, 30, query="frequencies")
     assert shares.scale[0] == pytest.approx(release.scale[0] / 380)
     assert shares.as_histogram().value.sum() == pytest.approx(1)
-    weekly = pk.release_all(table_of(frame, window=50), BELIEF, 30)
+    weekly = for_all(table_of(frame, window=50), BELIEF, 30)
     assert weekly.entries.sum() == 380
     assert weekly.starts == sorted(weekly.starts)
 
@@ -187,14 +188,14 @@ def test_every_pair_of_states_is_hidden():
     frame = people([(50,), (20,)])
     alone = {n: pk.influence_curve(belief, pk.histogram(STATES, n), 1).scale for n in (50, 20)}
     table = table_of(frame)
-    assert pk.release_each(table, belief, 1).scale.tolist() == pytest.approx(
+    assert for_each(table, belief, 1).scale.tolist() == pytest.approx(
         [alone[50], alone[20]], rel=1e-7
     )
-    assert pk.release_all(table, belief, 1).scale[0] == pytest.approx(alone[50], rel=1e-7)
+    assert for_all(table, belief, 1).scale[0] == pytest.approx(alone[50], rel=1e-7)
 
 
 def test_rows_and_histograms():
-    releases = pk.release_each(table_of(people([(50,), (20,)]), window=20), BELIEF, 1)
+    releases = for_each(table_of(people([(50,), (20,)]), window=20), BELIEF, 1)
     rows = list(releases.rows())
     assert [(r["subject"], r["window_start"], r["entries"]) for r in rows] == [
         ("p0", 0, 20),
@@ -215,9 +216,9 @@ def test_rows_and_histograms():
 def test_every_subject_pays_once_and_asking_again_is_free(book):
     table = table_of(people([(50,), (20, 30), (5,)]))
     options = {"ledger": book, "budget": 1.5, "label": "may"}
-    releases = pk.release_each(table, BELIEF, 1, **options)
+    releases = for_each(table, BELIEF, 1, **options)
     entries = len(book.entries())
-    again = pk.release_each(table, BELIEF, 1, **options)
+    again = for_each(table, BELIEF, 1, **options)
     assert (again.value == releases.value).all()
     assert (again.scale == releases.scale).all()
     assert len(book.entries()) == entries
@@ -225,7 +226,7 @@ def test_every_subject_pays_once_and_asking_again_is_free(book):
         ["p0", "p1", "p2"], 1_000_000
     )
     with pytest.raises(pk.OverBudget, match="short by"):
-        pk.release_each(table, BELIEF, 1, **{**options, "label": "june"})
+        for_each(table, BELIEF, 1, **{**options, "label": "june"})
     assert len(book.entries()) == entries
     assert book.verify() == []
 
@@ -234,17 +235,17 @@ def test_one_subject_that_cannot_pay_stops_the_run_before_anything_is_spent(book
     monkeypatch.setattr(fleet_run, "CHUNK", 1)
     frame = people([(50,), (20,), (30,)])
     last = table_of(frame.filter(pl.col("who") == "p2"))
-    pk.release_each(last, BELIEF, 1, ledger=book, budget=1.5, label="alone")
+    for_each(last, BELIEF, 1, ledger=book, budget=1.5, label="alone")
     charges = [e.account for e in book.entries() if e.kind == "charge"]
     with pytest.raises(pk.OverBudget, match=r"^p2: requested"):
-        pk.release_each(table_of(frame), BELIEF, 1, ledger=book, budget=1.5, label="all")
+        for_each(table_of(frame), BELIEF, 1, ledger=book, budget=1.5, label="all")
     assert [e.account for e in book.entries() if e.kind == "charge"] == charges == ["p2"]
 
 
 def test_one_new_account_stands_for_all_of_them(book):
     """Checked before anything is charged: accounts that exist, and one that does not."""
     frame = people([(8,), (8, 3), (5,), (9,)])
-    pk.release_each(table_of(frame.filter(pl.col("who") == "p1")), BELIEF, 1, ledger=book, budget=1)
+    for_each(table_of(frame.filter(pl.col("who") == "p1")), BELIEF, 1, ledger=book, budget=1)
     run = FleetRun.of("each", BELIEF, 1, "histogram", "influence_curve", "new", None)
     accounts = Accounts(book, 1, run)
 
@@ -272,9 +273,9 @@ def test_one_new_account_stands_for_all_of_them(book):
 
 def test_a_year_of_weeks_costs_one_epsilon_and_a_second_year_what_the_profile_says(book):
     table = table_of(people([(520,), (260, 100)]), window=10)
-    pk.release_each(table, BELIEF, 1, ledger=book, budget=3, label="first")
+    for_each(table, BELIEF, 1, ledger=book, budget=3, label="first")
     assert {a.total for a in book.accounts()} == {1_000_000}
-    pk.release_each(table, BELIEF, 1, ledger=book, budget=3, label="second")
+    for_each(table, BELIEF, 1, ledger=book, budget=3, label="second")
     b = pk.entry_epsilon(BELIEF, 520, 1)
     history = [pk.Spending("influence_curve", 1, (1, 520), b)] * 2
     expected = pk.compose(history, BELIEF, 520)
@@ -295,7 +296,7 @@ def test_weeks_that_arrive_one_by_one(book):
     earlier = None
     for weeks in range(1, 6):
         table = table_of(frame.filter(pl.col("when") < 20 * weeks), window=20)
-        releases = pk.release_each(table, BELIEF, 1, **options)
+        releases = for_each(table, BELIEF, 1, **options)
         if earlier is not None:
             assert (releases.value[: weeks - 1] == earlier).all()
         earlier = releases.value
@@ -319,11 +320,9 @@ def test_weeks_that_arrive_one_by_one(book):
 def test_weeks_drawn_when_the_series_was_shorter_are_in_the_epsilon_of_the_result(book, mechanism):
     frame = people([(21,), (4,)])
     options = {"ledger": book, "budget": 9, "label": "weekly", "mechanism": mechanism}
-    first = pk.release_each(
-        table_of(frame.filter(pl.col("when") < 7), window=7), BELIEF, 1, **options
-    )
+    first = for_each(table_of(frame.filter(pl.col("when") < 7), window=7), BELIEF, 1, **options)
     whole = table_of(frame, window=7)
-    grown = pk.release_each(whole, BELIEF, 1, **options)
+    grown = for_each(whole, BELIEF, 1, **options)
     assert first.epsilon == 1
     assert (first.value[:1] == grown.value[:1]).all()
     assert first.scale[0] < grown.scale[1]
@@ -340,9 +339,9 @@ def test_weeks_drawn_when_the_series_was_shorter_are_in_the_epsilon_of_the_resul
         assert grown.epsilon == pytest.approx(max(1, rules["entry_profile"] / 1e6), abs=1e-5)
         assert grown.epsilon == pytest.approx(book.account("p0").total / 1e6)
     assert grown.epsilon > 1.01 or mechanism == "markov_quilt"
-    assert pk.release_each(whole, BELIEF, 1, **options).epsilon == grown.epsilon
+    assert for_each(whole, BELIEF, 1, **options).epsilon == grown.epsilon
     # Another run about the same subjects says what it costs itself.
-    assert pk.release_each(whole, BELIEF, 1, **{**options, "label": "other"}).epsilon == 1
+    assert for_each(whole, BELIEF, 1, **{**options, "label": "other"}).epsilon == 1
 
 
 def test_a_charge_without_its_value_is_not_drawn_again(book, monkeypatch):
@@ -355,10 +354,10 @@ def test_a_charge_without_its_value_is_not_drawn_again(book, monkeypatch):
     table, options = table_of(people([(40,), (50,)])), {"ledger": book, "budget": 9, "label": "run"}
     with monkeypatch.context() as patch:
         patch.setattr(book, "charge_many", without_values)
-        pk.release_each(table, BELIEF, 1, anyway=True, **options)
+        for_each(table, BELIEF, 1, anyway=True, **options)
     before = book.entries()
     with pytest.raises(pk.LedgerError, match="value is missing"):
-        pk.release_each(table, BELIEF, 1, anyway=True, **options)
+        for_each(table, BELIEF, 1, anyway=True, **options)
     assert book.entries() == before
 
 
@@ -380,14 +379,14 @@ def test_a_sum_is_drawn_with_the_noise_that_subjects_were_charged_for(book):
 def test_a_label_is_for_one_set_of_data(book):
     frame = people([(100,)])
     options = {"ledger": book, "budget": 5, "label": "once"}
-    pk.release_each(table_of(frame.filter(pl.col("when") < 50)), BELIEF, 1, **options)
+    for_each(table_of(frame.filter(pl.col("when") < 50)), BELIEF, 1, **options)
     with pytest.raises(ValueError, match="another label"):
-        pk.release_each(table_of(frame), BELIEF, 1, **options)
+        for_each(table_of(frame), BELIEF, 1, **options)
     # Data that changed in the middle are not the data the account is about.
     holed = frame.filter(pl.col("when") != 20)
     with pytest.raises(ValueError, match="only grow at the end"):
-        pk.release_each(table_of(holed), BELIEF, 1, **{**options, "label": "twice"})
-    grown = pk.release_each(table_of(frame), BELIEF, 1, **{**options, "label": "twice"})
+        for_each(table_of(holed), BELIEF, 1, **{**options, "label": "twice"})
+    grown = for_each(table_of(frame), BELIEF, 1, **{**options, "label": "twice"})
     assert grown.entries.tolist() == [100]
 
 
@@ -396,12 +395,12 @@ def test_an_account_knows_where_a_series_begins(book, window):
     frame = people([(40,)])
     options = {"ledger": book, "budget": 9}
     late = table_of(frame.filter(pl.col("when") >= 20), window=window)
-    pk.release_each(late, BELIEF, 1, label="late", **options)
+    for_each(late, BELIEF, 1, label="late", **options)
     charged = book.account("p0").total
     # Counted from another beginning, what was released would be put in the wrong place.
     whole = table_of(frame, window=window)
     later = table_of(frame.filter(pl.col("when") >= 30), window=window)
-    for release in (pk.release_each, pk.release_all):
+    for release in (for_each, for_all):
         with pytest.raises(ValueError, match="begin earlier than when they were released"):
             release(whole, BELIEF, 1, label="whole", **options)
         with pytest.raises(ValueError, match="begin later"):
@@ -411,11 +410,11 @@ def test_an_account_knows_where_a_series_begins(book, window):
 
 def test_other_beliefs_need_other_accounts(book):
     table = table_of(people([(30,)]))
-    pk.release_each(table, BELIEF, 1, ledger=book, budget=5)
+    for_each(table, BELIEF, 1, ledger=book, budget=5)
     other = pk.ChainClass.any_start(BELIEF.transition, states=STATES)
     with pytest.raises(ValueError, match="other data or beliefs"):
-        pk.release_each(table, other, 1, ledger=book, budget=5)
-    pk.release_each(table, other, 1, ledger=book, budget=5, prefix="any start/", data_meant=True)
+        for_each(table, other, 1, ledger=book, budget=5)
+    for_each(table, other, 1, ledger=book, budget=5, prefix="any start/", data_meant=True)
 
 
 @pytest.fixture
@@ -430,20 +429,20 @@ def test_an_aggregate_is_paid_by_everybody(book, batches, request):
         request.getfixturevalue("small_batches")
     table = table_of(people([(50,), (20,), (9,)]))
     options = {"ledger": book, "budget": 1.5, "label": "sum"}
-    release = pk.release_all(table, BELIEF, 1, **options)
+    release = for_all(table, BELIEF, 1, **options)
     totals = {a.account: a.total for a in book.accounts()}
     assert totals == dict.fromkeys(["p0", "p1", "p2", "(all subjects)"], 1_000_000)
     entries = len(book.entries())
-    assert (pk.release_all(table, BELIEF, 1, **options).value == release.value).all()
+    assert (for_all(table, BELIEF, 1, **options).value == release.value).all()
     assert len(book.entries()) == entries
     with pytest.raises(pk.OverBudget):
-        pk.release_all(table, BELIEF, 1, **{**options, "label": "more"})
+        for_all(table, BELIEF, 1, **{**options, "label": "more"})
     with pytest.raises(ValueError, match="another label"):
-        pk.release_all(table_of(people([(50,), (20,)])), BELIEF, 1, **options)
+        for_all(table_of(people([(50,), (20,)])), BELIEF, 1, **options)
     assert len(book.entries()) == entries
     # What was spent on the aggregate counts for the subject's own releases.
     with pytest.raises(pk.OverBudget):
-        pk.release_each(table, BELIEF, 1, ledger=book, budget=1.5)
+        for_each(table, BELIEF, 1, ledger=book, budget=1.5)
     assert book.verify() == []
 
 
@@ -462,17 +461,17 @@ def test_an_aggregate_that_was_killed_between_batches_goes_on(book, monkeypatch)
     with monkeypatch.context() as patch:
         patch.setattr(pk.Ledger, "charge_many", charge_many)
         with pytest.raises(KeyboardInterrupt):
-            pk.release_all(table, BELIEF, 1, **options)
+            for_all(table, BELIEF, 1, **options)
     assert {a.account for a in book.accounts()} == {"p0", "p1"}
     assert not any(entry.kind == "value" for entry in book.entries())
-    release = pk.release_all(table, BELIEF, 1, **options)
+    release = for_all(table, BELIEF, 1, **options)
     assert {a.total for a in book.accounts()} == {1_000_000}
     assert [entry.account for entry in book.entries() if entry.kind == "value"] == [
         "(all subjects)"
     ]
     # The batches make no difference to what is asked for.
     monkeypatch.setattr("pufferkit.fleet.each_subject.AT_ONCE", 100)
-    assert (pk.release_all(table, BELIEF, 1, **options).value == release.value).all()
+    assert (for_all(table, BELIEF, 1, **options).value == release.value).all()
     assert book.verify() == []
 
 
@@ -493,7 +492,7 @@ def test_an_aggregate_in_batches_checks_everybody_before_anyone_pays(book):
     book.open_account("p2", 1.5, rule="composed", about={"beliefs": "others", "kept by": "fleet"})
     before = book.entries()
     with pytest.raises(ValueError, match="other data or beliefs"):
-        pk.release_all(table, BELIEF, 1, ledger=book, budget=1.5)
+        for_all(table, BELIEF, 1, ledger=book, budget=1.5)
     assert book.entries() == before
 
 
@@ -502,12 +501,12 @@ def test_flat_profiles_are_on_the_safe_side(book, monkeypatch):
 
     table = table_of(people([(60,), (30, 20)]), window=10)
     whole = table_of(people([(60,), (30, 20)]))
-    pk.release_each(whole, BELIEF, 0.5, ledger=book, budget=9, prefix="exact/")
-    pk.release_each(table, BELIEF, 0.5, ledger=book, budget=9, prefix="exact/")
+    for_each(whole, BELIEF, 0.5, ledger=book, budget=9, prefix="exact/")
+    for_each(table, BELIEF, 0.5, ledger=book, budget=9, prefix="exact/")
     monkeypatch.setattr(accounts, "_MOST_PROFILES", 0)
     options = {"ledger": book, "budget": 9, "prefix": "flat/", "data_meant": True}
-    pk.release_each(whole, BELIEF, 0.5, **options)
-    pk.release_each(table, BELIEF, 0.5, **options)
+    for_each(whole, BELIEF, 0.5, **options)
+    for_each(table, BELIEF, 0.5, **options)
     for name in ("p0", "p1"):
         exact, flat = book.account(f"exact/{name}").total, book.account(f"flat/{name}").total
         assert exact <= flat <= exact * 1.2
@@ -516,7 +515,7 @@ def test_flat_profiles_are_on_the_safe_side(book, monkeypatch):
 def test_names_of_accounts_that_keep_records_are_taken(book):
     table = table_of(people([(5,)]).with_columns(who=pl.lit("(all subjects)")))
     with pytest.raises(ValueError, match="another account"):
-        pk.release_each(table, BELIEF, 1, ledger=book, budget=1)
+        for_each(table, BELIEF, 1, ledger=book, budget=1)
     assert book.accounts() == []
 
 
@@ -527,20 +526,19 @@ def test_names_of_accounts_that_keep_records_are_taken(book):
         ({"query": "mode"}, "query"),
         ({"mechanism": "entry_dp"}, "mechanism"),
         ({"epsilon": 0}, "epsilon"),
-        ({"budget": 1}, "must be given together"),
     ],
 )
 def test_refusals(options, match):
     table = table_of(people([(5,)]))
     with pytest.raises(ValueError, match=match):
-        pk.release_each(table, BELIEF, **{"epsilon": 1, **options})
+        for_each(table, BELIEF, **{"epsilon": 1, **options})
 
 
 def test_states_that_the_beliefs_do_not_know():
     frame = people([(30,)]).with_columns(what=pl.lit("swim"))
     table = pk.read_table(frame, subject="who", time="when", state="what")
     with pytest.raises(ValueError, match="swim"):
-        pk.release_each(table, BELIEF, 1)
+        for_each(table, BELIEF, 1)
 
 
 # -- killed in the middle -----------------------------------------------------------------------
@@ -560,7 +558,7 @@ frame = pl.DataFrame({
 table = pk.read_table(frame, subject="who", time="when", state="what", states=[0, 1], window=10)
 print("ready", flush=True)
 slow = lambda *_: time.sleep(0.03)
-releases = pk.release_each(
+releases = for_each(
     table, belief, 1, ledger=sys.argv[1], budget=1, label="run", progress=slow
 )
 print(releases.raw.tolist(), flush=True)
@@ -612,11 +610,11 @@ def test_a_killed_run_goes_on_and_never_charges_or_draws_twice(tmp_path):
 def test_beliefs_counted_from_the_table_are_refused():
     table = table_of(people([(60,), (80, 20)]))
     fitted = pk.ChainClass.around(table.transitions, 0.9, states=STATES)
-    for release in (pk.release_each, pk.release_all):
+    for release in (for_each, for_all):
         with pytest.raises(ValueError, match="fitted to the very series"):
             release(table, fitted, 1)
     other = table_of(people([(60,), (80, 20)], seed=7))
-    assert pk.release_all(other, fitted, 1).value.shape == (1, 3)
+    assert for_all(other, fitted, 1).value.shape == (1, 3)
 
 
 def test_everything_says_if_theta_comes_from_private_data(book):
@@ -625,7 +623,7 @@ def test_everything_says_if_theta_comes_from_private_data(book):
     belief = pk.ChainClass.around(
         table.transitions, 0.9, states=STATES, theta_from_private_data=True
     )
-    for release in (pk.release_each, pk.release_all):
+    for release in (for_each, for_all):
         released = release(table, belief, 1, **options)
         assert PRIVATE_NOTE in released.notes
         assert PRIVATE_NOTE in repr(released)
@@ -633,13 +631,13 @@ def test_everything_says_if_theta_comes_from_private_data(book):
         assert set(released.columns()["note"]) == {PRIVATE_NOTE}
     charges = [entry for entry in book.entries() if entry.kind == "charge"]
     assert all(PRIVATE_NOTE in entry.body["notes"] for entry in charges)
-    assert "note" not in pk.release_each(table, BELIEF, 1).columns()
+    assert "note" not in for_each(table, BELIEF, 1).columns()
 
 
 def test_a_start_of_its_own_is_told_where_segments_follow_a_gap():
     start = pk.MarkovChain([1, 0, 0], BELIEF.transition, states=STATES)
     split, whole = table_of(people([(30, 20)])), table_of(people([(30,), (20,)]))
-    for release in (pk.release_each, pk.release_all):
+    for release in (for_each, for_all):
         assert "fixed initial distribution" in release(split, start, 1).notes[0]
         assert release(whole, start, 1).notes == ()
         declared = ("pieces more than 1 apart were declared independent",)
@@ -661,9 +659,9 @@ def test_from_a_table_to_beliefs_to_releases():
     assert region.to_json() == same.to_json()
     for beliefs in (fitted, region):
         assert pk.check_model(history, beliefs).checks[2].passed
-        assert pk.release_each(today, beliefs, 1).value.shape == (2, 3)
+        assert for_each(today, beliefs, 1).value.shape == (2, 3)
         with pytest.raises(ValueError, match="fitted to the very series"):
-            pk.release_each(history, beliefs, 1)
+            for_each(history, beliefs, 1)
     # By label, not by place.
     turned = [2, 0, 1]
     other = pk.MarkovChain.steady(
@@ -677,12 +675,12 @@ def test_from_a_table_to_beliefs_to_releases():
         pk.ChainClass.around(history, 0.95, states=["a", "b", "c"])
     with pytest.raises(ValueError, match="that the beliefs do not know"):
         pk.check_model(history, pk.MarkovChain.steady([[0.5, 0.5], [0.5, 0.5]]))
-    for release in (pk.release_each, pk.release_all):
+    for release in (for_each, for_all):
         with pytest.raises(ValueError, match="read_table"):
             release(people([(4,)]), BELIEF, 1)
 
 
-@pytest.mark.parametrize("release", [pk.release_each, pk.release_all])
+@pytest.mark.parametrize("release", [for_each, for_all])
 def test_rows_that_were_not_read_are_refused(release):
     with pytest.raises(ValueError, match=r"table: must come from read_table, got DataFrame"):
         release(people([[5]]), pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]]), 1)
@@ -697,11 +695,11 @@ def test_a_refusal_names_one_account_and_counts_the_others(book):
         state="what",
     )
     paid = {"ledger": book, "budget": 1}
-    assert repr(pk.release_each(table, chain, 1, **paid)).count(" to ") == 0
+    assert repr(for_each(table, chain, 1, **paid)).count(" to ") == 0
     with pytest.raises(
         pk.OverBudget, match=r"a \(and 1 more like it\): requested .*; ask for less"
     ):
-        pk.release_each(table, chain, 1, label="again", **paid)
+        for_each(table, chain, 1, label="again", **paid)
 
 
 # -- gaps --------------------------------------------------------------------------------------
@@ -717,13 +715,13 @@ def test_noise_is_that_of_the_span_and_shares_are_of_what_was_observed():
     )
     table = with_clock(frame)
     assert list(table.lengths) == [(60,), (60,)]
-    releases = pk.release_each(table, BELIEF, 1, query="frequencies")
-    counts = pk.release_each(table, BELIEF, 1)
+    releases = for_each(table, BELIEF, 1, query="frequencies")
+    counts = for_each(table, BELIEF, 1)
     assert counts.scale[0] == counts.scale[1]
     assert releases.entries.tolist() == [60, 40]
     assert releases.scale[1] == pytest.approx(1.5 * releases.scale[0])
     apart = with_clock(frame, independent_after=5)
-    parts = pk.release_each(apart, BELIEF, 1, mechanism="group_dp")
+    parts = for_each(apart, BELIEF, 1, mechanism="group_dp")
     assert parts.scale[1] < parts.scale[0]
     assert parts.independent_after == "5"
 
@@ -733,18 +731,18 @@ def test_places_are_those_of_the_clock_and_late_rows_pay_again(book):
     whole = people([(40,)])
     late = pl.col("when").is_in([13, 14])
     options = {"ledger": book, "budget": 9.0, "label": "weekly"}
-    first = pk.release_each(with_clock(whole.filter(~late), window=10), BELIEF, 1, **options)
+    first = for_each(with_clock(whole.filter(~late), window=10), BELIEF, 1, **options)
     charges = [entry for entry in book.entries("p0") if entry.kind == "charge"]
     assert [entry.body["window"] for entry in charges] == [[1, 10], [11, 20], [21, 30], [31, 40]]
     assert [entry.body["entries"] for entry in charges] == [10, 8, 10, 10]
     assert {entry.body["step"] for entry in charges} == {1}
     # The same label is for what was there; the new rows are not slipped in.
     with pytest.raises(ValueError, match=r"used 8 entries of 'p0' in this window, and now .* 10"):
-        pk.release_each(with_clock(whole, window=10), BELIEF, 1, **options)
-    again = pk.release_each(with_clock(whole.filter(~late), window=10), BELIEF, 1, **options)
+        for_each(with_clock(whole, window=10), BELIEF, 1, **options)
+    again = for_each(with_clock(whole.filter(~late), window=10), BELIEF, 1, **options)
     assert again.value.tolist() == first.value.tolist()
     # Another label pays for every place of the window again, as for any second release.
-    pk.release_each(with_clock(whole, window=10), BELIEF, 1, **{**options, "label": "late"})
+    for_each(with_clock(whole, window=10), BELIEF, 1, **{**options, "label": "late"})
     scale = next(entry.body["scale"] for entry in charges)
     profile = pk.InfluenceCurve(BELIEF, 40).epsilon(2 * 2 / scale)
     assert book.account("p0").total / 1e6 == pytest.approx(profile, rel=1e-3)
@@ -754,13 +752,11 @@ def test_series_with_gaps_grow_at_the_end_and_keep_their_clock(book):
     rows = people([(60,)]).filter(~pl.col("when").is_in([5, 6, 22]))
     options = {"ledger": book, "budget": 9.0, "label": "weekly"}
     begun = rows.filter(pl.col("when") < 30)
-    first = pk.release_each(with_clock(begun, window=10), BELIEF, 1, **options)
-    grown = pk.release_each(with_clock(rows, window=10), BELIEF, 1, **options)
+    first = for_each(with_clock(begun, window=10), BELIEF, 1, **options)
+    grown = for_each(with_clock(rows, window=10), BELIEF, 1, **options)
     assert grown.value[:3].tolist() == first.value.tolist()
     assert len(grown) == 6
     with pytest.raises(ValueError, match="counted anew; every= puts them on the grid"):
-        pk.release_each(
-            with_clock(rows.filter(pl.col("when") % 2 == 0), window=10), BELIEF, 1, **options
-        )
+        for_each(with_clock(rows.filter(pl.col("when") % 2 == 0), window=10), BELIEF, 1, **options)
     with pytest.raises(ValueError, match="had other segments"):
-        pk.release_each(with_clock(rows, window=10, independent_after=1), BELIEF, 1, **options)
+        for_each(with_clock(rows, window=10, independent_after=1), BELIEF, 1, **options)

@@ -9,6 +9,7 @@ import pytest
 import pufferkit as pk
 from pufferkit.data.exact_rows import exact_rows
 from pufferkit.data.query import NAMES, question
+from tests.asking import for_all, for_each
 
 STATES = ("rest", "walk")
 CHAIN = pk.MarkovChain.steady([[0.8, 0.2], [0.4, 0.6]], states=STATES)
@@ -62,8 +63,8 @@ def test_slots_are_the_same_entry_by_entry_and_folded(name, zone):
 )
 def test_each_subject_is_answered_charged_and_verified(asked, tmp_path):
     table, book = read(), str(tmp_path / "book.db")
-    each = pk.release_each(table, CHAIN, 1, query=asked, ledger=book, budget=2)
-    again = pk.release_each(table, CHAIN, 1, query=asked, ledger=book, budget=2)
+    each = for_each(table, CHAIN, 1, query=asked, ledger=book, budget=2)
+    again = for_each(table, CHAIN, 1, query=asked, ledger=book, budget=2)
     assert np.array_equal(each.raw, again.raw)  # stored, and free
     with pk.Ledger(book) as ledger:
         assert ledger.account("ann").remaining == pytest.approx(1_000_000, abs=1000)
@@ -76,7 +77,7 @@ def test_each_subject_is_answered_charged_and_verified(asked, tmp_path):
         series = table.series(who)
         exact = [float(v) for v in asked.bind(STATES, series).exact(series)]
         assert np.abs(each.raw[number] - exact).max() < 60 * each.scale[number]
-    whole = pk.release_all(table, CHAIN, 1, query=asked)
+    whole = for_all(table, CHAIN, 1, query=asked)
     assert whole.raw.shape == (1, each.raw.shape[1])
     assert pk.verify(whole).ok
 
@@ -134,12 +135,12 @@ def test_numbers_of_each_subject_and_of_all_are_those_of_their_entries(asked, mo
     """Without noise, the answers of a fleet are those of the definition, in the same units."""
     monkeypatch.setattr("pufferkit.noise.discrete_laplace_rows", lambda counts, _: counts)
     table = read()
-    each = pk.release_each(table, CHAIN, 1, query=asked)
+    each = for_each(table, CHAIN, 1, query=asked)
     for number, who in enumerate(table.subjects):
         series = table.series(who)
         exact = [float(v) for v in asked.bind(STATES, series).exact(series)]
         assert each.raw[number].tolist() == pytest.approx(exact)
-    whole, entries = pk.release_all(table, CHAIN, 1, query=asked), table.all_series
+    whole, entries = for_all(table, CHAIN, 1, query=asked), table.all_series
     if asked.per != "days":
         exact = [float(v) for v in asked.bind(STATES, entries).exact(entries)]
         assert whole.raw[0].tolist() == pytest.approx(exact)
@@ -155,13 +156,13 @@ def test_numbers_of_each_subject_and_of_all_are_those_of_their_entries(asked, mo
 )
 def test_numbers_are_charged_once_and_verified(asked, tmp_path):
     table, book = read(window=None if asked.per == "days" else "2d"), str(tmp_path / "book.db")
-    each = pk.release_each(table, CHAIN, 1, query=asked, ledger=book, budget=2)
-    again = pk.release_each(table, CHAIN, 1, query=asked, ledger=book, budget=2)
+    each = for_each(table, CHAIN, 1, query=asked, ledger=book, budget=2)
+    again = for_each(table, CHAIN, 1, query=asked, ledger=book, budget=2)
     assert np.array_equal(each.raw, again.raw)
     with pk.Ledger(book) as ledger:
         assert ledger.account("ann").remaining == pytest.approx(1_000_000, abs=1000)
     groups = {"ann": "north", "bob": "south", "cem": "north"}
-    some = pk.release_all(read(), CHAIN, 1, query=asked, groups=groups, keys=["north", "south"])
+    some = for_all(read(), CHAIN, 1, query=asked, groups=groups, keys=["north", "south"])
     for releases in (each, some):
         verdict = pk.verify(releases)
         assert verdict.ok, str(verdict)
@@ -179,12 +180,12 @@ def test_numbers_are_charged_once_and_verified(asked, tmp_path):
 
 def test_what_follows_from_each_row_is_what_follows_from_one_release():
     table = read()
-    each = pk.release_each(table, CHAIN, 1)
+    each = for_each(table, CHAIN, 1)
     (first, *_) = each.follows(
         lambda row, level: row.derive("quantile", share=0.5, values=[3, 0.25][::-1], level=level)
     )
     assert first.epsilon == each.epsilon
-    stays = pk.release_each(table, CHAIN, 1, query=question("stays", of="walk"))
+    stays = for_each(table, CHAIN, 1, query=question("stays", of="walk"))
     assert stays.follows()[0].what == "mean length of a stay"
     own = pk.influence_curve(CHAIN, pk.histogram(STATES, 240), 1)
     assert each.row(0).interval(0.9)[0][1] > each.row(0).raw[0]
@@ -204,7 +205,7 @@ def test_a_quantile_of_many_levels_is_chosen_and_verified(monkeypatch):
     frame = pl.DataFrame(rows, schema=["who", "t", "x"], orient="row")
     table = pk.read_table(frame, subject="who", time="t", state="x", states=levels)
     asked = question("quantile", values={s: k for k, s in enumerate(levels)}, share=0.9)
-    each = pk.release_each(table, chain, 1, query=asked)
+    each = for_each(table, chain, 1, query=asked)
     assert (each.kind, each.noise, each.labels) == ("quantile", "noisy choice", ("quantile 0.9",))
     assert set(each.raw.ravel()) <= set(range(12))
     assert pk.verify(each).ok
@@ -215,7 +216,7 @@ def test_a_quantile_of_many_levels_is_chosen_and_verified(monkeypatch):
     lie = each.to_dict() | {"noise": "laplace"}
     assert not pk.verify(lie).ok
     monkeypatch.setattr("pufferkit.noise.noisy_choice", lambda scores, *_: int(np.argmax(scores)))
-    exact = pk.release_each(table, chain, 1, query=asked)
+    exact = for_each(table, chain, 1, query=asked)
     for number, who in enumerate(table.subjects):
         values = np.sort(table.series(who).codes)
         below, upto = (values < exact.raw[number, 0]).sum(), (values <= exact.raw[number, 0]).sum()
@@ -225,41 +226,41 @@ def test_a_quantile_of_many_levels_is_chosen_and_verified(monkeypatch):
 def test_sums_that_a_float_cannot_hold_are_refused():
     asked = question("total", values={"rest": 1e-14, "walk": 1e3})
     with pytest.raises(ValueError, match="too many digits to add up exactly"):
-        pk.release_each(read(), CHAIN, 1, query=asked)
+        for_each(read(), CHAIN, 1, query=asked)
 
 
 def test_an_empty_group_has_no_mean():
     groups, keys = dict.fromkeys(("ann", "bob", "cem"), "north"), ["north", "south"]
     asked = question("mean", values=VALUES)
     with pytest.raises(ValueError, match="no shares and no mean"):
-        pk.release_all(read(), CHAIN, 1, query=asked, groups=groups, keys=keys)
+        for_all(read(), CHAIN, 1, query=asked, groups=groups, keys=keys)
 
 
 def test_slots_of_each_subject_sum_to_what_was_observed():
-    each = pk.release_each(read(window="hour of week"), CHAIN, 1, query="by-weekday-hour")
+    each = for_each(read(window="hour of week"), CHAIN, 1, query="by-weekday-hour")
     slots = each.value.reshape(3, 168, 2)
     assert np.allclose(slots.sum(axis=2), each.observed)
     assert each.entries.tolist() == each.observed.sum(axis=1).tolist()
     # The noise of one histogram over everything.
-    alone = pk.release_each(read(), CHAIN, 1)
+    alone = for_each(read(), CHAIN, 1)
     assert each.scale.tolist() == alone.scale.tolist()
 
 
 def test_what_cannot_be_asked_says_what_can():
     for make, words in (
-        (lambda: pk.release_each(read(), CHAIN, 1, query="by-day"), "window='1d'"),
-        (lambda: pk.release_each(read(window="1d"), CHAIN, 1, query="by-hour"), "hour of week"),
+        (lambda: for_each(read(), CHAIN, 1, query="by-day"), "window='1d'"),
+        (lambda: for_each(read(window="1d"), CHAIN, 1, query="by-hour"), "hour of week"),
         (
-            lambda: pk.release_each(read(window="hour of day"), CHAIN, 1, query="by-weekday-hour"),
+            lambda: for_each(read(window="hour of day"), CHAIN, 1, query="by-weekday-hour"),
             "of",
         ),
-        (lambda: pk.release_each(read(window="hour of day"), CHAIN, 1), "slots of one question"),
+        (lambda: for_each(read(window="hour of day"), CHAIN, 1), "slots of one question"),
         (
-            lambda: pk.release_each(read(window="1h"), CHAIN, 1, query="transitions"),
+            lambda: for_each(read(window="1h"), CHAIN, 1, query="transitions"),
             "without window",
         ),
-        (lambda: pk.release_each(read(), CHAIN, 1, query="episodes"), "of: is required"),
-        (lambda: pk.release_each(read(), CHAIN, 1, query="medians"), "must be one of histogram"),
+        (lambda: for_each(read(), CHAIN, 1, query="episodes"), "of: is required"),
+        (lambda: for_each(read(), CHAIN, 1, query="medians"), "must be one of histogram"),
         (lambda: question("days-with", of="walk"), "at_least: is required"),
         (lambda: question("mean"), "values: is required"),
         (lambda: question("mean", values={"rest": "a"}), "values"),
@@ -271,11 +272,11 @@ def test_what_cannot_be_asked_says_what_can():
         (lambda: question("count", of=["rest", "walk"]), "count is about one state"),
         (lambda: question("histogram", values=VALUES), "values: histogram does not take it"),
         (
-            lambda: pk.release_each(read(), CHAIN, 1, query=question("mean", values={"a": 1})),
+            lambda: for_each(read(), CHAIN, 1, query=question("mean", values={"a": 1})),
             "no value for rest, walk",
         ),
         (
-            lambda: pk.release_each(
+            lambda: for_each(
                 read(window="hour of day"), CHAIN, 1, query=question("mean", values=VALUES)
             ),
             "consecutive windows of time",
@@ -290,21 +291,21 @@ def test_groups_with_declared_keys_cost_what_one_release_costs(tmp_path):
     groups = pk.frames.groups_of(people, subject="who", group="region")
     keys = ["north", "south", "west"]
     table, book = read(), str(tmp_path / "book.db")
-    rows = pk.release_all(table, CHAIN, 1, groups=groups, keys=keys, ledger=book, budget=2)
+    rows = for_all(table, CHAIN, 1, groups=groups, keys=keys, ledger=book, budget=2)
     assert rows.groups == ("north", "south", "west")
     counts = table.counts
     exact = np.array([counts[0] + counts[2], counts[1], [0, 0]])
     assert np.abs(rows.raw - exact).max() < 60 * rows.scale.max()
     assert rows.entries.tolist() == exact.sum(axis=1).tolist()
-    assert rows.scale.max() == pk.release_all(table, CHAIN, 1).scale.max()
+    assert rows.scale.max() == for_all(table, CHAIN, 1).scale.max()
     with pk.Ledger(book) as ledger:
         assert ledger.account("bob").remaining == pytest.approx(1_000_000, abs=1000)
     assert pk.verify(rows).ok, str(pk.verify(rows))
     assert rows.columns()["group"] == keys
-    days = pk.release_all(read(window="1d"), CHAIN, 1, groups=groups, keys=keys)
+    days = for_all(read(window="1d"), CHAIN, 1, groups=groups, keys=keys)
     assert len(days) == 3 * len(set(days.windows.tolist()))
     episodes = question("episodes", of="walk")
-    assert pk.verify(pk.release_all(table, CHAIN, 1, query=episodes, groups=groups, keys=keys)).ok
+    assert pk.verify(for_all(table, CHAIN, 1, query=episodes, groups=groups, keys=keys)).ok
 
 
 def test_groups_that_are_not_declared_are_refused():
@@ -315,7 +316,7 @@ def test_groups_that_are_not_declared_are_refused():
         ({"groups": {"ann": "north"}, "keys": ["north"]}, "2 subjects have no group"),
     ):
         with pytest.raises(ValueError, match=words):
-            pk.release_all(read(), CHAIN, 1, **given)
+            for_all(read(), CHAIN, 1, **given)
     moved = pl.DataFrame({"who": ["ann", "ann"], "region": ["north", "south"]})
     with pytest.raises(ValueError, match="two groups"):
         pk.frames.groups_of(moved, subject="who", group="region")

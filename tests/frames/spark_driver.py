@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pufferkit as pk
 from pufferkit.fleet import accounts, subject_run
+from tests.asking import for_each
 from tests.frames.spark_sessions import small_spark
 
 STATES = ["rest", "walk", "run"]
@@ -31,7 +32,7 @@ def release(spark, folder):
     )
     book, place = str(folder / "ledger.db"), str(folder / "values")
     call = {"ledger": book, "budget": 4.0, "label": "spring", "storage": place}
-    return pk.release_each(table, BELIEF, 4, **call)
+    return for_each(table, BELIEF, 4, **call)
 
 
 def pay_once_then_die(self, pending, draw, pay=accounts.Accounts.pay):

@@ -10,6 +10,7 @@ import pytest
 import pufferkit as pk
 from pufferkit.frames import raw_files
 from pufferkit.frames.raw_files import TextFormat
+from tests.asking import for_each
 from tests.strategies import look_alikes
 
 
@@ -165,7 +166,7 @@ def test_days_are_cut_at_local_midnight_with_and_without_a_zone_in_the_file(tmp_
 def test_windows_of_a_zone_start_there(tmp_path):
     table = pk.read_table(autumn(tmp_path, "zone"), **PARIS)
     chain = pk.MarkovChain.steady([[0.6, 0.4], [0.4, 0.6]], states=["a", "b"])
-    starts = pk.release_each(table, chain, 1).starts
+    starts = for_each(table, chain, 1).starts
     assert [start.isoformat() for start in starts] == [
         "2008-10-25T00:00:00+02:00",
         "2008-10-26T00:00:00+02:00",

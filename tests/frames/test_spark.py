@@ -15,6 +15,7 @@ from pufferkit.fleet import accounts as accounts_room
 from pufferkit.fleet import cluster as cluster_room
 from pufferkit.fleet import subject_run as run_room
 from pufferkit.frames import spark_workers
+from tests.asking import for_all, for_each
 
 STATES = ["rest", "walk", "run"]
 BELIEF = pk.MarkovChain.steady([[0.8, 0.15, 0.05], [0.2, 0.6, 0.2], [0.1, 0.3, 0.6]], states=STATES)
@@ -73,9 +74,9 @@ def test_one_row_for_each_subject_and_window_paid_once(rows, cluster, tmp_path):
     table = pk.read_table(cluster, **options)
     book, call = str(tmp_path / "ledger.db"), {"budget": 20.0, "label": "spring"}
     place = str(tmp_path / "values")
-    releases = pk.release_each(table, BELIEF, 10, ledger=book, storage=place, **call)
+    releases = for_each(table, BELIEF, 10, ledger=book, storage=place, **call)
     first = sorted(releases.collect())
-    here = pk.release_each(pk.read_table(rows, **options), BELIEF, 10)
+    here = for_each(pk.read_table(rows, **options), BELIEF, 10)
     there = [row.asDict() for row in first]
     assert releases.columns == list(here.columns())
     for one, other in zip(here.rows(), there, strict=True):
@@ -90,28 +91,28 @@ def test_one_row_for_each_subject_and_window_paid_once(rows, cluster, tmp_path):
     assert sorted(releases.collect()) == first
     with pk.Ledger(book) as ledger:
         entries = len(ledger.entries())
-        again = pk.release_each(table, BELIEF, 10, ledger=ledger, storage=place, **call)
+        again = for_each(table, BELIEF, 10, ledger=ledger, storage=place, **call)
         assert sorted(again.collect()) == first
         assert len(ledger.entries()) == entries
         assert ledger.remaining("s00") == 10.0
         assert ledger.verify() == []
         # Fewer subjects under the same label: their values, at no cost.
         less = pk.read_table(cluster.where("who < 's05'"), **options)
-        some = pk.release_each(less, BELIEF, 10, ledger=ledger, storage=place, **call)
+        some = for_each(less, BELIEF, 10, ledger=ledger, storage=place, **call)
         assert sorted(some.collect()) == [row for row in first if row["subject"] < "s05"]
         # Other entries of a window: not what was paid for.
         other = pk.read_table(cluster.where("when < '2024-01-12'"), **options)
         with pytest.raises(ValueError, match=r"only grow at the end|another label"):
-            pk.release_each(other, BELIEF, 10, ledger=ledger, storage=place, **call)
+            for_each(other, BELIEF, 10, ledger=ledger, storage=place, **call)
         assert len(ledger.entries()) == entries
         # Files that are gone are written again, with the same values.
         shutil.rmtree(place)
-        anew = pk.release_each(table, BELIEF, 10, ledger=ledger, storage=place, **call)
+        anew = for_each(table, BELIEF, 10, ledger=ledger, storage=place, **call)
         assert sorted(anew.collect()) == first
         assert len(ledger.entries()) == entries
         # The same accounts serve a run on one machine; a whole series costs what the profile says.
         with pytest.raises(pk.OverBudget):
-            pk.release_each(
+            for_each(
                 pk.read_table(rows, **COLUMNS, states=STATES),
                 BELIEF,
                 20,
@@ -125,17 +126,17 @@ def test_all_subjects_together(rows, cluster, tmp_path):
     far, near = pk.read_table(cluster, **options), pk.read_table(rows, **options)
     for query, window in ("frequencies", None), ("histogram", "7d"):
         own = {**options, "window": window}
-        release = pk.release_all(pk.read_table(cluster, **own), BELIEF, 10, query=query)
-        here = pk.release_all(pk.read_table(rows, **own), BELIEF, 10, query=query)
+        release = for_all(pk.read_table(cluster, **own), BELIEF, 10, query=query)
+        here = for_all(pk.read_table(rows, **own), BELIEF, 10, query=query)
         assert np.abs(release.value - here.value).max() < 80 * release.scale.max()
         for name in ("scale", "entries", "lengths"):
             assert getattr(release, name).tolist() == getattr(here, name).tolist(), name
         assert (release.notes, release.labels) == (here.notes, here.labels)
         assert pk.verify(release).ok
     with pytest.raises(ValueError, match="needs the single entries"):
-        pk.release_all(far, BELIEF, 10, query=question("episodes", of="run"))
+        for_all(far, BELIEF, 10, query=question("episodes", of="run"))
     groups = {subject: subject < "s05" for subject in near.subjects}
-    both = pk.release_all(far, BELIEF, 10, groups=groups, keys=[True, False])
+    both = for_all(far, BELIEF, 10, groups=groups, keys=[True, False])
     assert both.groups == (True, False)
 
 
@@ -155,16 +156,16 @@ def test_everybody_pays_for_the_sum_and_it_is_drawn_once(cluster, tmp_path, monk
     with monkeypatch.context() as patch:
         patch.setattr(accounts_room.Accounts, "charge", charge_once_then_die)
         with pytest.raises(KeyboardInterrupt):
-            pk.release_all(table, BELIEF, 4, **call)
+            for_all(table, BELIEF, 4, **call)
     with pk.Ledger(call["ledger"]) as book:
         assert 0 < len([entry for entry in book.entries() if entry.epsilon]) == calls[0]
         assert not [entry for entry in book.entries() if entry.kind == "value"]
     with monkeypatch.context() as patch:
         patch.setattr(accounts_room.Accounts, "pay_record", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            pk.release_all(table, BELIEF, 4, **call)
-    once = pk.release_all(table, BELIEF, 4, **call)
-    again = pk.release_all(table, BELIEF, 4, **call)
+            for_all(table, BELIEF, 4, **call)
+    once = for_all(table, BELIEF, 4, **call)
+    again = for_all(table, BELIEF, 4, **call)
     assert once.value.tolist() == again.value.tolist()
     with pk.Ledger(call["ledger"]) as book:
         entries = book.entries()
@@ -173,10 +174,10 @@ def test_everybody_pays_for_the_sum_and_it_is_drawn_once(cluster, tmp_path, monk
         assert len(book.accounts()) == 13
         assert book.verify() == []
         with pytest.raises(pk.OverBudget, match=r"and \d+ more"):
-            pk.release_all(table, BELIEF, 4, **{**call, "label": "summer"})
+            for_all(table, BELIEF, 4, **{**call, "label": "summer"})
         fewer = pk.read_table(cluster.where("who < 's05'"), **COLUMNS, states=STATES, window="7d")
         with pytest.raises(ValueError, match="other data"):
-            pk.release_all(fewer, BELIEF, 4, **call)
+            for_all(fewer, BELIEF, 4, **call)
         assert len(book.entries()) == len(entries)
 
 
@@ -193,21 +194,21 @@ def test_a_sum_taken_up_again_has_the_noise_that_was_charged(cluster, tmp_path, 
     with monkeypatch.context() as patch:
         patch.setattr(accounts_room.Accounts, "charge", charge_then_die)
         with pytest.raises(KeyboardInterrupt):
-            pk.release_all(pk.read_table(cluster, **COLUMNS, states=STATES), BELIEF, 4, **call)
+            for_all(pk.read_table(cluster, **COLUMNS, states=STATES), BELIEF, 4, **call)
     with pk.Ledger(call["ledger"]) as book:
         charged = {entry.account: entry.body["scale"] for entry in book.entries() if entry.epsilon}
     kept = sorted(charged)[:2]
     fewer = pk.read_table(cluster.where(cluster.who.isin(kept)), **COLUMNS, states=STATES)
-    drawn = pk.release_all(fewer, BELIEF, 4, **call)
+    drawn = for_all(fewer, BELIEF, 4, **call)
     assert drawn.scale.tolist() == [max(charged.values())]
-    assert drawn.scale[0] > pk.release_all(fewer, BELIEF, 4, mechanism="group_dp").scale[0]
+    assert drawn.scale[0] > for_all(fewer, BELIEF, 4, mechanism="group_dp").scale[0]
     assert pk.verify(drawn).ok
 
 
 def test_refusals(spark, cluster, tmp_path):
     table = pk.read_table(cluster, **COLUMNS, states=STATES)
     with pytest.raises(ValueError, match="storage"):
-        pk.release_each(table, BELIEF, 1)
+        for_each(table, BELIEF, 1)
     when = datetime(2024, 1, 1)
     kind = "who string, when timestamp_ntz, what string"
     place = str(tmp_path / "values")
@@ -217,7 +218,7 @@ def test_refusals(spark, cluster, tmp_path):
     ]:
         bad = pk.read_table(spark.createDataFrame(rows, kind), **COLUMNS, states=STATES)
         with pytest.raises(ValueError, match=match):
-            pk.release_each(bad, BELIEF, 1, storage=place)
+            for_each(bad, BELIEF, 1, storage=place)
     assert not os.path.exists(place)
 
 
@@ -228,7 +229,7 @@ def test_beliefs_counted_from_the_table_are_refused(rows, cluster, tmp_path):
     table = pk.read_table(cluster, **options)
     with pk.Ledger(tmp_path / "ledger.db") as book:
         with pytest.raises(ValueError, match="fitted to the very series"):
-            pk.release_each(table, fitted, 1, ledger=book, budget=1, storage=str(tmp_path / "out"))
+            for_each(table, fitted, 1, ledger=book, budget=1, storage=str(tmp_path / "out"))
         assert book.accounts() == []
 
 
@@ -258,7 +259,7 @@ def test_a_file_that_was_added_is_seen(spark, tmp_path):
 
     def subjects(frame, name):
         table = pk.read_table(frame, **options)
-        releases = pk.release_each(table, BELIEF, 10, storage=str(tmp_path / name))
+        releases = for_each(table, BELIEF, 10, storage=str(tmp_path / name))
         return sorted(row["subject"] for row in releases.select("subject").collect())
 
     add("1.parquet", "a")
@@ -287,16 +288,16 @@ def test_nobody_pays_before_executors_have_drawn(spark, cluster, tmp_path, monke
         with monkeypatch.context() as patch:
             patch.setattr(spark.sparkContext, "pythonExec", "/nowhere/python")
             with pytest.raises(ValueError, match=r"nowhere.*nothing was charged.*PYSPARK_PYTHON"):
-                pk.release_each(table, BELIEF, 10, storage=str(tmp_path / "values"), **call)
+                for_each(table, BELIEF, 10, storage=str(tmp_path / "values"), **call)
         with monkeypatch.context() as patch:
             patch.setattr(pk, "__version__", "9.9")
             with pytest.raises(ValueError, match=r"pufferkit is .* there and 9\.9 here"):
-                pk.release_each(table, BELIEF, 10, storage=str(tmp_path / "values"), **call)
+                for_each(table, BELIEF, 10, storage=str(tmp_path / "values"), **call)
             with pytest.raises(ValueError, match=r"pufferkit is .* there and 9\.9 here"):
-                pk.release_all(table, BELIEF, 10, **call)
+                for_all(table, BELIEF, 10, **call)
         (tmp_path / "file").write_text("not a folder")
         with pytest.raises(ValueError, match="nothing was charged"):
-            pk.release_each(table, BELIEF, 10, storage=str(tmp_path / "file"), **call)
+            for_each(table, BELIEF, 10, storage=str(tmp_path / "file"), **call)
         assert book.accounts() == []
     assert not [*(tmp_path / "values").glob("*")]
 
@@ -305,7 +306,7 @@ def test_both_calls_take_the_same_arguments_on_every_engine(rows, cluster, tmp_p
     options, steps = {**COLUMNS, "states": STATES}, []
     call = {"storage": str(tmp_path / "values"), "progress": lambda *done: steps.append(done)}
     for source in (rows, cluster):
-        for release in (pk.release_each, pk.release_all):
+        for release in (for_each, for_all):
             release(pk.read_table(source, **options), BELIEF, 10, **call)
     assert steps == [(12, 12), (1, 1), (12, 12), (1, 1)]
 
@@ -319,7 +320,7 @@ def test_next_week_under_the_same_label(rows, cluster, tmp_path):
         source = rows.filter(pl.col("when") < end) if near else cluster.where(f"when < '{end}'")
         table = pk.read_table(source, **options)
         call = {"ledger": str(ledgers[where]), "budget": 40.0, "label": "weekly"}
-        return pk.release_each(table, BELIEF, 5, storage=str(tmp_path / "values"), **call)
+        return for_each(table, BELIEF, 5, storage=str(tmp_path / "values"), **call)
 
     seen = []
     for end in (datetime(2024, 1, 8), datetime(2024, 1, 12)):
@@ -350,7 +351,7 @@ def test_files_that_fail_and_two_drivers_at_once(cluster, tmp_path, monkeypatch)
     def pay_after_another(packs, accounts):
         if not others:
             others.append(None)
-            others.extend(sorted(pk.release_each(table, BELIEF, 10, **call).collect()))
+            others.extend(sorted(for_each(table, BELIEF, 10, **call).collect()))
         return paid(packs, accounts)
 
     def fail(batches):
@@ -358,12 +359,12 @@ def test_files_that_fail_and_two_drivers_at_once(cluster, tmp_path, monkeypatch)
 
     with monkeypatch.context() as patch:
         patch.setattr(cluster_room._Packs, "paid", pay_after_another)
-        releases = pk.release_each(table, BELIEF, 10, **call)
+        releases = for_each(table, BELIEF, 10, **call)
     assert [None, *sorted(releases.collect())] == others
     with monkeypatch.context() as patch:
         patch.setattr(spark_workers, "handed_on", fail)
         with pytest.raises(RuntimeError, match=r"disk is full.*values that were paid for"):
-            pk.release_each(table, BELIEF, 10, **call)
+            for_each(table, BELIEF, 10, **call)
     with pk.Ledger(call["ledger"]) as book:
         assert book.remaining("s00") == 0
         assert sum(entry.epsilon > 0 for entry in book.entries()) == 12
@@ -384,7 +385,7 @@ def test_a_worker_that_is_killed_and_one_that_is_slow(rows, cluster, tmp_path, m
     monkeypatch.setattr(spark_workers, "count_rows", count_at_the_second_time)
     table = pk.read_table(cluster, **COLUMNS, states=STATES)
     call = {"ledger": str(tmp_path / "ledger.db"), "budget": 10.0, "storage": str(tmp_path / "v")}
-    releases = pk.release_each(table, BELIEF, 10, **call)
+    releases = for_each(table, BELIEF, 10, **call)
     assert mark.exists()
     here = pk.read_table(rows, **COLUMNS, states=STATES)
     assert sorted(row["subject"] for row in releases.collect()) == list(here.subjects)
@@ -413,12 +414,12 @@ def test_a_cluster_refuses_another_step(cluster, tmp_path):
     place, hourly = str(tmp_path / "values"), BELIEF.with_step("1h")
     table = pk.read_table(cluster, **COLUMNS, states=STATES)
     for act in (
-        lambda own, theta: pk.release_all(own, theta, 10),
-        lambda own, theta: pk.release_each(own, theta, 10, storage=place),
+        lambda own, theta: for_all(own, theta, 10),
+        lambda own, theta: for_each(own, theta, 10, storage=place),
     ):
         with pytest.raises(ValueError, match="6h apart"):
             act(table, hourly)
         with pytest.raises(ValueError, match="12h apart"):
             act(pk.read_table(cluster, **COLUMNS, states=STATES, every="12h"), hourly)
         act(table, BELIEF.with_step("6h"))
-    assert pk.release_all(table, BELIEF.with_step("6h"), 10).step == 6 * 3600
+    assert for_all(table, BELIEF.with_step("6h"), 10).step == 6 * 3600

@@ -9,6 +9,7 @@ from typing import Any
 import polars
 
 import pufferkit as pk
+from tests.asking import for_each
 from tests.fuzz.seeds import CHAIN, NETWORK, PRIVATE, STATES
 
 NUMBERS: list[Any] = [
@@ -78,7 +79,7 @@ def honest() -> dict[str, dict[str, Any]]:
     rows = polars.DataFrame({"t": range(size), "x": PRIVATE, "who": [n % 2 for n in range(size)]})
     table = pk.read_table(rows, subject="who", time="t", state="x", states=STATES)
     records = {name: json.loads(release.to_json()) for name, release in made.items()}
-    records["table"] = json.loads(pk.release_each(table, CHAIN, 1, anyway=True).to_json())
+    records["table"] = json.loads(for_each(table, CHAIN, 1, anyway=True).to_json())
     return records
 
 

@@ -18,7 +18,7 @@ from pufferkit.mechanisms.target_errors import (
     worth_having,
 )
 from pufferkit.mechanisms.usefulness import questioned
-from tests.asking import Asking
+from tests.asking import Asking, for_all, for_each
 
 CHAIN = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
 THREE = pk.MarkovChain.steady(
@@ -223,16 +223,16 @@ def acts(folder, size):
         "stream": lambda **more: pk.Stream(CHAIN, 0.1, book, name="s").release(
             query, data, (1, size), **more
         ),
-        "each": lambda **more: pk.release_each(few(size), CHAIN, 0.1, **more),
-        "shares of each": lambda **more: pk.release_each(
+        "each": lambda **more: for_each(few(size), CHAIN, 0.1, **more),
+        "shares of each": lambda **more: for_each(
             few(size), CHAIN, 0.1, query="frequencies", **more
         ),
-        "windows of each": lambda **more: pk.release_each(few(size, size // 2), CHAIN, 0.1, **more),
-        "with a ledger": lambda **more: pk.release_each(
+        "windows of each": lambda **more: for_each(few(size, size // 2), CHAIN, 0.1, **more),
+        "with a ledger": lambda **more: for_each(
             few(size), CHAIN, 0.1, ledger=book, budget=1, prefix="each/", **more
         ),
-        "all": lambda **more: pk.release_all(few(size), CHAIN, 0.1, query=numbers, **more),
-        "groups": lambda **more: pk.release_all(few(size), CHAIN, 0.1, **groups, **more),
+        "all": lambda **more: for_all(few(size), CHAIN, 0.1, query=numbers, **more),
+        "groups": lambda **more: for_all(few(size), CHAIN, 0.1, **groups, **more),
     }
 
 
@@ -252,11 +252,13 @@ def test_no_act_releases_a_drowned_answer_without_a_word(tmp_path, name):
 
 def test_the_warning_points_to_the_caller():
     with pytest.warns(pk.DrownedAnswer) as pooled:
-        pk.release_each(few(), CHAIN, 0.1)
+        pk.release(few(), CHAIN, "histogram", 0.1, per="subject")
+    with pytest.warns(pk.DrownedAnswer) as paid:
+        pk.release([0, 1] * 6, CHAIN, pk.histogram(), 0.1, mechanism="influence_curve")
     noise = pk.influence_curve(CHAIN, pk.histogram([0, 1], 12), 0.1)
     with pytest.warns(pk.DrownedAnswer) as single:
         noise.release([0, 1] * 6)
-    assert [one.filename for one in (*pooled, *single)] == [__file__] * 2
+    assert [one.filename for one in (*pooled, *paid, *single)] == [__file__] * 3
 
 
 @pytest.mark.parametrize("name", acts("", 4000))
@@ -285,7 +287,7 @@ def test_pooled_rows_are_judged_as_one_series_of_their_size(asked):
         alone = pk.influence_curve(CHAIN, numbers, 0.5, size)
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
-            pk.release_each(few(size), CHAIN, 0.5, query=asked)
+            for_each(few(size), CHAIN, 0.5, query=asked)
         chosen = [w.message.calibration for w in said if w.category is pk.DrownedAnswer]
         if not asked.chooses:
             assert bool(chosen) == pk.Usefulness.of(alone).drowned, size

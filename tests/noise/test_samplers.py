@@ -11,6 +11,7 @@ from pufferkit import noise
 from pufferkit.audit import audit
 from pufferkit.noise import exact_laplace, grid_noise, opendp_draws
 from pufferkit.noise.whole_noise import BATCH, CHOICE, sampler_of
+from tests.asking import for_all, for_each
 from tests.noise.test_noise import looks_laplace
 
 CHAIN = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
@@ -133,12 +134,12 @@ def test_the_audit_passes_on_our_own_sampler(monkeypatch, query):
 def test_a_table_of_releases_records_its_sampler(tmp_path):
     rows = {"who": ["a", "b"] * 50, "t": range(100), "x": [0, 1] * 50}
     table = pk.read_table(pl.DataFrame(rows), subject="who", time="t", state="x", states=[0, 1])
-    drawn = pk.release_each(table, CHAIN, 1)
-    together = pk.release_all(table, CHAIN, 1)
+    drawn = for_each(table, CHAIN, 1)
+    together = for_all(table, CHAIN, 1)
     for own in (drawn, together):
         assert own.sampler == own.to_dict()["sampler"] == own.row(0).sampler == "pufferkit"
         assert "own exact sampler" in str(pk.verify(own))
     with pytest.raises(ValueError, match="sampler must be one of opendp, pufferkit, not 'dice'"):
         pk.verify({**drawn.to_dict(), "sampler": "dice"})
-    kept = pk.release_each(table, CHAIN, 1, ledger=f"{tmp_path}/l.db", budget=1)
+    kept = for_each(table, CHAIN, 1, ledger=f"{tmp_path}/l.db", budget=1)
     assert kept.sampler is None  # it may have been drawn in an earlier run

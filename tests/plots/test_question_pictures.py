@@ -6,6 +6,7 @@ import pytest
 
 import pufferkit as pk
 from pufferkit import plots
+from tests.asking import for_all
 
 STATES = ["rest", "walk"]
 WHEN = pk.Calendar("2024-01-01", every="1h")
@@ -37,5 +38,5 @@ def test_all_subjects_together_have_a_heat_map():
     rows = pl.DataFrame({"time": times, "state": (STATES * 13)[:25]})
     chain = pk.MarkovChain.steady([[0.6, 0.4], [0.4, 0.6]], states=STATES)
     table = pk.read_table(rows, time="time", state="state", states=STATES, window="hour of week")
-    heat = pk.release_all(table, chain, 1, query="by-weekday-hour")
+    heat = for_all(table, chain, 1, query="by-weekday-hour")
     assert len(plots.figure_of(heat).axes) == 3  # two states and the scale of colours

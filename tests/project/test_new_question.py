@@ -15,7 +15,7 @@ import pufferkit as pk
 from pufferkit import plots
 from pufferkit.data.queries import argument, entered, several
 from pufferkit.data.query import KINDS, NAMES, OptionName, Question
-from tests.asking import Asking
+from tests.asking import Asking, for_all, for_each
 from tests.oracles import asked as oracle
 
 STATES = ("rest", "walk", "run")
@@ -100,8 +100,8 @@ def test_it_is_released_for_each_subject_and_for_all(starts):
     table = pk.read_table(frame, subject="who", time="t", state="x", states=STATES)
     needed = pk.influence_curve(CHAIN, asked, 1, 100).scale
     for releases in (
-        pk.release_each(table, CHAIN, 1, query=asked, anyway=True),
-        pk.release_all(table, CHAIN, 1, query=asked, anyway=True),
+        for_each(table, CHAIN, 1, query=asked, anyway=True),
+        for_all(table, CHAIN, 1, query=asked, anyway=True),
     ):
         assert (releases.scale >= needed * (1 - 1e-9)).all()
         verdict = pk.verify(json.loads(releases.to_json()))

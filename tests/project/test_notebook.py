@@ -9,7 +9,7 @@ import pytest
 import pufferkit as pk
 from pufferkit.audit import audit
 from pufferkit.beliefs.base import as_beliefs
-from tests.asking import Asking
+from tests.asking import Asking, for_each
 
 CHAIN = pk.MarkovChain.steady([[0.8, 0.2], [0.3, 0.7]], states=["rest", "<walk>"])
 CODES = CHAIN.sample(200, seed=1)
@@ -32,7 +32,7 @@ def things(tmp_path_factory):
         "plan": (pk.plan(CHAIN, count, 1), True, True),
         "account plan": (session.plan(query, 0.5), False, True),
         "release": (release, True, True),
-        "releases": (pk.release_each(table, CHAIN, 1), True, True),
+        "releases": (for_each(table, CHAIN, 1), True, True),
         "account": (session.account, True, True),
         "ledger": (ledger, True, False),
         "check": (pk.check_model(DATA, CHAIN), True, False),
@@ -146,8 +146,8 @@ def test_pictures_of_many_subjects():
         for t in range(100)
     ]
     options = {"subject": "who", "time": "t", "state": "x", "states": CHAIN.states}
-    whole = pk.release_each(pk.read_table(pl.DataFrame(rows), **options), CHAIN, 1)
-    cut = pk.release_each(pk.read_table(pl.DataFrame(rows), **options, window=25), CHAIN, 1)
+    whole = for_each(pk.read_table(pl.DataFrame(rows), **options), CHAIN, 1)
+    cut = for_each(pk.read_table(pl.DataFrame(rows), **options, window=25), CHAIN, 1)
     assert whole.plot().axes[0].get_xlabel() == "subject"
     assert [axes.get_title("left") for axes in cut.plot().axes] == list(CHAIN.states)
 

@@ -20,6 +20,7 @@ from pufferkit.local import (
     estimate,
 )
 from pufferkit.local.correlated import XorChain
+from tests.asking import for_each
 
 STEP = [[0.9, 0.1], [0.4, 0.6]]
 CHAIN = pk.MarkovChain.steady(STEP, states=["home", "out"])
@@ -81,7 +82,7 @@ MAKERS = {
     "bins": lambda: pk.Bins([1, 2]),
     "windows": lambda: Windows(7, 0, False),
     "table": table,
-    "releases": lambda: pk.release_each(table(), CHAIN, 1),
+    "releases": lambda: for_each(table(), CHAIN, 1),
     "spending": lambda: pk.Spending.of(calibration()),
     "composition": lambda: pk.compose([pk.Spending.of(calibration())], CHAIN, 6),
     "report": lambda: pk.check_model(pk.Series.of(WORDS * 30, WORDS), CHAIN),

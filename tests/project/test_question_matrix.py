@@ -17,6 +17,7 @@ import pytest
 import pufferkit as pk
 from pufferkit import plots
 from pufferkit.data.query import KINDS, NAMES, question
+from tests.asking import for_all, for_each
 from tests.oracles import asked as oracle
 from tests.oracles import choice
 
@@ -231,8 +232,8 @@ def test_many_subjects_and_pictures(name, table):
         asked = "histogram"
     if name in ("histogram", "frequencies"):
         asked = name
-    each = pk.release_each(read, CHAIN, 1, query=asked)
-    everybody = pk.release_all(read, CHAIN, 1, query=asked)
+    each = for_each(read, CHAIN, 1, query=asked)
+    everybody = for_all(read, CHAIN, 1, query=asked)
     for releases in (each, everybody):
         assert pk.verify(releases).ok, str(pk.verify(releases))
         assert plots.figure_of(releases).axes

@@ -12,7 +12,7 @@ import pytest
 
 import pufferkit as pk
 from pufferkit.beliefs.base import as_beliefs
-from tests.asking import Asking
+from tests.asking import Asking, for_all, for_each
 from tests.strategies.command_line import good, refusal
 
 ROWS = [[0.9, 0.1], [0.4, 0.6]]
@@ -114,7 +114,7 @@ def test_verify_compares_the_steps_of_the_record():
     lied = pk.verify(replace(honest, step=60.0))
     assert not lied.ok
     assert any("step" in problem for problem in lied.problems)
-    fleet = pk.release_each(table(5), CHAIN, 1.0).to_dict()
+    fleet = for_each(table(5), CHAIN, 1.0).to_dict()
     assert pk.verify(fleet).ok
     assert not pk.verify({**fleet, "step": 60.0}).ok
     assert any("far apart" in m for m in pk.verify({**fleet, "step": None}).assumptions)
@@ -125,7 +125,7 @@ def test_verify_compares_the_steps_of_the_record():
             pk.verify({**fleet, "step": wrong})
 
 
-@pytest.mark.parametrize("act", [pk.release_each, pk.release_all])
+@pytest.mark.parametrize("act", [for_each, for_all])
 def test_tables_with_another_step_are_refused(act, tmp_path):
     for minutes in (1, 2.5):
         with pytest.raises(ValueError, match=ANOTHER):
@@ -148,7 +148,7 @@ def test_uneven_times_are_at_no_step(tmp_path):
         release(uneven, CHAIN, pk.count(1, LENGTH), 1.0)
     whole = pk.read_table(rows, subject="who", time="when", state="x", states=[0, 1])
     with pytest.raises(ValueError, match="unevenly"):
-        pk.release_each(whole, CHAIN, 1.0)
+        for_each(whole, CHAIN, 1.0)
     release(uneven, PLAIN, pk.count(1, LENGTH), 1.0)
     grid = pk.read_series(tmp_path / "d.csv", "x", time="when", states=[0, 1], every="5m")
     release(grid, CHAIN, pk.count(1, grid), 1.0)

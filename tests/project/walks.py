@@ -65,9 +65,8 @@ def calls(folder: Path) -> dict[str, Callable[[], Callable[[], object]]]:
     def each() -> Callable[[], object]:
         frame = pl.DataFrame({"who": ["a"] * 12 + ["b"] * 12, "state": entries * 2})
         table = pk.read_table(frame, state="state", subject="who", states=states, every="1m")
-        return lambda: pk.release_each(
-            table, chain, 1.0, ledger=str(folder / "each.db"), budget=4.0
-        )
+        book = pk.Ledger(str(folder / "each.db")).accounts_for(table, "", 4.0)
+        return lambda: pk.release(table, chain, "histogram", 1.0, account=book, per="subject")
 
     def verify() -> Callable[[], object]:
         release = pk.influence_curve(chain, query, 1.0).release(entries)
@@ -77,7 +76,7 @@ def calls(folder: Path) -> dict[str, Callable[[], Callable[[], object]]]:
         "plan": lambda: lambda: pk.plan(chain, query, 1.0),
         "release": lambda: lambda: pk.influence_curve(chain, query, 1.0).release(entries),
         "with account": paid,
-        "release_each": each,
+        "each subject": each,
         "verify": verify,
     }
 

@@ -6,6 +6,7 @@ import polars as pl
 import pytest
 
 import pufferkit as pk
+from tests.asking import for_all, for_each
 
 CHAIN = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]], states=["rest", "run"])
 
@@ -23,19 +24,19 @@ def table(lengths=(40, 7, 40, 12), **options):
 
 
 CASES = {
-    "each": lambda: pk.release_each(table(), CHAIN, 1),
-    "windows": lambda: pk.release_each(table(window=10), CHAIN, 1),
-    "shares": lambda: pk.release_each(table(window=10), CHAIN, 1, query="frequencies"),
-    "as drawn": lambda: pk.release_each(table(), CHAIN, 1).as_drawn(),
-    "shares as drawn": lambda: pk.release_each(table(), CHAIN, 1, query="frequencies").as_drawn(),
-    "quilt": lambda: pk.release_each(table(), CHAIN, 1, mechanism="markov_quilt"),
-    "tight": lambda: pk.release_each(table(), CHAIN, 1, mechanism="markov_quilt_approx_tight"),
-    "group": lambda: pk.release_each(table(), CHAIN, 1, mechanism="group_dp"),
-    "class": lambda: pk.release_each(
+    "each": lambda: for_each(table(), CHAIN, 1),
+    "windows": lambda: for_each(table(window=10), CHAIN, 1),
+    "shares": lambda: for_each(table(window=10), CHAIN, 1, query="frequencies"),
+    "as drawn": lambda: for_each(table(), CHAIN, 1).as_drawn(),
+    "shares as drawn": lambda: for_each(table(), CHAIN, 1, query="frequencies").as_drawn(),
+    "quilt": lambda: for_each(table(), CHAIN, 1, mechanism="markov_quilt"),
+    "tight": lambda: for_each(table(), CHAIN, 1, mechanism="markov_quilt_approx_tight"),
+    "group": lambda: for_each(table(), CHAIN, 1, mechanism="group_dp"),
+    "class": lambda: for_each(
         table(), pk.ChainClass.any_start(CHAIN.transition, states=CHAIN.states), 1
     ),
-    "all": lambda: pk.release_all(table(), CHAIN, 1),
-    "all windows": lambda: pk.release_all(table(window=10), CHAIN, 1),
+    "all": lambda: for_all(table(), CHAIN, 1),
+    "all windows": lambda: for_all(table(window=10), CHAIN, 1),
 }
 
 
@@ -127,7 +128,7 @@ def test_tables_decided_by_pairs_of_values_are_checked_too():
     chain = pk.MarkovChain.steady([[0.9, 0.08, 0.02], [0.2, 0.7, 0.1], [0.1, 0.3, 0.6]])
     rows = pl.DataFrame({"t": range(60), "x": chain.sample(60, seed=1)})
     table = pk.read_table(rows, time="t", state="x", states=[0, 1, 2], window=20)
-    releases = pk.release_each(table, chain, 1)
+    releases = for_each(table, chain, 1)
     (noise,) = releases.calibrations.values()
     assert noise.evidence.bound == "pairs"
     assert pk.verify(releases).ok

@@ -1,0 +1,167 @@
+"""The one act: these data, under these beliefs, this question, this epsilon, from this account."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
+
+from pufferkit.accounting.account import Account, release_series
+from pufferkit.accounting.account_plan import BEST
+from pufferkit.accounting.table_accounts import TableAccounts
+from pufferkit.data.table import Table
+from pufferkit.fleet.each_subject import release_all, release_each
+from pufferkit.influence.progress import Progress
+
+SUBJECT, ALL = "subject", "all"
+
+
+def release(
+    data: Any,
+    beliefs: Any,
+    query: Any,
+    epsilon: float | None,
+    *,
+    account: Account | TableAccounts | None = None,
+    mechanism: str = BEST,
+    per: str | Mapping[Hashable, Hashable] | None = None,
+    keys: Sequence[Hashable] | None = None,
+    window: tuple[int, int] | None = None,
+    label: str = "",
+    anyway: bool = False,
+    storage: str | None = None,
+    progress: Progress | None = None,
+) -> Any:
+    """Answer a question with noise; with an account it is paid from its budget.
+
+    With an account, asking again for the same release (same question, window, epsilon, mechanism
+    and label) gives the stored value at no cost, also after a crash and on another machine.
+
+    Parameters
+    ----------
+    data
+        A `Table` with ``per``; or one series: a `Series`, the `Table` of one subject, a sequence of
+        states, or a sequence of segments of states; for networks and joint distributions also a
+        record {name: value}. With an account the whole series, which may grow from one release to
+        the next; or, where times are known, a later part of it.
+    beliefs
+        Chains for the whole series, networks or joint distributions.
+    query
+        A question, a `Query` made for the window, or several with the errors they may have,
+        ``{name: (query, error)}``: these are one release, and one charge.
+    epsilon
+        Pufferfish privacy of this release alone. With an account: of a series without an end of
+        which every entry is asked like these. For several questions ``None`` gives the least that
+        meets the errors; otherwise the errors are proportions.
+    account
+        Pays. Without one, nothing knows of other releases about the same data. For a table the
+        accounts of its subjects, `Ledger.accounts_for`: each pays for its own entries, and if one
+        cannot, none does.
+    mechanism
+        A name from a plan; by default the one with the least noise. With an account it must
+        compose with later releases, which is the influence curve for chains. After `exact_sum` and
+        `wasserstein`, whose noise is made for one sum alone, later releases cost far more.
+    per
+        For a table: ``"subject"``, an answer for each subject (and window of the table);
+        ``"all"``, one about all of them together, whose entries all are paid for; or a mapping from
+        subject to group, one for each of the ``keys``. No subject is in two groups, so all groups
+        together cost as much as one.
+    keys
+        All possible groups: which of them occur is a fact about the data.
+    window
+        For a series: first and last entry to use, counted from 1 from the first entry of the
+        account, unobserved entries included; by default all of the data.
+    label
+        Something to tell otherwise equal releases apart. For a table the name of the run: the same
+        call continues one that was killed.
+    anyway
+        Noise that drowns the answer gives a warning, `DrownedAnswer`, before anything is charged,
+        unless this is true.
+    storage
+        For a table on a cluster: a folder that driver and executors can reach.
+    progress
+        For a table: called with the number of rows done and the number of all rows.
+
+    Returns
+    -------
+    `Releases` for a table, on a cluster and per subject a DataFrame. For a series a `Release`; for
+    several questions the joint release, which `verify` checks and `mechanisms.dashboard.split`
+    takes apart.
+
+    Raises
+    ------
+    OverBudget
+        If the account cannot pay; nothing is spent then.
+    NoTheorem
+        If no theorem covers this release together with the earlier ones.
+
+    Examples
+    --------
+    >>> import pufferkit as pk
+    >>> chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
+    >>> pk.release([0, 0, 1] * 100, chain, pk.count(1), 1.0).mechanism
+    'influence_curve'
+
+    A table, with an account for each subject:
+
+    >>> import polars as pl
+    >>> from tempfile import mkdtemp
+    >>> rows = pl.DataFrame({"who": ["ann", "bob"] * 200, "t": range(400), "x": [0, 0, 1, 1] * 100})
+    >>> table = pk.read_table(rows, subject="who", time="t", state="x", states=chain.states)
+    >>> book = pk.Ledger(mkdtemp() + "/ledger.db")
+    >>> accounts = book.accounts_for(table, "home of ", budget=2)
+    >>> pk.release(table, chain, "histogram", 1, account=accounts, per="subject").subjects
+    ('ann', 'bob')
+    >>> len(pk.release(table, chain, "histogram", 0.5, account=accounts, per="all"))
+    1
+    """
+    far = hasattr(type(data), "counted")  # a table on a cluster
+    if per is None and keys is None and not far:
+        if isinstance(account, TableAccounts):
+            raise ValueError("account: is for the subjects of a table; give per='subject'")
+        return release_series(
+            data,
+            beliefs,
+            query,
+            epsilon,
+            account=account,
+            mechanism=mechanism,
+            window=window,
+            label=label,
+            anyway=anyway,
+        )
+    if not far and not isinstance(data, Table):
+        raise ValueError(
+            f"table: must come from read_table, got {type(data).__name__}; for example "
+            'read_table(frame, subject="person", time="time", state="activity")'
+        )
+    if window is not None:
+        raise ValueError("window: a table has the windows it was read with; leave it out")
+    if account is not None and not isinstance(account, TableAccounts):
+        raise ValueError("account: a table has one for each subject; see Ledger.accounts_for")
+    options: dict[str, Any] = {
+        "query": query,
+        "mechanism": "influence_curve" if mechanism == BEST else mechanism,
+        "label": label,
+        "anyway": anyway,
+        "progress": progress,
+        "storage": storage,
+    }
+    if account is not None:
+        options |= {
+            "ledger": account.ledger,
+            "budget": account.budget,
+            "prefix": account.prefix,
+            "data_meant": account.data_meant,
+        }
+    if epsilon is None:
+        raise ValueError("epsilon: must be given for a table")
+    if per in (None, SUBJECT) and keys is None:
+        return release_each(data, beliefs, epsilon, **options)
+    if per == ALL and keys is None:
+        return release_all(data, beliefs, epsilon, **options)
+    if isinstance(per, str) or per is None:
+        raise ValueError(
+            f"per: must be 'subject', 'all' or a mapping from subject to group, with keys=, got "
+            f"{per!r}"
+        )
+    return release_all(data, beliefs, epsilon, groups=per, keys=keys, **options)

@@ -97,6 +97,10 @@ _SCREEN, _FORGETS = 10**6, 10
 """Beliefs whose loss still grows over this many entries, to more than this many times that of one
 entry, are treated as not mixing."""
 
+_SHORT, _NOTHING = 10**3, 1e-7
+"""Beliefs under which so many entries lose as if they were one, up to rounding, do not mix either;
+which is found out sooner."""
+
 _LEAST = 10**12
 """Event-level epsilons of accounts are whole multiples of one over this."""
 
@@ -169,8 +173,11 @@ def _for_ever(
     size = len(theta.states)
     metric = None if distances is None else np.frombuffer(distances).reshape(size, size)
     if horizon == HORIZON:
-        b, _, _ = entry_epsilon_for(theta, _SCREEN, epsilon, metric, None)
-        if b * _SCREEN < _FORGETS * epsilon:
+        b, _, _ = entry_epsilon_for(theta, _SHORT, epsilon, metric, None)
+        forgets = b * _SHORT > epsilon * (1 + _NOTHING)
+        if forgets:
+            b, _, _ = entry_epsilon_for(theta, _SCREEN, epsilon, metric, None)
+        if not forgets or b * _SCREEN < _FORGETS * epsilon:
             raise NoTheorem(
                 f"a series without an end needs beliefs that mix: under {theta.description} "
                 f"entries {_SCREEN:,} steps away still predict an entry. Give chains that mix, or "

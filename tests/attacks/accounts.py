@@ -81,7 +81,7 @@ def by_fleet(case: Case) -> tuple[np.ndarray, float]:
     """The same for runs over one subject whose series grows.
 
     ``last`` is how far the series has grown and ``first`` the width of the windows; a histogram is
-    released by `release_each`, and any other query stands for `release_all`.
+    released for each subject, and any other query stands for one over all.
     """
     theta, seen, history, grown = beliefs_of(case), set(), [], 0
     with tempfile.TemporaryDirectory() as folder, pk.Ledger(str(Path(folder) / "l.db")) as ledger:

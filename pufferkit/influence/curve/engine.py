@@ -90,7 +90,8 @@ _GAIN = 1e-7
 _MOST_KNOWN = 8
 _WITHIN = 0.98
 _MANY = 16
-_FEW_LEFT = 8
+_FEW_LEFT, _FEW_UNPAID = 8, 256
+"""Of a cheap run, and of one that pays nothing, so many entries are computed without a limit."""
 _BEGIN = 1e-3
 """A search begins with so small a share of epsilon that the loss is about linear there."""
 
@@ -344,7 +345,8 @@ class _Sweep:
                 done = 1
                 continue
             cheap = left * self.size**2 <= EXPLICIT_WORK
-            if here >= self.side.settled and left > (_FEW_LEFT if cheap else 2):
+            few = 2 if not cheap else _FEW_LEFT if self.paid[run] else _FEW_UNPAID
+            if here >= self.side.settled and left > few:
                 if not looked and (self.alike or not cheap or self._calm(done)):
                     (limit, sizes), looked = self._limit(run), True
                     single = list(sizes) == [1]
@@ -432,6 +434,8 @@ class _Sweep:
         if self.side.together is not None:
             start = np.where(self.counted, start, FAR) * self.outside
         most = self.most if self.side.together is None else LARGEST
+        if not cost.any():  # nothing is paid: the variation does not grow
+            most = min(most, 2 * float(start.max()))
         limit = certificate(steps, cost, most, self.slack, start)
         return limit if limit is not None and self._near_enough(limit) else None
 

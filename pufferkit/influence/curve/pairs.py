@@ -288,6 +288,7 @@ class _Search:
         self.outside = off_diagonal(len(cost))
         self.exact = getattr(steps, "exact", False)
         self.free: Bools = np.zeros(cost.shape, dtype=bool)
+        self.leap = float(_TURN)
 
     def from_start(self, start: Floats | None) -> Floats | None:
         """A limit, from any matrix on; ``None`` if the search fails."""
@@ -351,7 +352,7 @@ class _Search:
 
         Many entries are leapt over, twice as many each time, as long as it still grows there.
         """
-        past, leap = [point], float(_TURN)
+        past = [point]
         for _ in range(sweeps):
             _, point = self._update(past[-1])
             if not float(point.max()) <= LARGEST:
@@ -362,12 +363,12 @@ class _Search:
             past.append(point)
             if len(past) <= _TURN:
                 continue
-            ahead = closure(point + leap * np.maximum(point - past[-1 - _TURN], 0.0) / _TURN)
+            ahead = closure(point + self.leap * np.maximum(point - past[-1 - _TURN], 0.0) / _TURN)
             _, later = self._update(ahead)
             if bool(np.all(later >= ahead * (1 - _ALIKE))):
-                past, leap, point = [ahead], 2 * leap, ahead
+                past, point, self.leap = [ahead], ahead, 2 * self.leap
             else:
-                past, leap = past[-1:], max(leap / 4, 1.0)
+                past, self.leap = past[-1:], max(self.leap / 4, 1.0)
         return point, False
 
 

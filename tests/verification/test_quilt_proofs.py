@@ -15,7 +15,8 @@ import pytest
 
 import pufferkit as pk
 from pufferkit.verification.pair_tables import Allowance, KnownChain
-from pufferkit.verification.quilt_proofs import Nearby, score_of_chain
+from pufferkit.verification.quilt_proofs import Nearby, score_of_chain, spread_on_chain
+from tests.oracles import brute
 
 pytestmark = pytest.mark.filterwarnings("ignore::pufferkit.errors.DrownedAnswer")
 
@@ -121,6 +122,14 @@ def test_an_entry_of_one_state_has_nothing_to_hide():
         assert pk.verify(noise.release([0] * 9, anyway=True)).ok
 
 
+def test_the_printed_formula_is_checked_as_printed():
+    chain = pk.MarkovChain([1, 0], [[0.9, 0.1], [0.4, 0.6]])
+    for reading, scale in (("formula", 13.02192), ("definition", 12.93405)):
+        noise = pk.markov_quilt(chain, pk.count(1, 100), 1, influence=reading)
+        verdict = pk.verify(noise.release([0, 1] * 50))
+        assert verdict.needed_scale == pytest.approx(scale, abs=1e-5)
+
+
 def test_proofs_are_small():
     chain = pk.MarkovChain.steady(np.random.default_rng(1).dirichlet(np.ones(10), 10))
     for noise in (
@@ -192,6 +201,64 @@ def test_any_runs_at_all_score_at_least_what_the_definition_says(seed):
             room = inf if node in ends else epsilon - by_definition(chain, node, ends)
             worst = max(worst, len(near) / room if room > 0 else inf)
         assert score >= worst * (1 - 1e-9), runs
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_runs_of_any_start_score_at_least_the_largest_over_starts(seed):
+    rng = np.random.default_rng(seed)
+    states, length, epsilon = int(rng.integers(2, 4)), int(rng.integers(2, 6)), 6.0
+    rows = matrix(rng, states, int(rng.choice([0, 1, 3])))
+    (member,) = pk.ChainClass.any_start(rows).members()
+    side = KnownChain(member, length, Allowance(1e12))
+    for _ in range(8):
+        left, right = (int(n) for n in rng.integers(0, length, 2))
+        cut = int(rng.integers(1, length + 1))
+        runs = [[cut, left, right]] + [[length - cut, right, left]] * (cut < length)
+        score = score_of_chain(side, runs, Nearby(length), epsilon, Allowance(1e12))
+        worst = 0.0
+        for node in range(1, length + 1):
+            a, b = (left, right) if node <= cut else (right, left)
+            a, b = a if a < node else 0, b if node + b <= length else 0
+            influence = brute.influence_over_starts(rows, length, node, a or None, b or None)
+            card = (a or node) + (b or length - node + 1) - 1
+            worst = max(worst, card / (epsilon - influence) if influence < epsilon else inf)
+        assert score >= worst * (1 - 1e-9), runs
+
+
+def test_the_entry_that_ends_a_quilt_by_name_must_be_sure():
+    """Only a fixed start makes an entry sure; a stationary one never does."""
+    (member,) = pk.ChainClass.of(pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])).members()
+    side = KnownChain(member, 5, Allowance(1e12))
+    assert score_of_chain(side, [[5, -1, 0]], Nearby(5), 1.0, Allowance(1e12)) == inf
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_any_vector_shows_no_less_than_the_row_sums(seed):
+    """As it is, with entries lowered, exchanged, negative, or too few or many of them."""
+    rng, random = np.random.default_rng(seed), Random(seed)
+    length = int(rng.integers(2, 9))
+    rows = rng.dirichlet(np.full(3, 30.0), 3)
+    chain = pk.MarkovChain(rng.dirichlet(np.full(3, 30.0)), rows)
+    (member,) = pk.ChainClass.of(chain).members()
+    gamma = brute.gk16_matrix(chain.initial, chain.transition, length)
+    sums = np.linalg.solve(np.eye(length) - gamma, np.ones(length))
+    exact = [[1, float(x) * (1 + 1e-9)] for x in sums]
+    assert spread_on_chain(member, length, exact, Allowance(1e12)) == pytest.approx(2 * sums.max())
+    for _ in range(30):
+        runs = deepcopy(exact)
+        for _ in range(random.choice([1, 2, length])):
+            n = random.randrange(len(runs))
+            runs[n][1] *= random.choice([0.99, 0.5, 0.0, -1.0, 1.01, -9.0])
+        if random.random() < 0.2:
+            runs[random.randrange(len(runs))][0] = random.choice([2, 3, 9])
+        try:
+            spread = spread_on_chain(member, length, runs, Allowance(1e12))
+        except TypeError:
+            assert sum(count for count, _ in runs) != length
+            continue
+        assert spread >= 2 * sums.max() * (1 - 1e-9)
+    longer = [exact[0], [10**9 - 2, 2 * float(sums.max())], exact[-1]]
+    assert spread_on_chain(member, 10**9, longer, Allowance(1e12)) == inf
 
 
 def _between(n: int, node: int, ends: list[int]) -> bool:

@@ -226,10 +226,24 @@ def test_runs_of_any_start_score_at_least_the_largest_over_starts(seed):
 
 
 def test_the_entry_that_ends_a_quilt_by_name_must_be_sure():
-    """Only a fixed start makes an entry sure; a stationary one never does."""
+    """Only a fixed start makes an entry sure, and it must come before the node."""
     (member,) = pk.ChainClass.of(pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])).members()
     side = KnownChain(member, 5, Allowance(1e12))
-    assert score_of_chain(side, [[5, -1, 0]], Nearby(5), 1.0, Allowance(1e12)) == inf
+    assert score_of_chain(side, [[5, -1, 0]], Nearby(5), 100.0, Allowance(1e12)) == inf
+    there_and_back = [[0, 0.5, 0.5], [1, 0, 0], [1, 0, 0]]
+    (member,) = pk.ChainClass.of(pk.MarkovChain([0, 0.3, 0.7], there_and_back)).members()
+    side = KnownChain(member, 4, Allowance(1e12))
+    assert score_of_chain(side, [[4, -4, 0]], Nearby(4), 100.0, Allowance(1e12)) == inf
+    named = [[1, 0, 1], [1, 0, 0], [1, -2, 1], [1, 0, 0]]
+    assert score_of_chain(side, named, Nearby(4), 100.0, Allowance(1e12)) == pytest.approx(0.01)
+
+
+def test_vectors_below_zero_or_for_another_length_show_nothing():
+    (member,) = pk.ChainClass.of(pk.MarkovChain.steady([[0.95, 0.05], [0.1, 0.9]])).members()
+    assert spread_on_chain(member, 6, [[6, -1e6]], Allowance(1e12)) == inf
+    for recorded in ([[5, 1e6]], [[7, 1e6]], [], [[6]], [[6, "1"]], [[6, inf]], None):
+        with pytest.raises(TypeError):
+            spread_on_chain(member, 6, recorded, Allowance(1e12))
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -126,12 +126,13 @@ class _Proof:
                 way = _RecordedWay(tuple(together), tuple(order), str(moves))
                 self.ways.setdefault((c, s, n), []).append(way)
         self.plans: dict[tuple[int, int], bytes] = {}
-        if record.get("plans") is not None:
-            bases = Bases(record["plans"])
-            for c, s in record["planned"]:
-                kernel = self._kernel(c, self.tree.separators[s][0], self._other(c, s))
-                self.plans[c, s] = bases.following(kernel)
-            bases.end()
+        for text, planned in zip(record.get("plans", []), record.get("planned", []), strict=True):
+            if text is not None:
+                bases = Bases(text)
+                for c, s in planned:
+                    kernel = self._kernel(c, self.tree.separators[s][0], self._other(c, s))
+                    self.plans[c, s] = bases.following(kernel)
+                bases.end()
 
     def _other(self, c: int, s: int) -> int:
         (other,) = (n for n in self.tree.cliques[c] if n not in self.tree.separators[s])

@@ -110,7 +110,7 @@ def hilly_tree(values, count, seed=3):
     return pk.BayesianNetwork(parents, tables, {n: range(values) for n in range(count)})
 
 
-@pytest.mark.parametrize("values", [2, 3, 5, 7])
+@pytest.mark.parametrize("values", [2, 3, 5, 7, 18])
 def test_releases_of_trees_verify_without_a_solver(values, monkeypatch):
     """From six values on the record has the plans of every edge."""
     tree = hilly_tree(values, 12)

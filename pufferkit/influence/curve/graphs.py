@@ -65,7 +65,7 @@ import zlib
 from collections import defaultdict
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property, singledispatch
+from functools import cache, singledispatch
 from itertools import combinations, permutations, product
 from math import prod
 from typing import Any, NamedTuple
@@ -110,6 +110,7 @@ _COMPARED = 0.1  # event-level epsilon at which trees are compared
 _MOST_JUMPS, _JUMP_WORK, _MOST_DEGREE = 48, 8000, 8
 _MOST_PLANS = 2e7  # arcs of the programmes of all messages
 _GAIN = 1e-7
+_MOST_TREES = 150_000  # bytes of recorded trees of plans in one text
 _BOTH = 5e8  # up to so many nanoseconds both trees are tried
 _MOST_ROUNDS, _WITHIN, _MOST_RECEIVED = 5000, 1e-7, 1e3
 
@@ -400,7 +401,10 @@ class Passes:
             )
         }
         every = [(c, s) for s, around in enumerate(tree.around) for c in around]
+        self._pairs = every
         self._number = {pair: number for number, pair in enumerate(every)}
+        self._strength: dict[Any, Floats] = {}
+        self._kernels: dict[tuple[int, int, int], Floats] = {}
         entries = [(c, s, k) for c, s in every for k in tree.separators[s]]
         self._entry = {key: number for number, key in enumerate(entries)}
         self._slot_of = np.array([self._slot[s, k] for _, s, k in entries], dtype=np.intp)
@@ -450,6 +454,7 @@ class Passes:
                 self._by_plans
                 and (len(removed), len(stay)) == (1, 1)
                 and table.shape[removed[0]] > MOST_LISTED
+                and table.shape[stay[0]] * 2 * table.size <= _MOST_TREES
             ):
                 kernel = conditional(table.transpose(removed + stay)[None], logs=True)[0][0]
                 steps = PairSteps([kernel.T], 4 * tree.error + 64 * EPS, often=True)
@@ -514,10 +519,6 @@ class Passes:
         strength = self._strengths(c)[list(targets)].sum(axis=0).round(9)
         rising = tuple(sorted(removed, key=lambda j: (strength[j], j)))
         return [rising, rising[::-1]]
-
-    @cached_property
-    def _strength(self) -> dict[Any, Floats]:
-        return {}
 
     def _strengths(self, c: int) -> Floats:
         """How far node k moves the distribution of node j of a clique: [k, j]."""
@@ -652,7 +653,7 @@ class Passes:
         if self._unit[0] != unit.tobytes():
             beyond, into = np.zeros(len(self._number)), np.zeros(len(self.tree.around))
             for c, s in (
-                self._pair_of(number) for level in self._levels for number in level.messages
+                self._pairs[number] for level in self._levels for number in level.messages
             ):
                 kept = self.tree.separators[s]
                 own = sum(unit[k] for k in self.tree.cliques[c] if k not in kept)
@@ -664,13 +665,6 @@ class Passes:
             beyond += (len(most) + 8) * EPS * (1 + float(unit.sum()))
             self._unit = unit.tobytes(), beyond * (1 + (len(most) + 8) * EPS)
         return self._unit[1] * largest
-
-    @cached_property
-    def _pairs(self) -> list[tuple[int, int]]:
-        return list(self._number)
-
-    def _pair_of(self, number: int) -> tuple[int, int]:
-        return self._pairs[number]
 
     def _pair(self, level: _Level, place: int) -> tuple[int, int]:
         return self._pairs[level.messages[int(level.entry_message[place])]]
@@ -799,10 +793,6 @@ class Passes:
         node, slot, one, other = self._place(n, c, d)
         told = self._sums[slot] - self._sent[one] - self._sent[other]
         return float((self._costs[node] + told).max())
-
-    @cached_property
-    def _kernels(self) -> dict[tuple[int, int, int], Floats]:
-        return {}
 
     def _kernel(self, c: int, n: int, k: int) -> Floats:
         """The distribution of one node of a clique given another."""
@@ -1254,9 +1244,15 @@ class GraphLosses:
             plain = [[c, s, n, way.cliques, way.order, way.moves] for c, s, n, way in ways["ways"]]
             record["ways"] = _text(plain)
         if "plans" in ways:
-            pairs = sorted(ways["plans"])
-            record["planned"] = [list(pair) for pair in pairs]
-            record["plans"] = packed(ways["plans"][pair] for pair in pairs)
+            some, size = list[list[tuple[int, int]]](), _MOST_TREES + 1
+            for pair, own in sorted(ways["plans"].items()):
+                size += len(own)
+                if size > _MOST_TREES:
+                    some.append([])
+                    size = len(own)
+                some[-1].append(pair)
+            record["planned"] = [[list(pair) for pair in own] for own in some]
+            record["plans"] = [packed(ways["plans"][pair] for pair in own) for own in some]
         amounts = [None if own is None else own.amounts(costs) for own in self._rates]
         if amounts:
             record["amounts"] = [None if own is None else _numbers(own) for own in amounts]

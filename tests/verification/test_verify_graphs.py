@@ -144,7 +144,10 @@ def test_where_nodes_skip_others_the_record_says_how():
         assert not pk.verify(replace(release, verification_data=data)).ok
 
 
-@pytest.mark.parametrize(("edges", "least"), [("ring", 1.0142), ("dense", 1.134)])
+@pytest.mark.parametrize(
+    ("edges", "least"),
+    [("ring", 1.0142), pytest.param("dense", 1.134, marks=pytest.mark.slow)],
+)
 def test_people_may_have_any_number_of_contacts(edges, least):
     if edges == "ring":
         field = pk.MarkovRandomField.ising(

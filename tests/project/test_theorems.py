@@ -26,6 +26,10 @@ NAME = re.compile(
 """Of a paper with its number, or of our own up to the first stop."""
 
 THEOREMS = {
+    "[Q] Definition 2.1": (
+        "influence/sums/label_scale.py: least_label_scale",
+        "mechanisms/test_attribute_secrets.py: test_exact_sum_is_the_least_noise_by_definition",
+    ),
     "[Q] Definition 2.3": (
         "fitting/closeness.py: max_divergence",
         "fitting/test_close_adversaries.py: test_chains_by_max_plus_equal_listing_all_paths",

@@ -212,7 +212,7 @@ def best_quilt(
     """
     left, right = node.left, node.right
     counted = None if until is None else CountedEntries(until, left)
-    search = _Search(node, epsilon, enough, counted)
+    search = _BoxSearch(node, epsilon, enough, counted)
     if hint is not None:
         search.attempt(min(hint.keep_left, left), min(hint.keep_right, right))
     else:
@@ -236,7 +236,7 @@ def best_quilt(
     return search.best
 
 
-class _Search:
+class _BoxSearch:
     """The best quilt of a node so far, and what can still beat it."""
 
     def __init__(

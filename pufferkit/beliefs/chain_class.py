@@ -321,7 +321,7 @@ class ChainClass(checks.Frozen, Beliefs):
     def with_secrets(self, *secrets: Any, entries: bool | None = None) -> ChainClass:
         """The same beliefs, with events about several entries as the secrets.
 
-        Every function that takes beliefs takes the result: plans, releases, sessions, `verify`.
+        Every function that takes beliefs takes the result: plans, releases, accounts, `verify`.
 
         Parameters
         ----------

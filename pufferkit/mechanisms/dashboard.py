@@ -46,8 +46,8 @@ class Dashboard(Shown):
     Attributes
     ----------
     calibration
-        The calibration of the joint query, with a scale for each coordinate. `release` it, or give
-        it to a session: it is one charge.
+        The calibration of the joint query, with a scale for each coordinate: one release, and
+        one charge.
     names, sizes, errors, alone
         For each query: its name, its number of coordinates, the half-width of their intervals, and
         the epsilon it would cost by itself.

@@ -47,7 +47,7 @@ class QuantilePlan(Shown):
     ----------
     calibration
         The calibration of the method with the smaller expected error. Release it, or give its
-        ``query`` and ``epsilon`` to a session, and read the release with `answer`.
+        ``query`` and ``epsilon`` to `release` with an account, and read the release with `answer`.
     way, errors, about
         The chosen method, the expected error of each as a share of the entries, and the
         distribution of levels for which it was computed.
@@ -75,7 +75,7 @@ class QuantilePlan(Shown):
 
     @property
     def query(self) -> Query:
-        """The query for a session."""
+        """The query for `release`."""
         return self.calibration.query
 
     def release(self, series: Any, *, anyway: bool = False) -> Derived:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from pufferkit.accounting.composition import compose as compose
     from pufferkit.accounting.dependence import dependence as dependence
     from pufferkit.accounting.ledger import Ledger as Ledger
+    from pufferkit.accounting.selection import Selection as Selection
+    from pufferkit.accounting.selection import select as select
     from pufferkit.accounting.spending import Spending as Spending
     from pufferkit.accounting.stream import Stream as Stream
     from pufferkit.act import release as release
@@ -109,6 +111,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "accounting.composition": ["compose"],
     "accounting.dependence": ["dependence"],
+    "accounting.selection": ["Selection", "select"],
     "accounting.spending": ["Spending"],
     "accounting.ledger": ["Ledger"],
     "accounting.account": ["Account"],

@@ -273,8 +273,11 @@ class _Proof:
         if row[0] != c or len(set(row)) < len(row) or way.moves != self._jump_moves(way):
             raise ValueError("a jump does not begin in its clique")
         between = [
-            next(t for t in self.at[one] if t in self.at[other]) for one, other in pairwise(row)
+            next((t for t in self.at[one] if t in self.at[other]), -1)
+            for one, other in pairwise(row)
         ]
+        if -1 in between:
+            raise ValueError("the cliques of a jump are not in a row")
         start = tree.separators[s][0]
         nodes = [start, *(tree.separators[t][0] for t in between), end]
         union = {n for d in row for n in tree.cliques[d]}

@@ -138,6 +138,7 @@ def test_where_nodes_skip_others_the_record_says_how():
         lambda way: [*way[:4], way[4][:-1], way[5][1:]],  # a node is left out
         lambda way: [*way[:4], way[4], "a" * len(way[5])],  # all averaged
         lambda way: [*way[:3], [way[3][-1], *way[3][1:]], *way[4:]],  # another clique
+        lambda way: [*way[:3], [*way[3][:1], len(parents) - 2, 0], *way[4:]],  # not in a row
     ):
         spoilt = [spoil(way) if len(way[3]) > 1 else way for way in ways]
         data = {**release.verification_data, "graphs": [{**record, "ways": packed(spoilt)}]}

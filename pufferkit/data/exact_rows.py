@@ -33,8 +33,7 @@ class Rows:
 
     ``counts`` are the integers of the answer. Where they do not sum to the number of observed
     entries, ``seen`` holds it; ``observed`` has the number for each slot of a question by time, and
-    ``days`` the number of days for shares of days. ``unit`` is that of the answer before it is
-    divided by any of these.
+    ``days`` the number of days for shares of days.
     """
 
     owner: Counts
@@ -45,7 +44,6 @@ class Rows:
     observed: Counts | None = None
     seen: Counts | None = None
     days: Counts | None = None
-    unit: Fraction = Fraction(1)
 
     def per(self, what: str | None) -> Counts | None:
         """The public number that the answer of each row is divided by."""
@@ -56,12 +54,12 @@ class Rows:
         """Number of observed entries behind each row."""
         return np.asarray(self.counts.sum(axis=1) if self.seen is None else self.seen)
 
-    def fractions(self, question: Question) -> list[list[Fraction]]:
+    def fractions(self, question: Question, states: Sequence[Hashable]) -> list[list[Fraction]]:
         """The answers as they are asked for, in their unit and divided by what they are per."""
-        per = self.per(question.per)
+        unit, per = question.grain(Over(tuple(states), (1,))), self.per(question.per)
         each = [1] * len(self.counts) if per is None else per.tolist()
         rows = zip(self.counts.tolist(), each, strict=True)
-        return [[value * self.unit / number for value in row] for row, number in rows]
+        return [[value * unit / number for value in row] for row, number in rows]
 
     @classmethod
     def of(cls, table: Table, pieces: Counts) -> Rows:
@@ -119,8 +117,8 @@ def _counted(rows: Rows, question: Question, states: Sequence[Hashable]) -> Rows
     """Answers from how often each state occurs, in whole units."""
     over = Over(tuple(states), (1,))
     refuse_digits(question, over, int(rows.entries.sum()))
-    counts, unit = question.of_counts(over, tuple(states), rows.counts), question.grain(over)
-    return replace(rows, counts=counts, seen=rows.entries, unit=unit), question.about(over)
+    counts = question.of_counts(over, tuple(states), rows.counts)
+    return replace(rows, counts=counts, seen=rows.entries), question.about(over)
 
 
 def refuse_digits(question: Question, over: Over, entries: int) -> None:

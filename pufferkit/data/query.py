@@ -387,7 +387,8 @@ class Question(Asked):
         if isinstance(data, Table):
             # Rows of tables are above this module, which only states questions.
             rows = import_module("pufferkit.data.exact_rows")
-            return rows.exact_rows(data, self, known or data.states)[0].fractions(self)
+            labels = known or data.states
+            return rows.exact_rows(data, self, labels)[0].fractions(self, labels)
         series = data if isinstance(data, Series) else Series.of(data, known)
         return self.bind(known or series.states, series).exact(series)
 

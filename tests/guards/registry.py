@@ -194,13 +194,22 @@ def cells(belief: str | None = None) -> list[Cell]:
         for names in product(named, QUESTIONS, SECRETS, GAPS)
         if BELIEFS[names[0]].entries is None or "segments" not in names[3]
     ]
-    paid = [
-        Cell(*cell[:4], account)
-        for account in ACCOUNTS
-        for cell in every
-        if account != "none" and (cell.chosen // 3) % 9 == 0 and cell.belief not in LONG
-    ]
-    return [c for c in every if c.belief in first or c.chosen % 3 == 0] + _covering(paid)
+    paid = [cell for cell in _paid() if belief in (None, cell.belief)]
+    return [c for c in every if c.belief in first or c.chosen % 3 == 0] + paid
+
+
+@cache
+def _paid() -> list[Cell]:
+    """The cells of all accounts."""
+    named = [own for each in CLASSES.values() for own in each if own not in LONG]
+    return _covering(
+        [
+            Cell(*names)
+            for names in product(named, QUESTIONS, SECRETS, GAPS, [*ACCOUNTS][1:])
+            if BELIEFS[names[0]].entries is None or "segments" not in names[3]
+            if (Cell(*names[:4]).chosen // 3) % 9 == 0
+        ]
+    )
 
 
 def _covering(some: list[Cell]) -> list[Cell]:

@@ -242,7 +242,7 @@ def _joined(parts: Iterator[Rows] | Sequence[Rows]) -> Rows:
 
     def put(name: str) -> Any:
         columns = [getattr(part, name) for part in rows]
-        return None if columns[0] is None else np.concatenate(columns)
+        return np.concatenate(columns) if isinstance(columns[0], np.ndarray) else columns[0]
 
     return Rows(**{name: put(name) for name in Rows.__dataclass_fields__})
 

@@ -548,6 +548,7 @@ import sys, time
 import polars as pl
 import pufferkit as pk
 from pufferkit.fleet import subject_run
+from tests.asking import for_each
 subject_run.CHUNK = 25
 belief = pk.MarkovChain.steady([[0.8, 0.2], [0.3, 0.7]])
 frame = pl.DataFrame({

@@ -123,6 +123,10 @@ THEOREMS = {
         "mechanisms/influence_curve.py: endless",
         "accounting/test_stream_loss.py: test_no_entry_of_a_long_stream_loses_more_than_epsilon",
     ),
+    "peeling by the exponential mechanism": (
+        "accounting/selection.py: select",
+        "accounting/test_selection.py: test_no_entry_loses_more_than_epsilon",
+    ),
     "GK16": (
         "mechanisms/baselines.py: gk16",
         "mechanisms/test_baselines.py: test_gk16_is_private_where_it_applies",

@@ -49,6 +49,7 @@ def test_a_question_a_day_costs_its_epsilon_once(account):
     assert account.ledger.verify() == []
 
 
+@pytest.mark.slow
 def test_priced_day_by_day_a_slow_chain_would_cost_far_more(tmp_path):
     account = pk.Account(str(tmp_path / "l.db"), "slow", 9.0)
     data = SLOW.sample(24 * 40, seed=1).tolist()
@@ -246,7 +247,7 @@ windows = st.lists(
 )
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(windows)
 def test_any_order_of_windows_is_charged_at_least_its_profile(tmp_path_factory, moves):
     account = pk.Account(str(tmp_path_factory.mktemp("l") / "l.db"), "anna", 99.0)

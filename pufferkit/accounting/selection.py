@@ -40,6 +40,14 @@ class Selection:
         Scale of the noise on each score, in units of the score.
     charged
         By how much the account has grown; ``None`` without an account.
+
+    Examples
+    --------
+    >>> import pufferkit as pk
+    >>> chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]], ["rest", "run"])
+    >>> made = pk.select(["rest"] * 2016, chain, epsilon=1)
+    >>> made.chosen, round(made.entry_epsilon, 3), round(made.scale, 2)
+    (('rest',), 0.3, 6.67)
     """
 
     chosen: tuple[Hashable, ...]

@@ -29,7 +29,7 @@ from pufferkit.beliefs.chain_tables import (
 from pufferkit.beliefs.powers import TINY, Kernel, Powers
 from pufferkit.checks import Bools, Floats
 from pufferkit.errors import NotApplicable
-from pufferkit.influence.curve.engine import EXPLICIT_WORK, Part, Side
+from pufferkit.influence.curve.engine import EXPLICIT_WORK, FOREVER, Part, Side
 from pufferkit.influence.curve.open_steps import OpenSteps
 from pufferkit.influence.curve.pair_plans import plans_bytes
 from pufferkit.influence.curve.pairs import PairSteps, Steps, StepsInRow
@@ -205,8 +205,13 @@ class _Chain:
             return self._backward(size, source.distribution(entry - size), before, here, error)
 
         def at(entry: int, size: int) -> Steps | None:
-            if entry >= settled + size - 1:
-                return exact(settled + size - 1, size) if tail is None else tail(size)
+            first = settled + size - 1
+            if entry >= first:
+                if tail is None:
+                    return exact(first, size)
+                # A single entry has the kernel of its slot.
+                alone = cycle > 1 and entry < FOREVER
+                return exact(first + (entry - first) % cycle, size) if alone else tail(size)
             if size == 1 and own is not None:
                 steps: Steps = own[entry - 2]
                 return steps

@@ -77,7 +77,9 @@ PRECISION = 1e-7
 FAR = 500.0
 """The variation between values that are never possible together; their steps count for nothing."""
 
-_FOREVER = 1 << 60
+FOREVER = 1 << 60
+"""The entry for which steps are asked that serve all later ones."""
+
 _FIRST, _LOOK = (40, 6), 16
 """All blocks are tried at the first entries of the only run, or of one of several, and then at
 every sixteenth."""
@@ -329,7 +331,7 @@ class _Sweep:
     ) -> tuple[Floats, NDArray[np.int64]]:
         """The same where every entry beyond has the variation ``limit`` and pays the same."""
         return self._adds(
-            _FOREVER, lambda _: limit, lambda size: (size - 1) * paid * (1 + 4 * EPS), inf, sizes
+            FOREVER, lambda _: limit, lambda size: (size - 1) * paid * (1 + 4 * EPS), inf, sizes
         )
 
     def _through(self, run: int) -> bool:
@@ -362,7 +364,8 @@ class _Sweep:
                         self._add(Stretch(here, end, ahead[0], limit, beyond), limit)
                         done = end
                         continue
-            endless = here >= self.side.settled and looked and limit is None and not cheap
+            endless = here >= self.side.settled and looked and limit is None
+            endless = endless and (not cheap or self._forgets_nothing(done, left))
             if endless or self.walked * self.size**2 > 20 * EXPLICIT_WORK:
                 if not self.side.paid:
                     return False
@@ -458,6 +461,16 @@ class _Sweep:
         room = _NEAR * float(limit[self.counted].max(initial=0.0))
         return not near or bool(np.all((self.met[here - 1] >= limit - room) | ~self.counted))
 
+    def _forgets_nothing(self, done: int, left: int) -> bool:
+        """Whether some pair of values still shows all that was paid, after many entries.
+
+        Then the last entry of the series loses everything, whatever is computed for others.
+        """
+        if not self.side.paid or done < _MANY or left < _MANY or len(self.ends) > 1:
+            return False
+        adds = self.found[-1].steps[self.counted].max(initial=0.0)
+        return bool(adds >= self._total(done - 1) * (1 - _GAIN))
+
     def _pay_for_all(self, run: int, here: int) -> None:
         """Nothing is forgotten: every entry of the side is paid for."""
         total = self._total(self.ends[run] - 1) * self.outside
@@ -476,8 +489,10 @@ class _Sweep:
             kernels, error = side.own.kernels[here - 2 : here - 2 + left], side.own.error
             count = len(kernels)
         else:
-            steps = side.steps(_FOREVER, 1)
+            steps = side.steps(FOREVER, 1)
             if not (isinstance(steps, PairSteps) and steps.may_follow):
+                return False
+            if side.steps(here, 1) is not steps:  # entries have kernels in turn
                 return False
             kernels, error, count = steps.kernels[0][None], steps.error, left - 2
         count = min(count, 20 * EXPLICIT_WORK // self.size**2 - self.walked)
@@ -519,7 +534,7 @@ class _Alike:
     def __init__(self, sweep: _Sweep, paid: float, sizes: Sequence[int]) -> None:
         self._sweep, self._paid, self._sizes = sweep, paid, sizes
         self._taken = np.zeros((sweep.size, sweep.size), dtype=np.int64)
-        self.exact = any(isinstance(sweep.side.steps(_FOREVER, size), OpenSteps) for size in sizes)
+        self.exact = any(isinstance(sweep.side.steps(FOREVER, size), OpenSteps) for size in sizes)
 
     def __call__(self, limit: Floats) -> Floats:
         """The matrix of steps at the variation ``limit``."""
@@ -531,7 +546,7 @@ class _Alike:
         taken = self._taken.ravel()
         found: list[tuple[Any, Any, Any]] = [(np.zeros(0, int), np.zeros(0, int), np.zeros(0))]
         for size in np.unique(taken[taken > 0]).tolist():
-            steps = self._sweep.side.steps(_FOREVER, size)
+            steps = self._sweep.side.steps(FOREVER, size)
             assert steps is not None
             rows, columns, values = steps.derivative()
             kept = taken[rows] == size
@@ -541,7 +556,7 @@ class _Alike:
 
     def guess(self, cost: Floats) -> Floats:
         """Where to begin the search of a limit."""
-        first = self._sweep.side.steps(_FOREVER, 1)
+        first = self._sweep.side.steps(FOREVER, 1)
         if first is None or self._sweep.side.together is not None:
             return cost
         return first.guess(cost)
@@ -770,7 +785,7 @@ def everything(runs: CostRuns) -> float:
 
 def _blocks(side: Side, stretch: Stretch) -> list[Any] | None:
     """The first entry, and the sizes of blocks of each kind; ``None`` for one programme."""
-    entry = stretch.first if stretch.last == stretch.first else _FOREVER
+    entry = stretch.first if stretch.last == stretch.first else FOREVER
     found: dict[str, list[int]] = {}
     for size in stretch.beyond:
         steps = side.steps(entry, size)
@@ -782,7 +797,7 @@ def _blocks(side: Side, stretch: Stretch) -> list[Any] | None:
 def _bases(side: Side, stretches: Sequence[Stretch]) -> Iterator[bytes]:
     """The bases of the plans that give the steps of all entries but the first."""
     for stretch in stretches[1:]:
-        entry = stretch.first if stretch.last == stretch.first else _FOREVER
+        entry = stretch.first if stretch.last == stretch.first else FOREVER
         for size, variation in stretch.beyond.items():
             steps = side.steps(entry, size)
             if not isinstance(steps, PairSteps):

@@ -259,7 +259,7 @@ def certificate(
     start
         Where to begin; any matrix.
     """
-    search = _Search(steps, cost, most, slack)
+    search = _LimitSearch(steps, cost, most, slack)
     found = search.from_start(start)
     if found is None or not search.free.any():
         return found
@@ -276,7 +276,7 @@ def certificate(
     return found if again is None else np.minimum(found, again)
 
 
-class _Search:
+class _LimitSearch:
     """Newton's method on the fixed point of a slightly larger cost; see `certificate`.
 
     A pair that costs nothing and whose step is the variation of another pair, unrounded, is *free*:

@@ -26,6 +26,7 @@ EPS = math.ulp(1.0)
 
 _FINEST = 1e-13
 _MOST_TRIALS, _USUAL_TRIALS = 40, 5
+_LEAST_POWER = 0.1
 
 
 def round_up(value: float, ulps: int = 4) -> float:
@@ -179,4 +180,4 @@ def _power(seen: list[tuple[float, float]]) -> float:
     if len(seen) < 2 or seen[-1][0] == seen[-2][0]:
         return 1.0
     slope = (seen[-1][1] - seen[-2][1]) / (seen[-1][0] - seen[-2][0])
-    return slope if 1 / 3 < slope < 3 else 1.0
+    return min(max(slope, _LEAST_POWER), 1 / _LEAST_POWER) if slope > 0 else 1.0

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import pufferkit as pk
-from pufferkit.influence.curve import chain_parts, graph_work
+from pufferkit.influence.curve import chain_parts, graphs
 from pufferkit.influence.curve.chain_parts import curve_bytes
 from pufferkit.influence.sums.chain_sums import value_bytes
 from pufferkit.mechanisms.chain_distances import summed_network
@@ -42,7 +42,7 @@ def peak(work):
 
 
 def graph_bytes(model):
-    return graph_work.curve_bytes(model, graph_work.quick_trees(model))
+    return graphs.curve_bytes(model, graphs.quick_trees(model))
 
 
 @pytest.mark.slow
@@ -91,6 +91,6 @@ def test_memory_of_the_curve_of_a_clique(nodes, values):
 
 
 def test_graphs_that_do_not_fit_are_refused_with_the_number(monkeypatch):
-    monkeypatch.setattr(graph_work, "MOST_BYTES", 10**6)
+    monkeypatch.setattr(graphs, "MOST_BYTES", 10**6)
     with pytest.raises(pk.NotApplicable, match=r"of 2 graphs needs about 0\.00\d+ GB of memory"):
         pk.influence_curve([lattice(5), lattice(5)], pk.count(1, 25), 1)

@@ -1145,16 +1145,19 @@ def _message_work(sizes: Sequence[int], clique: Sequence[int], kept: Sequence[in
     return 1e5 + 4 * ratios * (3 if many else 1)
 
 
+def curve_bytes(model: GraphModel, trees: Sequence[CliqueTree]) -> float:
+    """About how many bytes the curve of a graph takes: tables of cliques and their means."""
+    sizes, needed, largest = sizes_of(model), 0.0, 0.0
+    for clique in (clique for tree in trees for clique in tree.cliques):
+        shape = [sizes[n] for n in clique]
+        needed += 24.0 * prod(shape) + 15_000
+        largest = max(largest, means_of(shape))
+    return needed + 48 * max(largest, _AT_ONCE)
+
+
 def check_memory(models: Sequence[GraphModel], trees: Sequence[Sequence[CliqueTree]]) -> None:
     """Refuse models that need too much memory, before it is used."""
-    needed = 0.0
-    for model, own in zip(models, trees, strict=True):
-        sizes, largest = sizes_of(model), 0.0
-        for clique in (clique for tree in own for clique in tree.cliques):
-            shape = [sizes[n] for n in clique]
-            needed += 24.0 * prod(shape) + 15_000
-            largest = max(largest, means_of(shape))
-        needed += 48 * max(largest, _AT_ONCE)
+    needed = sum(curve_bytes(*one) for one in zip(models, trees, strict=True))
     if needed > MOST_BYTES:
         raise NotApplicable(
             f"the influence curve of {len(models):,} graphs needs about {needed / 1e9:.3g} GB of "

@@ -1151,8 +1151,8 @@ def curve_bytes(model: GraphModel, trees: Sequence[CliqueTree]) -> float:
     for clique in (clique for tree in trees for clique in tree.cliques):
         shape = [sizes[n] for n in clique]
         needed += 24.0 * prod(shape) + 15_000
-        largest = max(largest, means_of(shape))
-    return needed + 48 * max(largest, _AT_ONCE)
+        largest = max(largest, len(shape) * means_of(shape))
+    return needed + 80 * largest
 
 
 def check_memory(models: Sequence[GraphModel], trees: Sequence[Sequence[CliqueTree]]) -> None:

@@ -12,7 +12,6 @@ import numpy as np
 from pufferkit.beliefs.base import Member
 from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.beliefs.chain_tables import GivenStartTables, tables_of
-from pufferkit.beliefs.event_class import EventClass
 from pufferkit.beliefs.secrets import Events, Runs, Secrets
 from pufferkit.data.query import Query, Question
 from pufferkit.errors import NotApplicable
@@ -97,7 +96,8 @@ def exact_sum(
     if query.missing:
         raise NotApplicable(GAPS)
     chains = chains_only(theta, "exact_sum")
-    members = chains.known_chains() if isinstance(chains, EventClass) else _known(chains)
+    named = chains.names_secrets
+    members = chains.known_chains() if named else _known(chains)
     values, unit = values_of(query, chains.states)
     if max(values) == 0:
         raise NotApplicable("no entry moves the answer: there is nothing to hide")
@@ -106,10 +106,10 @@ def exact_sum(
     discrete = is_discrete(query.unit, coarsest, query.largest)
     kept = epsilon if discrete else epsilon * (1 - _FOR_THE_GRID)
     worst: tuple[LeastScale, str, int] | None = None
-    if isinstance(chains, EventClass):
+    if named:
         chains.check_length(query.longest)
         worst = _of_labels(chains, members, query, kept)
-        if not any(_of_entries(hidden) for hidden in chains.hidden):
+        if not any(_of_entries(hidden) for hidden in chains.every_secret()):
             members = ()
         if worst is None and not members:
             raise NotApplicable("no secret moves the answer: there is nothing to hide")
@@ -150,7 +150,7 @@ def _of_entries(hidden: Secrets) -> bool:
 
 
 def _of_labels(
-    theta: EventClass, members: Sequence[Member], query: Query, epsilon: float
+    theta: ChainClass, members: Sequence[Member], query: Query, epsilon: float
 ) -> tuple[LeastScale, str, int] | None:
     """The least scale for the labels of all windows; ``None`` if they need hardly any noise.
 
@@ -158,7 +158,7 @@ def _of_labels(
     """
     worst: tuple[LeastScale, str, int] | None = None
     values, _ = values_of(query, theta.states)
-    for hidden, member, length in product(theta.hidden, members, set(query.lengths)):
+    for hidden, member, length in product(theta.every_secret(), members, set(query.lengths)):
         if _of_entries(hidden) or hidden.window > length:
             continue
         if not isinstance(hidden, (Events, Runs)):

@@ -115,8 +115,7 @@ def markov_quilt(
     check_reading(influence)
     options: dict[str, Any] = {"influence": influence}
     if longest is not None:
-        known = isinstance(theta, (FiniteClass, AnyStartClass))
-        named = covering(theta, query.longest, influence) if known else None
+        named = _known_chains(theta, query.longest, influence)
         hardest = _listed(named, query, epsilon, longest, influence)
         options["longest"] = longest
         return _calibration("markov_quilt", theta, query, epsilon, hardest, options)
@@ -220,8 +219,10 @@ def max_influence(
 
     Examples
     --------
+    >>> from math import exp
+    >>> from pufferkit import MarkovChain, max_influence
     >>> chain = MarkovChain([0.8, 0.2], [[0.9, 0.1], [0.4, 0.6]])
-    >>> round(float(np.exp(max_influence(chain, 2, 1, 1))), 6)
+    >>> round(exp(max_influence(chain, 2, 1, 1)), 6)
     36.0
     """
     check_reading(influence)
@@ -234,15 +235,36 @@ def max_influence(
     return max(0.0, *(own.between(node, left, right)[0] for _, own in named))
 
 
+@singledispatch
 def influence_between(
     theta: ChainClass, node: int, left: int | None = None, right: int | None = None
 ) -> float:
     """Upper bound on the max-influence of X_node on its endpoints, over the class."""
-    if isinstance(theta, RegionClass):
-        return region_influence(theta).between(node, left, right)[0]
-    named = covering(theta, node) if isinstance(theta, MixingClass) else None
-    named = named or _members(theta.members(), node)
+    named = _members(theta.members(), node)
     return max(0.0, *(own.between(node, left, right)[0] for _, own in named))
+
+
+@influence_between.register
+def _(theta: RegionClass, node: int, left: int | None = None, right: int | None = None) -> float:
+    return region_influence(theta).between(node, left, right)[0]
+
+
+@influence_between.register
+def _(theta: MixingClass, node: int, left: int | None = None, right: int | None = None) -> float:
+    named = covering(theta, node) or _members(theta.members(), node)
+    return max(0.0, *(own.between(node, left, right)[0] for _, own in named))
+
+
+@singledispatch
+def _known_chains(theta: Beliefs, longest: int, influence: InfluenceReading) -> Any:
+    """The chains of a class that names them; ``None`` for other beliefs."""
+    return None
+
+
+@_known_chains.register(FiniteClass)
+@_known_chains.register(AnyStartClass)
+def _(theta: ChainClass, longest: int, influence: InfluenceReading) -> Any:
+    return covering(theta, longest, influence)
 
 
 def check_reading(influence: str) -> None:

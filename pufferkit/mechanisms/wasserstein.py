@@ -457,11 +457,20 @@ def _(theta: FieldClass, query: Query) -> float:
     return sum(estimated_work(network, query) for network in networks)
 
 
+@singledispatch
+def _tables_of(theta: Beliefs) -> tuple[int, float] | None:
+    """How many tables are listed, and the rows of the largest; ``None`` for other beliefs."""
+    return None
+
+
+@_tables_of.register
+def _(theta: JointClass) -> tuple[int, float] | None:
+    return len(theta.joints), float(max(len(own.table) for own in theta.joints))
+
+
 def _vector_work(theta: Beliefs, query: Query) -> float:
     """A flow through all pairs of answers, for every entry and two of its values."""
     entries, values = len(theta.entries or ()), len(theta.states)
-    members, listed = 1, float(values) ** entries
-    if isinstance(theta, JointClass):
-        members, listed = len(theta.joints), float(max(len(own.table) for own in theta.joints))
+    members, listed = _tables_of(theta) or (1, float(values) ** entries)
     answers = min(listed, comb(entries + values - 1, entries)) if query.weights else listed
     return members * entries * values * (values - 1) / 2 * _PAIR_OF_ANSWERS * answers**2

@@ -8,7 +8,7 @@ from functools import partial, singledispatch
 from math import inf
 from typing import Any
 
-from pufferkit.beliefs.base import Beliefs
+from pufferkit.beliefs.base import Beliefs, Member
 from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.beliefs.event_class import EventClass
 from pufferkit.beliefs.field_class import FieldClass
@@ -213,12 +213,31 @@ def _covering(
     printed = record.evidence.variant == "formula"
     if _by_mixing(theta, record):
         return _mixing_bounds(theta, work, record.evidence.variant == "tight")
-    corners = None
-    if isinstance(theta, RegionClass):
-        corners = theta.corners()
-        if corners is None:
-            return [RegionBound(theta, work)]
-    return [KnownChain(m, longest, work, as_printed=printed) for m in corners or theta.members()]
+    whole = _whole_region(theta, work)
+    members = _corners_of(theta) if whole is None else ()
+    return whole or [KnownChain(m, longest, work, as_printed=printed) for m in members]
+
+
+@singledispatch
+def _corners_of(theta: ChainClass) -> Sequence[Member]:
+    """The chains whose quilts serve the class."""
+    return theta.members()
+
+
+@_corners_of.register
+def _(theta: RegionClass) -> Sequence[Member]:
+    return theta.corners() or ()
+
+
+@singledispatch
+def _whole_region(theta: ChainClass, work: Allowance) -> Sequence[PairTables] | None:
+    """The bound on all chains of a region at once, where its corners do not suffice."""
+    return None
+
+
+@_whole_region.register
+def _(theta: RegionClass, work: Allowance) -> Sequence[PairTables] | None:
+    return [RegionBound(theta, work)] if theta.corners() is None else None
 
 
 def _over_gaps(theta: ChainClass, claim: _Claim, seen: Sequence[SegmentPattern]) -> float:

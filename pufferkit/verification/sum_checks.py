@@ -76,13 +76,25 @@ def wasserstein_scale(record: Release, theta: Beliefs, checks: list[str], work: 
     return float(distance) / record.epsilon
 
 
+@singledispatch
+def _naming_secrets(theta: Beliefs) -> EventClass | None:
+    """Beliefs that name other secrets than entries; ``None`` for others."""
+    return None
+
+
+@_naming_secrets.register
+def _(theta: EventClass) -> EventClass | None:
+    return theta
+
+
 def exact_sum_scale(record: Release, theta: Beliefs, checks: list[str], work: Allowance) -> float:
     """The recorded scale if the loss at it is small enough, of every chain and length."""
     weights = weights_of(record, theta.states)
     if record.observed is not None:
         raise BadBeliefs("exact_sum has no theorem for entries that were not observed")
+    named = _naming_secrets(theta)
     try:
-        members = theta.known_chains() if isinstance(theta, EventClass) else theta.members()
+        members = theta.members() if named is None else named.known_chains()
     except NotApplicable as reason:
         raise BadBeliefs(f"exact_sum needs known chains: {reason}") from None
     if any(member.any_start for member in members):
@@ -94,14 +106,14 @@ def exact_sum_scale(record: Release, theta: Beliefs, checks: list[str], work: Al
     enough, rate = record.epsilon * (1 + TOLERANCE), record.scale * (1 + TOLERANCE) / float(unit)
     worst = 0.0
     for member, length in product(members, set(record.lengths)):
-        if isinstance(theta, EventClass):
-            labels = [own for own in theta.hidden if not _of_entries(own)]
+        if named is not None:
+            labels = [own for own in named.hidden if not _of_entries(own)]
             sums = _SegmentSums(member.chain, values, length, work)
             worst = max(worst, _loss_of_labels(sums, labels, theta.states, rate))
-        if not isinstance(theta, EventClass) or any(map(_of_entries, theta.hidden)):
+        if named is None or any(map(_of_entries, named.hidden)):
             loss = _loss_of_sum(member.chain, values, length, rate, enough, reach, work)
             worst = max(worst, loss)
-    what = "a secret" if isinstance(theta, EventClass) else "an entry"
+    what = "an entry" if named is None else "a secret"
     checks.append(
         f"exact_sum: the largest loss of {what} is {worst:.9g}, by the distribution of the sum "
         f"given its value, over {theta.description}"

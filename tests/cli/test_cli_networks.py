@@ -75,12 +75,14 @@ def test_entries_need_their_column(flu: Path):
     assert "--entry" in refusal(*RELEASE, "--entry", "when")
 
 
-def test_a_vector_is_refused_with_the_alternative(flu: Path):
-    line = refusal(
+def test_a_vector_has_the_wasserstein_mechanism_on_a_small_network(flu: Path):
+    made = good(
         "release", "flu.csv", "--model", "flu.json", "--epsilon", "1", "--state", "status",
-        "--entry", "who", "--mechanism", "wasserstein",
+        "--entry", "who", "--mechanism", "wasserstein", "--json",
     )  # fmt: skip
-    assert "influence_curve" in line
+    assert '"mechanism": "wasserstein"' in made
+    Path("release.json").write_text(made)
+    good("verify", "release.json")
 
 
 def test_work_that_needs_too_much_memory_is_refused_before_it_starts(folder: Path):

@@ -53,7 +53,9 @@ class Closeness:
         return checks.privacy(epsilon) + 2 * self.delta * (1 + _ROUNDING)
 
 
-def max_divergence(p: Mapping[Any, Any], q: Mapping[Any, Any]) -> float:
+def max_divergence(
+    p: Mapping[Any, Any] | Sequence[Any], q: Mapping[Any, Any] | Sequence[Any]
+) -> float:
     """The largest log p(x) / q(x) over the support of p.
 
     Theorem: [Q] Definition 2.3. Infinite where p has a value that is impossible under q.
@@ -61,24 +63,31 @@ def max_divergence(p: Mapping[Any, Any], q: Mapping[Any, Any]) -> float:
     Parameters
     ----------
     p, q
-        Value to probability.
+        Value to probability, or the probabilities of the same values in order.
 
     Examples
     --------
     >>> from math import exp
     >>> from pufferkit import max_divergence
+    >>> round(exp(max_divergence([0.5, 0.5], [0.9, 0.1])), 9)
+    5.0
     >>> p, q = {1: 1 / 3, 2: 1 / 2, 3: 1 / 6}, {1: 1 / 2, 2: 1 / 4, 3: 1 / 4}
     >>> round(exp(max_divergence(p, q)), 9)
     2.0
     """
-    for name, masses in (("p", p), ("q", q)):
-        checks.probability_vector(name, [float(mass) for mass in masses.values()])
+    above, below = _masses("p", p), _masses("q", q)
     largest = -inf
-    for x, mass in p.items():
+    for x, mass in above.items():
         if mass > 0:
-            other = q.get(x, 0)
+            other = below.get(x, 0)
             largest = max(largest, log(mass / other) if other > 0 else inf)
     return largest
+
+
+def _masses(name: str, given: Mapping[Any, Any] | Sequence[Any]) -> Mapping[Any, Any]:
+    masses = given if isinstance(given, Mapping) else dict(enumerate(given))
+    checks.probability_vector(name, [float(mass) for mass in masses.values()])
+    return masses
 
 
 def closeness(adversary: Any, beliefs: Any, length: int | None = None) -> Closeness:

@@ -14,7 +14,7 @@ class does not fix the matrix, one near the adversary's is taken and checked to 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import singledispatch
 from math import inf, log

@@ -251,12 +251,6 @@ STEADY = ("calm", "sticky", "two states", "alike", "periodic", "sparse", "two ch
 NEVER_MIX = ("absorbing", "apart")
 LONG = ("periodic",)
 """Beliefs of which an account finds out in 20 s that a series without an end has no price."""
-OF_ONE_NUMBER = (
-    *("count", "count of the last", "total", "total, clipped", "mean", "mean, clipped"),
-    *("linear of some", "per_entry", "per_entry, by state", "own"),
-)
-
-
 REFUSED: dict[str, Callable[[Cell, str], bool]] = {
     "graphs and joints hide entries only": lambda c, kind: kind in LISTED and c.secret != "entries",
     "a stream is about entries that follow one another": lambda c, kind: (
@@ -265,11 +259,11 @@ REFUSED: dict[str, Callable[[Cell, str], bool]] = {
     "an account of named entries needs all of them": lambda c, kind: (
         c.account == "Account" and kind in LISTED and c.gap != "none"
     ),
+    "a choice of levels needs a curve, which joints have not": lambda c, kind: (
+        kind == "joints" and c.question == "quantile" and c.account == "none"
+    ),
     "distances of sums of a joint need all entries": lambda c, kind: (
         kind == "joints" and c.gap != "none"
-    ),
-    "a joint has no theorem but that of one number": lambda c, kind: (
-        kind == "joints" and c.question not in OF_ONE_NUMBER and c.account == "none"
     ),
     "other secrets than entries need entries that are a Markov chain": lambda c, kind: (
         kind in HIDDEN and c.secret != "entries"

@@ -388,10 +388,6 @@ within one segment, and nothing else'
     def check_length(self, longest: int) -> None:
         """Refuse series that are too short to contain a secret."""
 
-    def known_chains(self) -> tuple[Member, ...]:
-        """The chains behind named secrets, with their starts; ``NotApplicable`` if unknown."""
-        return self.members()
-
     def corners(self) -> tuple[Member, ...] | None:
         """As ``members``; ``None`` if only bounds over the whole class are known."""
         return self.members()

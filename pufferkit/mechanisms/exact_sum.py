@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import singledispatch
 from itertools import product
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 from pufferkit.beliefs.base import Member
 from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.beliefs.chain_tables import GivenStartTables, tables_of
+from pufferkit.beliefs.event_class import EventClass
 from pufferkit.beliefs.secrets import Events, Runs, Secrets
 from pufferkit.data.query import Query, Question
 from pufferkit.errors import NotApplicable
@@ -97,7 +99,7 @@ def exact_sum(
         raise NotApplicable(GAPS)
     chains = chains_only(theta, "exact_sum")
     named = chains.names_secrets
-    members = chains.known_chains() if named else _known(chains)
+    members = _known(chains)
     values, unit = values_of(query, chains.states)
     if max(values) == 0:
         raise NotApplicable("no entry moves the answer: there is nothing to hide")
@@ -194,7 +196,9 @@ def entry_distributions(member: Member, length: int) -> EntryDistributions:
     return EntryDistributions(initial, table, possible, *repeats, source.prior_error(1))
 
 
+@singledispatch
 def _known(theta: ChainClass) -> tuple[Member, ...]:
+    """The chains of the beliefs, with known starts."""
     try:
         members = theta.members()
     except NotApplicable:
@@ -208,6 +212,11 @@ def _known(theta: ChainClass) -> tuple[Member, ...]:
             "the starts with ChainClass.of, or use influence_curve"
         )
     return members
+
+
+@_known.register
+def _(theta: EventClass) -> tuple[Member, ...]:
+    return theta.known_chains()
 
 
 def _check_grid(calibration: Calibration) -> None:

@@ -30,7 +30,7 @@ from pufferkit.fleet.released_entries import (
     Span,
     check_same,
     check_unchanged,
-    segments_until,
+    recorded_segments,
     spent_on_entry,
     spent_on_segment,
 )
@@ -458,7 +458,7 @@ class Accounts:
                 "step": release.step,
                 "entries": release.entries,
                 "independent_after": release.independent_after,
-                "segments": segments_until(release.lengths, release.last),
+                "segments": recorded_segments(release.lengths, release.last),
                 "beliefs": self.run.beliefs_digest,
                 "calibration": made,
                 "mechanism": self.run.mechanism,

@@ -7,10 +7,8 @@ from typing import Any
 
 from pufferkit.accounting.amounts import MICRO, PICO
 from pufferkit.accounting.entries import Entry
+from pufferkit.accounting.standing import segments_until
 from pufferkit.fleet.subject_run import PendingRelease
-from pufferkit.records import digest
-
-_LISTED = 8
 
 Span = tuple[int, int, int]
 """First and last entry of a window, and the event-level epsilon spent on it, in units of 10^-12."""
@@ -57,7 +55,7 @@ def check_unchanged(name: str, earlier: Sequence[Entry], release: PendingRelease
         if mark in seen:
             continue
         seen.add(mark)
-        if last > sum(lengths) or segments_until(lengths, last) != recorded:
+        if last > sum(lengths) or recorded_segments(lengths, last) != recorded:
             raise ValueError(
                 f"table: {name!r} had other segments when entries up to {last} were released "
                 f"(ledger entry {entry.seq}); the account is for data that only grow at the end"
@@ -68,15 +66,10 @@ def _apart(step: int | float | None) -> str:
     return "rows without a clock" if step is None else f"{step} apart"
 
 
-def segments_until(lengths: tuple[int, ...], last: int) -> list[int] | str:
-    """Lengths of the segments up to entry ``last``, or a digest if there are many."""
-    segments, left = [], last
-    for length in lengths:
-        segments.append(min(length, left))
-        left -= segments[-1]
-        if not left:
-            break
-    return segments if len(segments) <= _LISTED else digest(segments)
+def recorded_segments(lengths: Sequence[int], last: int) -> list[int] | str:
+    """What a charge records of the segments up to entry ``last``."""
+    segments = segments_until(lengths, last)
+    return segments if isinstance(segments, str) else list(segments)
 
 
 def spent_on_entry(spans: Sequence[Span]) -> int:

@@ -328,7 +328,7 @@ class _LimitSearch:
             self.free.ravel()[rows[values >= 1.0]] = True
             self.free &= self.cost == 0
         raised = self.cost + self.slack * ~self.free
-        return own, closure((raised + own) * self.outside)
+        return own, closure(np.where(self.outside > 0, raised + own, 0.0))
 
     def _checked(self, point: Floats, own: Floats) -> Floats | None:
         """The variation itself, if it is a limit, free pairs raised to their steps."""

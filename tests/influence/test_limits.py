@@ -5,6 +5,8 @@ import pytest
 
 import pufferkit as pk
 from pufferkit import ChainClass, InfluenceCurve, MarkovChain
+from pufferkit.beliefs.powers import Kernel
+from pufferkit.influence.curve import open_steps
 from pufferkit.influence.curve.member_curves import PairRun
 from tests.oracles import brute_curve as brute
 
@@ -96,3 +98,21 @@ def test_uneven_runs_with_free_pairs_never_below_product_releases(kind, known):
         for start in starts:
             real = real_losses(start, matrix, bs, np.array([counted, -counted, 0 * counted]))
             assert (promised >= real - SLACK).all(), (matrix, start, runs)
+
+
+def test_steps_with_any_start_are_the_same_compiled(monkeypatch):
+    rng = np.random.default_rng(0)
+    for _ in range(60):
+        size = int(rng.integers(1, 7))
+        matrix = brute.random_matrix(rng, size)
+        columns = rng.random(size) < 0.8
+        columns[rng.integers(size)] = True
+        rows = (matrix[columns] > 0).any(axis=0)
+        variation = rng.random((size, size)) * rng.choice([0.1, 1, 10])
+        np.fill_diagonal(variation, 0)
+        steps = open_steps.OpenSteps(Kernel(matrix, matrix > 0), rows, columns, 1e-13)
+        found = []
+        for little in (10**9, -1):
+            monkeypatch.setattr(open_steps, "_LITTLE", little)
+            found.append(steps(variation))
+        assert np.abs(found[0] - found[1]).max() <= 1e-12 * (1 + variation.max())

@@ -14,7 +14,7 @@ help:
 	@echo "make coverage  which lines and branches the quick tests reach; pages in out/coverage/"
 	@echo "make attack    search for ten minutes for losses above what is promised or charged"
 	@echo "make fuzz      20,000 spoiled calls of the command line; half an hour"
-	@echo "make lint      ruff, mypy and the order of rooms"
+	@echo "make lint      ruff, mypy and the order of packages"
 	@echo "make notebooks runs the notebooks of the documentation and keeps their outputs"
 	@echo "make docs      the documentation, into site/; open site/index.html"
 	@echo "make bench     one table of times, peers and growth; fails if a job became 1.5 times slower"

@@ -173,7 +173,7 @@ def main() -> None:
     rows, subjects = int(chosen.rows), int(chosen.subjects)
     try:
         frame = made(spark, rows, subjects, chosen.skew, f"{folder}/rows")
-        table = pk.read_table(frame, subject="who", time="when", state="what", states=STATES)
+        table = pk.read(frame, subject="who", time="when", state="what", states=STATES)
 
         def timed(name: str, call, **options) -> None:
             with new_ledger(chosen.ledger, folder) as ledger:

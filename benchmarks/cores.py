@@ -14,7 +14,13 @@ import numpy as np
 ROWS, SUBJECTS = 4_000_000, 4000
 STATES = range(5)
 MATRIX = np.full((5, 5), 0.1) + 0.5 * np.eye(5)
-COLUMNS = {"subject": "who", "time": "when", "state": "what", "states": STATES, "max_gap": 60}
+COLUMNS = {
+    "subject": "who",
+    "time": "when",
+    "state": "what",
+    "states": STATES,
+    "independent_after": 60,
+}
 
 
 def write(path: Path) -> None:
@@ -37,7 +43,7 @@ def here(path: str) -> float:
     chain = pk.MarkovChain.steady(MATRIX)
     pk.influence_curve(chain, pk.count(0, 10), 1).release([0] * 10)  # compile, import
     start = perf_counter()
-    pk.release(pk.read_table(path, **COLUMNS), chain, "histogram", 1, per="subject")
+    pk.release(pk.read(path, **COLUMNS), chain, "histogram", 1, per="subject")
     return perf_counter() - start
 
 
@@ -60,7 +66,7 @@ def there(path: str, cores: int, folder: str) -> float:
     for turn in range(2):
         frame = spark.read.parquet(path)
         start = perf_counter()
-        table = pk.read_table(frame, **COLUMNS)
+        table = pk.read(frame, **COLUMNS)
         pk.release(
             table, chain, "histogram", 1, per="subject", storage=f"{folder}/{cores}-{turn}"
         ).count()

@@ -36,9 +36,9 @@ def main() -> None:
         }
     )
     table = timed(
-        "read_table",
-        lambda: pk.read_table(
-            frame, subject="who", time="when", state="what", states=range(5), max_gap=1
+        "read",
+        lambda: pk.read(
+            frame, subject="who", time="when", state="what", states=range(5), independent_after=1
         ),
     )
     print(table.report())

@@ -51,7 +51,7 @@ def main(subjects: int = 1000) -> None:
 
 def _read(path: Path, subjects: int) -> pk.Table:
     some = pl.scan_parquet(path).filter(pl.col("who").is_in([f"s{n}" for n in range(subjects)]))
-    return pk.read_table(
+    return pk.read(
         some, subject="who", time="time", state="state", states=CHAIN.states, window="hour of week"
     )  # type: ignore[return-value]
 

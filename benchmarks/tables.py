@@ -13,7 +13,7 @@ import polars as pl
 import pufferkit as pk
 
 ROWS, SUBJECTS, STATES = 10_000_000, 1000, 5
-COLUMNS = {"subject": "who", "time": "when", "state": "what", "max_gap": 60}
+COLUMNS = {"subject": "who", "time": "when", "state": "what", "independent_after": 60}
 WANTED = 1.5
 
 
@@ -55,10 +55,10 @@ def speed() -> None:
     }
     print(f"{ROWS:,} rows, {SUBJECTS} subjects, best of 3:")
     for name, frame in cases.items():
-        ours = seconds(lambda f: pk.read_table(f, **COLUMNS), frame)
+        ours = seconds(lambda f: pk.read(f, **COLUMNS), frame)
         theirs = seconds(bare, frame)
         print(
-            f"  {name:<28} read_table {ours:5.2f} s, bare group-by {theirs:5.2f} s, "
+            f"  {name:<28} read {ours:5.2f} s, bare group-by {theirs:5.2f} s, "
             f"ratio {ours / theirs:4.2f}, wanted {WANTED}"
         )
 
@@ -78,7 +78,7 @@ def memory() -> None:
 
 def one(path: str) -> None:
     start = perf_counter()
-    table = pk.read_table(path, **COLUMNS)
+    table = pk.read(path, **COLUMNS)
     took, rows = perf_counter() - start, int(table.sizes.sum())
     # Not getrusage: its peak includes the parent's memory at the time of the fork.
     status = Path("/proc/self/status").read_text()

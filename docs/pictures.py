@@ -1,18 +1,32 @@
-"""The pictures of the story, drawn when the site is built; the docstring is what they say in words.
+"""The pictures of the first page, drawn when the site is built; docstrings say them in words.
 
-Every number in them is computed by the package.
+Every number in them is computed by the package. ``python docs/pictures.py`` draws the one of the
+README, ``docs/images/three-panels.png``.
 """
 
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 import pufferkit as pk
 from pufferkit.plots import influence_figure
-from pufferkit.plots.canvas import BLACK, BLUE, GREEN, GREY, ORANGE, PALE, SKY, blank, grid, panels
+from pufferkit.plots.canvas import (
+    BLACK,
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    PALE,
+    SKY,
+    STATES,
+    blank,
+    grid,
+    panels,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -21,7 +35,7 @@ CHAIN = pk.MarkovChain.steady(
     [[0.90, 0.08, 0.02], [0.10, 0.80, 0.10], [0.05, 0.35, 0.60]],
     states=["resting", "sitting", "walking"],
 )
-COLOURS = (PALE, SKY, BLUE)
+COLOURS = STATES
 WEEK = 2016
 
 
@@ -107,22 +121,23 @@ def drowns() -> Figure:
     query = pk.relative_frequencies(CHAIN.states, WEEK)
     shares = np.bincount(CHAIN.sample(WEEK, seed=1), minlength=3) / WEEK
     kinds = {
-        "noise for independent entries:\nhides too little": pk.entry_dp(query, 1),
-        "the influence curve:\nenough, and no more": pk.influence_curve(CHAIN, query, 1),
-        "group privacy:\nnothing is left": pk.group_dp(query, 1),
+        "Too little noise:\nneighbours give an entry away": (pk.entry_dp(query, 1), ORANGE),
+        "Enough:\npufferkit hides every entry": (pk.influence_curve(CHAIN, query, 1), BLUE),
+        "Too much:\nnothing is left of the answer": (pk.group_dp(query, 1), ORANGE),
     }
-    figure, every = panels(3, 8.4, 3.0, "")
-    for axes, (title, noise) in zip(every, kinds.items(), strict=True):
-        axes.bar(range(3), shares, color=COLOURS, edgecolor=GREY, width=0.7)
+    figure, every = panels(3, 8.8, 3.1, "")
+    for axes, (title, (noise, colour)) in zip(every, kinds.items(), strict=True):
+        axes.bar(range(3), shares, color=COLOURS, width=0.7)
         half = noise.half_width(0.95)
         axes.errorbar(
             range(3), shares, yerr=half, fmt="none", ecolor=BLACK, elinewidth=1.4, capsize=4
         )
-        axes.set_title(title, fontsize=10, loc="left")
+        axes.set_title(title, fontsize=10, loc="left", color=colour)
         axes.set_xticks(range(3), CHAIN.states, fontsize=9)
         axes.set_ylim(0, 1)
-        axes.annotate(f"+- {half:.2g}", (2.4, 0.93), ha="right", fontsize=9, color=GREY)
+        axes.set_xlabel(f"95% of shares within {half:.2g}", fontsize=9, color=GREY)
     every[0].set_ylabel("share of the week")
+    every[0].set_yticks([0, 0.5, 1], ["0%", "50%", "100%"])
     return figure
 
 
@@ -216,3 +231,7 @@ def measured() -> Figure:
         {"name": "three regimes", "budget": 80.8, "covers": False},
     ]
     return influence_figure(budgets, point=135, lower=112)
+
+
+if __name__ == "__main__":
+    drowns().savefig(Path(__file__).parent / "images" / "three-panels.png", dpi=110)

@@ -183,7 +183,7 @@ def _pufferkit(arguments: list[str]) -> tuple[int, str]:
 
     # Typer makes all commands anew at every call, which takes longer than most of them do.
     typer.testing._get_command = _once(get_command)
-    done = typer.testing.CliRunner(env={"COLUMNS": "100"}).invoke(app, arguments)
+    done = typer.testing.CliRunner(env={"COLUMNS": "88"}).invoke(app, arguments)
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
     return done.exit_code, done.output

@@ -35,7 +35,7 @@ def rows() -> pl.DataFrame:
 
 
 if __name__ == "__main__":
-    table = pk.read_table(
+    table = pk.read(
         rows(), subject="who", time="time", state="state", states=STATES, window="hour of week"
     )
     heat = pk.release(table, CHAIN, "by-weekday-hour", 1, per="all")

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from pufferkit import MarkovChain, Series
-from pufferkit.beliefs.estimation import fit
+from pufferkit.fitting.fit import fit
 
 HERE = Path(__file__).parent
 ACTIVITIES = ("resting", "sitting", "standing", "walking")

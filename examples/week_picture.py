@@ -25,9 +25,7 @@ def main(path: str = "docs/images/week.png") -> None:
     week.set_xlabel("hour")
     week.set_ylabel("day")
     week.set_title("one person, every ten minutes", fontsize=10)
-    single = pk.MarkovChain.fit(
-        [levels[x] for x in person.models[0].sample(10_000, seed=1)], smoothing=0.5
-    )
+    single = pk.fit([levels[x] for x in person.models[0].sample(10_000, seed=1)], smoothing=0.5)
     names = ["one chain", "hidden regimes"]
     entries = [0.05 / pk.entry_epsilon(b, 1008, 0.05) for b in (single, person)]
     bars.barh(names, entries, color=[SKY, BLUE], edgecolor=BLACK)

@@ -17,10 +17,10 @@ from papers.lstm import Training, cross_validate
 from papers.result import Chart, Claims, Result, Rows, Settings, by_these_rows
 from pufferkit.audit.attackers import ForwardBackward, Viterbi
 from pufferkit.audit.success_limits import success_bound
-from pufferkit.beliefs.estimation import fit
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
 from pufferkit.data.series import Series
+from pufferkit.fitting.fit import fit
 from pufferkit.local import loss
 
 Bits = NDArray[np.intp]

@@ -30,7 +30,7 @@ from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
 from pufferkit.local import RandomizedResponse, cheapest_noise, constraint_planes, loss
 from pufferkit.local.least_noise import answer_limits
-from pufferkit.local.one_sided import Binary
+from pufferkit.local.sides import Binary
 from pufferkit.mechanisms.influence_curve import entry_epsilon
 
 ADVERSARIES = ("ignorant", "every")

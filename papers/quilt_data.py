@@ -24,11 +24,11 @@ from papers.result import (
     simulated_error,
 )
 from pufferkit.audit.noise_drawn import rehearsed
-from pufferkit.beliefs.estimation import fit
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
 from pufferkit.data.asking import relative_frequencies
 from pufferkit.data.series import Series
+from pufferkit.fitting.fit import fit
 from pufferkit.mechanisms.baselines import group_dp
 from pufferkit.mechanisms.calibration import Calibration
 

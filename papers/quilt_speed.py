@@ -13,11 +13,11 @@ from papers import measured_series as files
 from papers.quilt_data import groups, households
 from papers.result import Chart, Result, Rows, Settings, attempt, by_these_rows
 from pufferkit.beliefs.chain_class import ChainClass
-from pufferkit.beliefs.estimation import fit
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
 from pufferkit.data.asking import count, mean, relative_frequencies
 from pufferkit.data.query import Query
+from pufferkit.fitting.fit import fit
 
 MECHANISMS = (
     "group_dp",

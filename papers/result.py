@@ -17,8 +17,8 @@ import numpy as np
 
 from pufferkit.audit.noise_drawn import rehearsed
 from pufferkit.data.query import Query
+from pufferkit.data.write import harmless
 from pufferkit.errors import NotApplicable
-from pufferkit.frames.safe_csv import harmless
 from pufferkit.influence.progress import NamedProgress
 from pufferkit.mechanisms.calibration import Calibration
 from pufferkit.mechanisms.plan import calibrate

@@ -26,11 +26,11 @@ from numpy.typing import ArrayLike
 from papers.result import Baseline
 from pufferkit import checks
 from pufferkit.beliefs.markov_chain import MarkovChain
-from pufferkit.beliefs.powers import Kernel
 from pufferkit.checks import Floats
 from pufferkit.data.query import Query
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.curve.steps import KernelStep
+from pufferkit.influence.kernels import Kernel
 from pufferkit.mechanisms.calibration import chains_only, check_states
 from pufferkit.rounding import last_passing, round_up
 

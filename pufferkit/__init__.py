@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pufferkit import audit as audit
-    from pufferkit import frames as frames
     from pufferkit import local as local
     from pufferkit import plots as plots
     from pufferkit.accounting.account import Account as Account
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from pufferkit.accounting.selection import Selection as Selection
     from pufferkit.accounting.selection import select as select
     from pufferkit.accounting.spending import Spending as Spending
-    from pufferkit.accounting.stream import Stream as Stream
     from pufferkit.act import release as release
     from pufferkit.beliefs.bayesian_network import BayesianNetwork as BayesianNetwork
     from pufferkit.beliefs.chain_class import ChainClass as ChainClass
@@ -64,12 +62,10 @@ if TYPE_CHECKING:
     from pufferkit.fitting.choosing import choose_beliefs as choose_beliefs
     from pufferkit.fitting.closeness import closeness as closeness
     from pufferkit.fitting.closeness import max_divergence as max_divergence
+    from pufferkit.fitting.fit import fit as fit
     from pufferkit.fitting.measured_influence import measured_influence as measured_influence
     from pufferkit.fitting.private_transitions import private_transitions as private_transitions
     from pufferkit.fleet import Releases as Releases
-    from pufferkit.frames import TextFormat as TextFormat
-    from pufferkit.frames import read_series as read_series
-    from pufferkit.frames import read_table as read_table
     from pufferkit.influence.curve.profile import InfluenceCurve as InfluenceCurve
     from pufferkit.influence.sums.transport import w_infinity as w_infinity
     from pufferkit.mechanisms.active_quilts import ActiveQuilts as ActiveQuilts
@@ -116,7 +112,6 @@ _HOMES = {
     "accounting.ledger": ["Ledger"],
     "accounting.account": ["Account"],
     "act": ["release"],
-    "accounting.stream": ["Stream"],
     "beliefs.chain_class": ["ChainClass"],
     "fitting.closeness": ["closeness", "max_divergence"],
     "beliefs.bayesian_network": ["BayesianNetwork"],
@@ -127,12 +122,12 @@ _HOMES = {
     "beliefs.secrets": ["Secrets"],
     "errors": ["DrownedAnswer", "LedgerError", "NoTheorem", "NotApplicable", "OverBudget"],
     "fleet": ["Releases"],
-    "frames": ["TextFormat", "read_series", "read_table"],
     "mechanisms.active_quilts": ["ActiveQuilts", "active_quilts"],
     "mechanisms.baselines": ["entry_dp", "gk16", "group_dp"],
     "mechanisms.calibration": ["Calibration"],
     "fitting.check_model": ["check_model"],
     "fitting.choosing": ["choose_beliefs"],
+    "fitting.fit": ["fit"],
     "fitting.measured_influence": ["measured_influence"],
     "influence.curve.profile": ["InfluenceCurve"],
     "mechanisms.exact_sum": ["exact_sum"],
@@ -171,6 +166,8 @@ _HOMES = {
     "mechanisms.post_processing": ["Derived"],
     "mechanisms.synthetic": ["synthetic"],
     "data.series": ["Series"],
+    "data.files": ["TextFormat"],
+    "data.read": ["read"],
     "data.bins": ["Bins"],
     "data.table": ["Table"],
     "influence.sums.transport": ["w_infinity"],
@@ -181,7 +178,7 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = [*sorted(_HOME_OF), "__version__"]  # noqa: PLE0604
 
 
-_ROOMS = ("audit", "frames", "local", "plots")
+_ROOMS = ("audit", "local", "plots")
 
 
 def __getattr__(name: str) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 
 from pufferkit.accounting.account import Account, release_series
 from pufferkit.accounting.account_plan import BEST
+from pufferkit.accounting.asked_window import Window, period_of, rule_of
 from pufferkit.accounting.table_accounts import TableAccounts
 from pufferkit.data.table import Table
 from pufferkit.fleet.each_subject import release_all, release_each
@@ -25,7 +26,7 @@ def release(
     mechanism: str = BEST,
     per: str | Mapping[Hashable, Hashable] | None = None,
     keys: Sequence[Hashable] | None = None,
-    window: tuple[int, int] | None = None,
+    window: Window | None = None,
     label: str = "",
     anyway: bool = False,
     storage: str | None = None,
@@ -68,8 +69,12 @@ def release(
     keys
         All possible groups: which of them occur is a fact about the data.
     window
-        For a series: first and last entry to use, counted from 1 from the first entry of the
-        account, unobserved entries included; by default all of the data.
+        The entries to use, by default all of the data. First and last entry, counted from 1 from
+        the first entry of the account, unobserved entries included; a period of the calendar
+        (``"2026"``, ``"2026-09"``, ``"2026-W37"``, ``"2026-09-15"``), or two moments, the second
+        excluded, for data with a clock. For a series also a rule (``"day"``, ``"month"``,
+        ``"7d"``), which gives a release for each window that the data cover, by its name; windows
+        that they cover in part are left out, and listed in ``left_out``.
     label
         Something to tell otherwise equal releases apart. For a table the name of the run: the same
         call continues one that was killed.
@@ -106,7 +111,7 @@ def release(
     >>> import polars as pl
     >>> from tempfile import mkdtemp
     >>> rows = pl.DataFrame({"who": ["ann", "bob"] * 200, "t": range(400), "x": [0, 0, 1, 1] * 100})
-    >>> table = pk.read_table(rows, subject="who", time="t", state="x", states=chain.states)
+    >>> table = pk.read(rows, subject="who", time="t", state="x", states=chain.states)
     >>> book = pk.Ledger(mkdtemp() + "/ledger.db")
     >>> accounts = book.accounts_for(table, "home of ", budget=2)
     >>> pk.release(table, chain, "histogram", 1, account=accounts, per="subject").subjects
@@ -131,11 +136,17 @@ def release(
         )
     if not far and not isinstance(data, Table):
         raise ValueError(
-            f"table: must come from read_table, got {type(data).__name__}; for example "
-            'read_table(frame, subject="person", time="time", state="activity")'
+            f"table: must come from read, got {type(data).__name__}; for example "
+            'read(frame, subject="person", time="time", state="activity")'
         )
-    if window is not None:
-        raise ValueError("window: a table has the windows it was read with; leave it out")
+    if rule_of(window) is not None:
+        raise ValueError(
+            "window: a table has the windows it was read with: read(..., window=); here a "
+            "period such as 2026-09 chooses among them"
+        )
+    period = None if window is None else period_of(window)
+    if window is not None and period is None:
+        raise ValueError("window: of a table is a period, such as 2026-09, or two moments")
     if account is not None and not isinstance(account, TableAccounts):
         raise ValueError("account: a table has one for each subject; see Ledger.accounts_for")
     options: dict[str, Any] = {
@@ -145,6 +156,7 @@ def release(
         "anyway": anyway,
         "progress": progress,
         "storage": storage,
+        "period": period,
     }
     if account is not None:
         options |= {
@@ -152,6 +164,7 @@ def release(
             "budget": account.budget,
             "prefix": account.prefix,
             "data_meant": account.data_meant,
+            "horizon": account.horizon,
         }
     if epsilon is None:
         raise ValueError("epsilon: must be given for a table")

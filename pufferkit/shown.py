@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+import textwrap
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from importlib import import_module
 from typing import Any
 
 import pufferkit
@@ -12,12 +15,54 @@ import pufferkit
 MOST_ROWS = 100
 """Most rows that a notebook shows."""
 
+WIDTH = 80
+"""Most characters of a line of text."""
+
 
 def aligned(rows: Iterable[tuple[str, str]]) -> list[str]:
     """A line for each name and text, the names padded to one width."""
     listed = list(rows)
     wide = max(len(name) for name, _ in listed)
     return [f"  {name:<{wide}}  {text}" for name, text in listed]
+
+
+def three_digits(number: float) -> str:
+    """A number with three significant digits, without an exponent where it is short.
+
+    >>> three_digits(12079.0), three_digits(0.012345), three_digits(60), three_digits(2.5e12)
+    ('12,100', '0.0123', '60', '2.5e+12')
+    """
+    if not math.isfinite(number) or (number and not 1e-4 <= abs(number) < 1e9):
+        return f"{number:.3g}"
+    places = 2 - math.floor(math.log10(abs(number))) if number else 0
+    text = f"{round(number, places):,.{max(places, 0)}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def at_most(number: float) -> str:
+    """The least number of three significant digits that is not below this one.
+
+    >>> at_most(468.2), at_most(60.0), at_most(0.0123401)
+    ('469', '60', '0.0124')
+    """
+    if not number or not math.isfinite(number):
+        return three_digits(number)
+    unit = 10.0 ** (math.floor(math.log10(abs(number))) - 2)
+    steps = number / unit
+    whole = round(steps)  # 60.000000001 is 60 that was computed
+    return three_digits((whole if steps <= whole * (1 + 1e-9) else math.ceil(steps)) * unit)
+
+
+def wrapped(text: str, width: int = WIDTH) -> list[str]:
+    """A statement in lines that fit a terminal, continued ones indented."""
+    return [
+        part
+        for line in text.split("\n")
+        for part in textwrap.wrap(
+            line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+        )
+        or [""]
+    ]
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +107,10 @@ class Shown:
         """The rows of the table in a notebook."""
         return self.table_rows()
 
+    def caption(self) -> str:
+        """A line above the table in a notebook."""
+        return ""
+
     def remarks(self) -> Sequence[str]:
         """Lines that a notebook shows below the table, outside the folded text."""
         return ()
@@ -71,8 +120,9 @@ class Shown:
         words = f"<pre>{escape(str(self))}</pre>"
         if not rows:
             return words
+        above = f"<p><b>{escape(self.caption())}</b></p>" if self.caption() else ""
         below = "".join(f"<p>{escape(line)}</p>" for line in self.remarks())
-        return f"{_table(rows)}{below}<details><summary>as text</summary>{words}</details>"
+        return f"{above}{_table(rows)}{below}<details><summary>as text</summary>{words}</details>"
 
     def plot(self) -> Any:
         """A matplotlib figure, for a notebook or ``figure.savefig``."""
@@ -83,7 +133,7 @@ class Shown:
         rows = self.table_rows()
         if not rows:
             raise ValueError(f"{type(self).__name__}: has no rows")
-        return pufferkit.frames.frame_of(rows, backend)
+        return import_module("pufferkit.data.write").frame_of(rows, backend)
 
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -101,4 +151,4 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> str:
 def _cell(value: Any) -> str:
     if value is None:
         return ""
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+    return three_digits(value) if isinstance(value, float) else str(value)

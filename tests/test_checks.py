@@ -8,7 +8,7 @@ import pytest
 
 import pufferkit as pk
 from pufferkit import checks
-from pufferkit.beliefs.estimation import fit
+from pufferkit.fitting.fit import fit
 
 CHAIN = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
 LOOSE = [True, False, np.True_, "1", "１", "1_0", b"1", None, 1j, [1], np.array([1.0]), object()]
@@ -57,7 +57,7 @@ def test_flags_are_true_or_false(value):
     with pytest.raises(ValueError, match="must be true or false"):
         pk.ChainClass.mixing(2, 0.2, 0.5, reversible=value)
     with pytest.raises(ValueError, match="theta_from_private_data: must be true or false"):
-        fit([0, 1, 0, 0], 0.5, theta_from_private_data=value)
+        fit([0, 1, 0, 0], smoothing=0.5, theta_from_private_data=value)
 
 
 @pytest.mark.parametrize("value", [True, "1"])

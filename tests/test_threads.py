@@ -1,5 +1,6 @@
 """Linear algebra runs on one thread during a calculation, and as before after it."""
 
+import sys
 from threading import Barrier, Thread
 
 import numpy as np
@@ -96,3 +97,35 @@ def test_a_plan_runs_on_one_thread_throughout():
     assert seen
     assert all(numbers == {1} for numbers in seen)
     assert threads() == before
+
+
+def test_what_is_loaded_inside_is_limited_by_the_next_block(monkeypatch):
+    class Library:
+        num_threads = 4
+
+        def set_num_threads(self, number):
+            self.num_threads = number
+
+    early, late = Library(), Library()
+    loaded = [early]
+    monkeypatch.setattr("pufferkit.threads._libraries", lambda names: list(loaded))
+    monkeypatch.setattr("pufferkit.threads._WITH_THREADS", ("numpy", "loaded_later"))
+    with one_thread():
+        monkeypatch.setitem(sys.modules, "loaded_later", sys)
+        loaded.append(late)
+        assert (early.num_threads, late.num_threads) == (1, 4)
+        with one_thread():
+            assert (early.num_threads, late.num_threads) == (1, 1)
+        assert (early.num_threads, late.num_threads) == (1, 1)
+    assert (early.num_threads, late.num_threads) == (4, 4)
+
+
+def test_boosting_runs_on_one_thread():
+    pytest.importorskip("sklearn.ensemble")
+    every = ThreadpoolController().lib_controllers
+    openmp = [library for library in every if library.user_api == "openmp"]
+    assert openmp
+    with threadpool_limits(2, user_api="openmp"):
+        with one_thread():
+            assert {library.num_threads for library in openmp} == {1}
+        assert {library.num_threads for library in openmp} == {2}

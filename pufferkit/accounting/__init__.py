@@ -1,1 +1,1 @@
-"""Composition theorems, the ledger, accounts and streams: what has been spent, and why."""
+"""Composition theorems, the ledger, accounts: what has been spent, and why."""

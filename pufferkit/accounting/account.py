@@ -28,9 +28,11 @@ from pufferkit.accounting.amounts import (
     allowed_micro,
     in_epsilon,
     show,
+    spent_micro,
     spent_pico,
     three_digits,
 )
+from pufferkit.accounting.asked_window import Period, Window, by_rule, inside, period_of, rule_of
 from pufferkit.accounting.charges import Terms, over_budget
 from pufferkit.accounting.composition import ANY_START
 from pufferkit.accounting.entries import Balance, checked_name
@@ -42,10 +44,10 @@ from pufferkit.accounting.spent_profile import entry_rows
 from pufferkit.accounting.standing import Standing, as_stored, price
 from pufferkit.accounting.windows import check_start
 from pufferkit.beliefs.base import Beliefs, as_beliefs, beliefs_from_dict
-from pufferkit.beliefs.meeting import check_series
+from pufferkit.beliefs.meeting import check_series, check_step
 from pufferkit.beliefs.provenance import owed
 from pufferkit.data.joint import joint_query
-from pufferkit.data.query import Query
+from pufferkit.data.query import Query, Question
 from pufferkit.data.series import Series
 from pufferkit.errors import LedgerError, NoTheorem, OverBudget
 from pufferkit.mechanisms.calibration import Calibration, check_states, in_order, requested
@@ -132,6 +134,22 @@ class Account(Shown):
         """One row for each charge, for a data frame or a notebook."""
         return self.history
 
+    def caption(self) -> str:
+        """What remains, in one line."""
+        left, budget = show(self._balance.remaining), show(self._budget)
+        return f"account {self.name}: {left} of {budget} remain"
+
+    def shown_rows(self) -> list[dict[str, Any]]:
+        """The charges in words: what was asked, and what it left."""
+        names = {"query": "question", "window": "entries", "epsilon": "epsilon", "total": "spent"}
+        return [
+            {
+                title: f"{row[name][0]:,} to {row[name][1]:,}" if name == "window" else row[name]
+                for name, title in names.items()
+            }
+            for row in self.history
+        ]
+
     @property
     def budget(self) -> float:
         """Epsilon for everything."""
@@ -205,11 +223,12 @@ class Account(Shown):
         query: Any,
         epsilon: float,
         *,
-        window: tuple[int, int] | None = None,
+        window: Window | None = None,
     ) -> AccountPlan:
         """Every mechanism side by side, and what the best that composes would cost."""
         series = Subject.of(self, data, beliefs)
-        bounds, part = series.window(window)
+        bounds = series.bounds(window)
+        part = series.part(bounds)
         asked = asked_query(query, series.theta.states, part, _OVER)
         check_start(bounds, series.theta, series.lengths)
         table = plan(series.theta, asked, epsilon)
@@ -225,7 +244,7 @@ class Account(Shown):
         epsilon: float | None,
         *,
         mechanism: str = BEST,
-        window: tuple[int, int] | None = None,
+        window: Window | None = None,
         label: str = "",
     ) -> float:
         """What `release` with the same arguments would cost; nothing is written.
@@ -300,6 +319,7 @@ class Account(Shown):
         asked = Payment(
             self.name,
             key,
+            series.terms,
             # Only its event-level epsilon is known, so no rule may use its mechanism.
             Spending(_CHARGE, b, bounds, b),
             series.lengths,
@@ -311,6 +331,77 @@ class Account(Shown):
         before = self._balance.total
         series.pay(asked)
         return in_epsilon(max(0, self._balance.total - before))
+
+    def change_beliefs(self, beliefs: Any, *, why: str = "") -> float:
+        """Pay under other beliefs from now on; the ledger records who changed them, when and why.
+
+        What was spent is priced under both, and the larger counts: the promise of the account holds
+        under the old beliefs for everything so far, and under the new ones for everything.
+
+        Returns
+        -------
+        The epsilon by which the account has grown.
+
+        Raises
+        ------
+        NoTheorem
+            If a release was priced by its own promise, which holds under its beliefs only, or has
+            no per-entry bound.
+        OverBudget
+            If what was released would cost more than the budget under the new beliefs.
+
+        Examples
+        --------
+        >>> from tempfile import mkdtemp
+        >>> import pufferkit as pk
+        >>> calm = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
+        >>> slow = pk.MarkovChain.steady([[0.95, 0.05], [0.2, 0.8]])
+        >>> anna = pk.Account(mkdtemp() + "/ledger.db", "anna", budget=3)
+        >>> _ = pk.release([0, 0, 1] * 100, calm, pk.count(1), 1, account=anna)
+        >>> anna.change_beliefs(slow, why="a study of 2026") > 0
+        True
+        >>> anna.remaining < 2
+        True
+        """
+        theta, read = as_beliefs(beliefs), self.ledger.look([self.name])
+        if self.name not in read.balances:
+            raise ValueError(f"account: {self.name!r} has paid for nothing yet; release with them")
+        balance, about = read.balances[self.name], dict(read.opened[self.name]["about"])
+        state = read.states.get(self.name)
+        standing = Standing() if state is None else Standing.from_dict(state)
+        old = self.beliefs
+        if theta.states != old.states or (theta.entries is None) != (old.entries is None):
+            raise ValueError("beliefs: must have the states of the account, in the same order")
+        if about.get("step") is not None:
+            check_step(theta.step, float(about["step"]))
+        if standing.promised or standing.profile is None:
+            raise NoTheorem(
+                "beliefs: an earlier release was priced by its own promise, which holds under its "
+                "beliefs only; open another account for the new ones"
+            )
+        if owed(theta.sources) is not None:
+            raise ValueError("beliefs: were bought from data; open another account for them")
+        segments, profile = standing.segments, standing.profile
+        lengths = (standing.last,) if isinstance(segments, str) else segments
+        about.pop("horizon", None)
+        declared = self._horizon or self._about_horizon(read)
+        about |= horizon_of(declared, theta, max(lengths or (1,)), None, self.name)
+        about["beliefs"] = theta.digest
+        horizon = None if theta.entries is not None else int(about.get("horizon", HORIZON))
+        if isinstance(segments, str) and horizon is not None:  # too many to list
+            loss = profile.largest_loss(theta, horizon)
+        else:
+            loss = profile.loss(theta, lengths, None, horizon)
+        total = max(balance.total, spent_micro(loss))
+        terms = Terms(balance.budget, "composed", about, kept(theta))
+        self.ledger.change_terms(self.name, terms, total, after=balance.entries, why=why)
+        self._about, self._beliefs = None, theta
+        self._made.clear()
+        return in_epsilon(total - balance.total)
+
+    def _about_horizon(self, read: Read) -> int | None:
+        horizon = read.opened[self.name]["about"].get("horizon")
+        return None if horizon is None else int(horizon)
 
     @property
     def _balance(self) -> Balance:
@@ -329,9 +420,11 @@ class Account(Shown):
         known = read.balances.get(self.name)
         if known is None:
             return Balance(self.name, "composed", self._budget, 0, 0), None
-        if self._about is None:
-            self._about = read.opened[self.name]["about"]
-        return known, self._about
+        about = read.opened[self.name]["about"]
+        if self._about is not None and self._about != about:
+            self._beliefs = None  # changed by another process
+        self._about = about
+        return known, about
 
 
 @dataclass(frozen=True, eq=False)
@@ -344,6 +437,7 @@ class Wanted:
     bounds: tuple[int, int]
     part: Series
     key: str
+    label: str = ""
     several: Mapping[str, Any] | None = None
 
 
@@ -380,16 +474,10 @@ class Subject:
             origin = series.calendar.starts[0]
             if known is not None and known.get("origin") is not None:
                 origin = int(known["origin"])
-                offset = _entries_after(series, origin)
+                offset = entries_after(origin, series.calendar.starts[0], series.calendar.every)
             about |= {"origin": origin, "zone": series.calendar.timezone}
-        if offset:
-            if len(lengths) > 1:
-                raise ValueError(
-                    "data: begin after the first entry of the account and have several segments; "
-                    "give the whole series from its beginning on"
-                )
-            lengths = (offset + len(series),)
-        about |= _horizon(account, theta, lengths, known)
+        lengths = after_the_first(lengths, offset)
+        about |= horizon_of(account._horizon, theta, max(lengths), known, account.name)
         return cls(account, theta, series, offset, lengths, about)
 
     @classmethod
@@ -406,19 +494,24 @@ class Subject:
         lengths = (*closed, max(last, reach - sum(closed)))
         if known is None:
             step = {} if theta.step is None else {"step": theta.step}
-            known = {"beliefs": theta.digest, **step, **_horizon(account, theta, lengths, None)}
+            longest = horizon_of(account._horizon, theta, max(lengths), None, account.name)
+            known = {"beliefs": theta.digest, **step, **longest}
         elif known["beliefs"] != theta.digest:
             known = {**known, "beliefs": theta.digest}
         return cls(account, theta, None, 0, lengths, known)
 
     @cached_property
-    def prices(self) -> Prices:
-        """The terms and the horizon on which the account pays."""
+    def terms(self) -> Terms:
+        """The terms on which the account pays."""
         account = self.account
-        record = None if account._about is not None else _kept(self.theta)
-        terms = Terms(account._budget, "composed", self.about, record)
+        record = None if account._about is not None else kept(self.theta)
+        return Terms(account._budget, "composed", self.about, record)
+
+    @cached_property
+    def prices(self) -> Prices:
+        """The beliefs and the horizon under which the account pays."""
         horizon = None if self.theta.entries is not None else self.about.get("horizon", HORIZON)
-        return Prices(self.theta, terms, horizon)
+        return Prices(self.theta, horizon)
 
     @property
     def marks(self) -> SeriesData | None:
@@ -433,31 +526,41 @@ class Subject:
         """Whether a clock tells the places of the entries."""
         return self.data is not None and self.data.calendar is not None
 
-    def bounds(self, window: tuple[int, int] | None) -> tuple[int, int]:
+    def bounds(self, window: Window | Period | None) -> tuple[int, int]:
         """First and last entry, in the numbering of the account."""
         least, most = self.offset + 1, sum(self.lengths)
         if window is None:
             return least, most
-        if isinstance(window, str) or len(window) != 2:
-            raise ValueError(f"window: must be first and last entry, got {window!r:.60}")
-        first, last = (checks.whole("window", n, 1) for n in window)
+        period = window if isinstance(window, Period) else period_of(window)
+        if period is not None:
+            if self.data is None:
+                raise ValueError("window: a period needs data=, which tell the times of entries")
+            first, last = inside(self.data, period)
+            return first + self.offset, last + self.offset
+        first, last = (checks.whole("window", n, 1) for n in window)  # type: ignore[union-attr]
         if not least <= first <= last <= most:
             raise ValueError(
                 f"window: needs {least} <= first <= last <= {most}, got {first} to {last}"
             )
         return first, last
 
-    def window(self, window: tuple[int, int] | None) -> tuple[tuple[int, int], Series]:
-        """The bounds of a window, and its entries."""
-        first, last = self.bounds(window)
+    def part(self, bounds: tuple[int, int]) -> Series:
+        """The entries of a window."""
         assert self.data is not None
-        return (first, last), self.data.window(first - self.offset, last - self.offset)
+        return self.data.window(bounds[0] - self.offset, bounds[1] - self.offset)
 
     def wanted(
         self, query: Any, epsilon: float | None, mechanism: str, window: Any, label: str
     ) -> Wanted:
-        """What is asked for, with its key; a window that no theorem covers is refused."""
-        bounds, part = self.window(window)
+        """What is asked for, with its key; a window that no theorem covers is refused.
+
+        The key of a period does not depend on the entries that were observed in it: rows that
+        arrive late do not make it another release.
+        """
+        bounds = self.bounds(window)
+        part, period = self.part(bounds), None
+        if window is not None:
+            period = window if isinstance(window, Period) else period_of(window)
         states = self.theta.states
         if mechanism not in ANY_START:
             check_start(bounds, self.theta, self.lengths)
@@ -468,17 +571,18 @@ class Subject:
             stated = {name: [own.digest, error] for name, (own, error) in several.items()}
         else:
             asked = asked_query(query, states, part, _OVER)
-            stated = asked.digest
+            unbound = period is not None and isinstance(query, Question)
+            stated = query.digest if unbound else asked.digest
         key = digest(
             {
                 "query": stated,
-                "window": list(bounds),
+                "window": list(bounds) if period is None else period.key,
                 "epsilon": None if epsilon is None else float(checks.privacy(epsilon)),
                 "mechanism": mechanism,
                 "label": label,
             }
         )
-        return Wanted(asked, epsilon, mechanism, bounds, part, key, several)
+        return Wanted(asked, epsilon, mechanism, bounds, part, key, label, several)
 
     def calibrated(self, wanted: Wanted) -> Calibration:
         """The noise for what is asked for."""
@@ -514,7 +618,7 @@ class Subject:
     ) -> Payment:
         """What a release with this noise asks of the account."""
         assert self.data is not None
-        part = self.window(bounds)[1]
+        part = self.part(bounds)
         gaps = None if part.pattern is None else joined(part.pattern)
         facts = {
             "query": calibration.query.name,
@@ -529,6 +633,7 @@ class Subject:
         return Payment(
             self.account.name,
             key,
+            self.terms,
             replace(Spending.of(calibration, bounds), gaps=gaps),
             self.lengths,
             facts,
@@ -543,7 +648,7 @@ class Subject:
     def check(self, read: Read) -> Balance:
         """The balance; refuses other terms than those of the account, and data that changed."""
         account, marks = self.account, self.marks
-        balance, standing = standing_of(read, account.name, self.prices.terms)
+        balance, standing = standing_of(read, account.name, self.terms)
         standing.whole(account.name, self.lengths, clocked=self.clocked)
         if marks is not None:
             data = {account.name: (None, marks)}
@@ -556,7 +661,7 @@ class Subject:
         def above(balance: Balance, before: Standing, total: int) -> OverBudget:
             raise _Above(total)
 
-        account, everything = self.account, self._with_purchase(asked)
+        account, everything = self.account, self._with_purchase([asked])
         read = account.ledger.look([account.name], [one.key for one in everything])
         balance = self.check(read)
         try:
@@ -565,21 +670,26 @@ class Subject:
             return refusal.total - balance.total
         return owed.total - balance.total
 
-    def pay(
+    def pay(self, asked: Payment) -> None:
+        """Charge what stores no value."""
+        self.pay_all([asked], [], None)
+
+    def pay_all(
         self,
-        asked: Payment,
-        wanted: Wanted | None = None,
-        calibration: Calibration | None = None,
-        read: Read | None = None,
-    ) -> Mapping[str, Any] | None:
-        """Draw, then write charge and value in one transaction before anything is returned."""
-        account = self.account
+        asked: Sequence[Payment],
+        made: Sequence[tuple[Wanted, Calibration]],
+        read: Read | None,
+    ) -> list[Mapping[str, Any]]:
+        """Draw, then write charges and values in one transaction before anything is returned."""
+        account, everything = self.account, self._with_purchase(asked)
+        before = len(everything) - len(asked)
 
         def draw(numbers: Sequence[int]) -> list[Mapping[str, Any]]:
-            assert calibration is not None
-            assert wanted is not None
-            values = [calibration.release(wanted.part, anyway=True) for _ in numbers]
-            return [json.loads(canonical(value.to_dict())) for value in values]  # as stored
+            drawn = []
+            for wanted, calibration in (made[number - before] for number in numbers):
+                value = calibration.release(wanted.part, anyway=True)
+                drawn.append(json.loads(canonical(value.to_dict())))  # as stored
+            return drawn
 
         def refused(balance: Balance, before: Standing, total: int) -> OverBudget:
             fits = ""
@@ -588,22 +698,40 @@ class Subject:
                     f"budget: the beliefs were bought from these data, which alone costs "
                     f"{show(total)} of {show(balance.budget)}; give a larger budget"
                 )
-            if calibration is not None and wanted is not None and wanted.several is None:
-                fits = self._what_fits(balance, before, asked, wanted, calibration)
+            if len(made) == 1 and made[0][0].several is None:
+                fits = self._what_fits(balance, before, asked[0], *made[0])
             return over_budget(total - balance.total, balance.remaining, fits)
 
-        values = pay(
+        paid = pay(
             account.ledger,
             self.prices,
-            self._with_purchase(asked),
+            everything,
             draw,
             read=read,
             data_meant=account._meant,
             refused=refused,
         )
         account._beliefs = self.theta
-        account._about = account._about or self.prices.terms.about
-        return values[-1]
+        account._about = account._about or self.terms.about
+        return [value for value in paid.values if value is not None]
+
+    def released(self, wanted: Sequence[Wanted], anyway: bool) -> list[Release]:
+        """The stored release of each window; those that are new are one payment."""
+        account, keys = self.account, [one.key for one in wanted]
+        read = account.ledger.look([account.name], keys)
+        stored = read.values
+        if all((account.name, key) in stored for key in keys):
+            self.check(read)
+            return [Release.from_dict(stored[account.name, key]) for key in keys]
+        made, asked = list[tuple[Wanted, Calibration]](), list[Payment]()
+        for one in wanted:
+            calibration = self.calibrated(one)
+            own = replace(one, part=calibration.checked(one.part))
+            if one.several is None and one is wanted[0]:
+                warn_if_drowned(calibration, anyway=anyway, stacklevel=5)
+            made.append((own, calibration))
+            asked.append(self.asked(calibration, one.bounds, one.key, one.label))
+        return [Release.from_dict(value) for value in self.pay_all(asked, made, read)]
 
     def _what_fits(
         self,
@@ -620,6 +748,7 @@ class Subject:
 
         def refuses(part: int) -> bool:
             smaller = self.calibrate(wanted.query, epsilon(part), wanted.mechanism)
+            assert asked.spending is not None
             less = replace(Spending.of(smaller, wanted.bounds), gaps=asked.spending.gaps)
             try:
                 total, _ = price(
@@ -660,13 +789,14 @@ class Subject:
         b = None if self._bought is None else self._bought.entry_epsilon
         return digest({_PURCHASE: b, "beliefs": self.theta.digest})
 
-    def _with_purchase(self, asked: Payment) -> list[Payment]:
+    def _with_purchase(self, asked: Sequence[Payment]) -> list[Payment]:
         """The release, after the purchase of its beliefs, which is charged once."""
         if self._bought is None:
-            return [asked]
+            return list(asked)
         purchase = Payment(
             self.account.name,
             self._purchase_key,
+            self.terms,
             self._bought,
             self.lengths,
             {"query": _PURCHASE},
@@ -675,7 +805,7 @@ class Subject:
             clocked=self.clocked,
             data=self.marks,
         )
-        return [purchase, asked]
+        return [purchase, *asked]
 
 
 class _Above(Exception):
@@ -693,10 +823,10 @@ def release_series(
     *,
     account: Account | None,
     mechanism: str,
-    window: tuple[int, int] | None,
+    window: Window | None,
     label: str,
     anyway: bool,
-) -> Release:
+) -> Release | WindowReleases:
     """Answer a question about one series, paid from an account if there is one (`release`)."""
     if epsilon is not None and (odd := questioned(checks.privacy(epsilon))) is not None:
         warnings.warn(odd, UserWarning, stacklevel=3)
@@ -721,20 +851,24 @@ def release_series(
     if not isinstance(account, Account):
         raise ValueError(f"account: must be an Account, got {type(account).__name__}")
     subject = Subject.of(account, data, beliefs)
-    wanted = subject.wanted(query, epsilon, mechanism, window, label)
-    read = account.ledger.look([account.name], [wanted.key])
-    stored = read.values.get((account.name, wanted.key))
-    if stored is not None:
-        subject.check(read)
-        return Release.from_dict(stored)
-    calibration = subject.calibrated(wanted)
-    wanted = replace(wanted, part=calibration.checked(wanted.part))
-    if wanted.several is None:
-        warn_if_drowned(calibration, anyway=anyway, stacklevel=4)
-    charge = subject.asked(calibration, wanted.bounds, wanted.key, label)
-    paid = subject.pay(charge, wanted, calibration, read)
-    assert paid is not None
-    return Release.from_dict(paid)
+    rule = rule_of(window)
+    if rule is None:
+        one = subject.wanted(query, epsilon, mechanism, window, label)
+        return subject.released([one], anyway)[0]
+    assert subject.data is not None
+    whole, partial = by_rule(subject.data, rule)
+    wanted = [subject.wanted(query, epsilon, mechanism, period, label) for period in whole]
+    releases = subject.released(wanted, anyway)
+    rows = {period.name: one for period, one in zip(whole, releases, strict=True)}
+    return WindowReleases(rows, tuple(period.name for period in partial))
+
+
+class WindowReleases(dict[str, Release]):
+    """A release for each window of a rule, by the name of the window; ``left_out`` are partial."""
+
+    def __init__(self, rows: Mapping[str, Release], left_out: tuple[str, ...]) -> None:
+        super().__init__(rows)
+        self.left_out = left_out
 
 
 def _series(data: Any, theta: Beliefs) -> Series:
@@ -753,10 +887,9 @@ def _series(data: Any, theta: Beliefs) -> Series:
     return series
 
 
-def _entries_after(series: Series, origin: int) -> int:
+def entries_after(origin: int, begins: float, every: float) -> int:
     """How many entries after the first entry of an account a series begins."""
-    assert series.calendar is not None
-    entries, rest = divmod(series.calendar.starts[0] - origin, series.calendar.every)
+    entries, rest = divmod(begins - origin, every)
     if rest or entries < 0:
         where = "between its entries" if rest else "before its first entry"
         raise ValueError(
@@ -766,29 +899,43 @@ def _entries_after(series: Series, origin: int) -> int:
     return int(entries)
 
 
-def _horizon(
-    account: Account, theta: Beliefs, lengths: tuple[int, ...], known: Mapping[str, Any] | None
+def after_the_first(lengths: tuple[int, ...], offset: int) -> tuple[int, ...]:
+    """The segments of a series of which only a part is given, this many entries after its first."""
+    if offset and len(lengths) > 1:
+        raise ValueError(
+            "data: begin after the first entry of the account and have several segments; give the "
+            "whole series from its beginning on"
+        )
+    return (offset + lengths[0],) if offset else lengths
+
+
+def horizon_of(
+    declared: int | None,
+    theta: Beliefs,
+    longest: int,
+    known: Mapping[str, Any] | None,
+    name: str,
 ) -> dict[str, int]:
     """The most entries that a segment may have, if that is not a series without an end."""
     if theta.entries is not None:
         return {}
-    horizon = account._horizon
+    horizon = declared
     if known is not None:
         horizon = horizon or known.get("horizon")
     elif horizon is None and not goes_on(theta):
-        horizon = max(lengths)
+        horizon = longest
     if horizon is None:
         return {}
-    if max(lengths) > horizon:
+    if longest > horizon:
         raise ValueError(
-            f"data: a segment has {max(lengths):,} entries, but the account {account.name!r} is "
-            f"for at most {horizon:,}, because its beliefs do not mix or its horizon was declared "
-            "so; open another account with horizon="
+            f"data: a segment has {longest:,} entries, but the account {name!r} is for at most "
+            f"{horizon:,}, because its beliefs do not mix or its horizon was declared so; open "
+            "another account with horizon="
         )
     return {"horizon": horizon}
 
 
-def _kept(theta: Beliefs) -> Mapping[str, Any] | None:
+def kept(theta: Beliefs) -> Mapping[str, Any] | None:
     """The record of the beliefs without provenance; ``None`` if JSON does not keep their labels."""
     try:
         record: Mapping[str, Any] = json.loads(json.dumps(unsourced(theta.to_dict())))

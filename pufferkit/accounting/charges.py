@@ -19,7 +19,7 @@ from pufferkit.accounting.entries import (
     accounts_named,
     body_of,
     checked_name,
-    texts_named,
+    terms_named,
 )
 from pufferkit.accounting.fingerprints import Data
 from pufferkit.accounting.ledger_tables import Connection
@@ -136,6 +136,7 @@ def drafts_of(
     states: States = {}
     totals = {name: account.total for name, account in before.items()}
     marked, charged, valued = dict(marks), set(charged), set(valued)
+    digests: dict[int, str] = {}  # many accounts have the same state
     for charge in charges:
         name, terms, known = charge.account, charge.terms, before.get(charge.account)
         place = (name, charge.key)
@@ -156,7 +157,7 @@ def drafts_of(
             totals[name] = max(charge.total, total)
             body, added = charge.body, marked.pop(name, {})
             if charge.state is not None:
-                added = {**added, STATE: digest(charge.state)}
+                added = {**added, STATE: _digest_of(charge.state, digests)}
             elif STATE in body:  # copied from another entry
                 body = {key: value for key, value in body.items() if key != STATE}
             body = Extended(body, added) if added else body
@@ -168,6 +169,12 @@ def drafts_of(
             drafts.append(Draft(name, "value", charge.key, 0, totals[name], charge.value))
             valued.add(place)
     return drafts, states
+
+
+def _digest_of(state: Mapping[str, Any], known: dict[int, str]) -> str:
+    if id(state) not in known:
+        known[id(state)] = digest(state)
+    return known[id(state)]
 
 
 def required(connection: Connection, account: str, *, charged: bool = False) -> Balance:
@@ -185,7 +192,7 @@ def on_terms(
     known = accounts_named(connection, terms) if known is None else known
     opened = [name for name in terms if name in known]
     agreed = set()
-    for seq, name, text in texts_named(connection, opened, "open"):
+    for seq, name, text in terms_named(connection, opened):
         account = known[name]
         same = (text, id(terms[name]), account.rule, account.budget)
         if same not in agreed:  # which many accounts have in common

@@ -21,8 +21,8 @@ from pufferkit.beliefs.finite_joint import FiniteJoint
 from pufferkit.beliefs.joint_class import JointClass
 from pufferkit.errors import NotApplicable, NoTheorem
 from pufferkit.mechanisms.calibration import GAPS, Calibration
-from pufferkit.mechanisms.chain_distances import known_members, values_of
 from pufferkit.mechanisms.evidence import Guarantee
+from pufferkit.mechanisms.sum_distances import known_members, values_of
 from pufferkit.rounding import round_up
 
 

@@ -27,6 +27,8 @@ LEDGER = ""
 """The account of entries about the ledger itself."""
 BELIEFS = "beliefs"
 """The kind of its entries that hold the beliefs under which accounts pay, each once."""
+TERMS = "terms"
+"""The kind of entries that change the terms of an account, as a change of beliefs does."""
 LONGEST_KEY = 64
 _LONGEST_NAME = 200
 _AT_ONCE = 2000
@@ -39,9 +41,9 @@ class Draft(NamedTuple):
 
     ``kind`` is ``open`` (an account begins, with its budget), ``budget`` (the budget is changed),
     ``charge`` (privacy is spent), ``value`` (the noisy answer of a charge) or ``rows`` (a keyed
-    digest of the rows of a window, in ``key``). ``key`` ties a value to its charge. Entries
-    without an account are the ledger's own: ``key`` names its keys, ``beliefs`` holds a class of
-    beliefs under which accounts pay.
+    digest of the rows of a window, in ``key``) or ``terms`` (other terms from now on). ``key`` ties
+    a value to its charge. Entries without an account are the ledger's own: ``key`` names its keys,
+    ``beliefs`` holds a class of beliefs under which accounts pay.
     """
 
     account: str
@@ -142,7 +144,7 @@ def append(
     connection.head = head
     connection.put("marks", list(marks.items()))
     if states:
-        _keep(connection, states, at)
+        _keep(connection, states, at, spelled)
     return rows
 
 
@@ -241,12 +243,15 @@ def _digest(
 
 
 def _keep(
-    connection: Connection, states: Mapping[str, Mapping[str, Any] | None], at: Mapping[str, int]
+    connection: Connection,
+    states: Mapping[str, Mapping[str, Any] | None],
+    at: Mapping[str, int],
+    spelled: Spelled,
 ) -> None:
     """Store these states, which the entries with these numbers lead to."""
     connection.put(
         "states",
-        [(name, at[name], canonical(new)) for name, new in states.items() if new is not None],
+        [(name, at[name], spelled.body(new)) for name, new in states.items() if new is not None],
     )
     old = [name for name, new in states.items() if new is None]
     if old:
@@ -319,11 +324,12 @@ def entries_named(
     return map(entry_of, _named(connection, "*", names, kind, keys, " ORDER BY seq"))
 
 
-def texts_named(
-    connection: Connection, names: Iterable[str], kind: str
-) -> Iterator[tuple[int, str, str]]:
-    """Number, account and body of the entries of one kind, the body as it is stored."""
-    return iter(_named(connection, "seq, account, body", names, kind, None, " ORDER BY seq"))
+def terms_named(connection: Connection, names: Iterable[str]) -> Iterator[tuple[int, str, str]]:
+    """Number, account and body of the entry that states the terms of each account."""
+    last: dict[str, tuple[int, str, str]] = {}
+    for seq, name, _, _, text in asked_before(connection, list(dict.fromkeys(names)), ()):
+        last[name] = (seq, name, text)
+    return iter(last.values())
 
 
 def keys_named(
@@ -391,18 +397,20 @@ def digest_at(connection: Connection, seq: int) -> str | None:
 def asked_before(
     connection: Connection, names: Sequence[str], keys: Sequence[str]
 ) -> Iterator[tuple[int, str, str, str, str]]:
-    """What opened these accounts, and the charges and values with these keys.
+    """The terms of these accounts, first to last, and the charges and values with these keys.
 
     Of each entry its number, account, kind, key and body.
     """
     among, value = connection.among("account", list(names))
     keyed, listed = connection.among("key", list(keys))
     columns = "SELECT seq, account, kind, key, body FROM pufferkit_entries WHERE"
-    opened = f"{columns} {among} AND kind = 'open'"
+    opened = f"{columns} {among} AND kind IN ('open', '{TERMS}')"
     if not keys:
-        return iter(connection.execute(opened, (value,)))
+        return iter(connection.execute(f"{opened} ORDER BY seq", (value,)))
     paid = f"{columns} {among} AND kind IN ('charge', 'value') AND {keyed}"
-    return iter(connection.execute(f"{opened} UNION ALL {paid}", (value, value, listed)))
+    return iter(
+        connection.execute(f"{opened} UNION ALL {paid} ORDER BY seq", (value, value, listed))
+    )
 
 
 def states_named(connection: Connection, names: Sequence[str]) -> dict[str, dict[str, Any]]:

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pufferkit import checks
 from pufferkit.accounting.amounts import allowed_micro, in_epsilon, show, spent_micro
 from pufferkit.accounting.anchor import Anchor
 from pufferkit.accounting.charges import (
@@ -42,6 +43,7 @@ from pufferkit.accounting.entries import (
     DATA_MARKS,
     LEDGER,
     STATE,
+    TERMS,
     Balance,
     Draft,
     Entry,
@@ -71,7 +73,7 @@ from pufferkit.accounting.replay import Examination, examine
 from pufferkit.accounting.table_accounts import TableAccounts
 from pufferkit.accounting.transactions import Transactions
 from pufferkit.errors import LedgerError
-from pufferkit.records import canonical, digest
+from pufferkit.records import canonical
 from pufferkit.shown import Shown
 
 
@@ -260,19 +262,10 @@ class Ledger(Shown):
 
         self._read(act)
 
-    def change_budget(
-        self,
-        account: str,
-        budget: float,
-        *,
-        why: str = "",
-        state: Mapping[str, Any] | None = None,
-        after: int | None = None,
-    ) -> Balance:
+    def change_budget(self, account: str, budget: float, *, why: str = "") -> Balance:
         """Change a budget; the chain records who changed it, when and why.
 
-        A budget cannot fall below what is spent. ``state``, if given, replaces the accumulated
-        state of the account; it was computed when there were ``after`` entries.
+        A budget cannot fall below what is spent.
         """
         cap, key = allowed_micro(budget), secrets.token_hex(16)
 
@@ -285,14 +278,42 @@ class Ledger(Shown):
                     f"budget: {show(known.total)} of {account!r} is spent already; it cannot be "
                     f"{show(cap)}"
                 )
-            if after is not None and after != known.entries:
+            body = {"budget": cap, "was": known.budget, "why": str(why)}
+            append(
+                connection,
+                [Draft(account, "budget", key, 0, known.total, body)],
+                self.by,
+                {account: known},
+            )
+            return required(connection, account)
+
+        return self._write(act)
+
+    def change_terms(
+        self, account: str, terms: Terms, total: int, *, after: int, why: str = ""
+    ) -> Balance:
+        """Other terms for an account from now on, and the total under them; the chain records it.
+
+        It was computed when there were ``after`` entries. `Account.change_beliefs` calls this.
+        """
+        key = secrets.token_hex(16)
+
+        def act(connection: Connection) -> Balance:
+            known = required(connection, account, charged=True)
+            if (account, key) in keys_named(connection, [account], TERMS, [key]):
+                return known
+            if after != known.entries:
                 raise LedgerError(f"account: {account!r} was charged at the same time; try again")
-            body: dict[str, Any] = {"budget": cap, "was": known.budget, "why": str(why)}
-            if state is not None:
-                body |= {"stream": state["stream"], STATE: digest(state)}
-            draft = Draft(account, "budget", key, 0, known.total, body)
-            states = None if state is None else {account: state}
-            append(connection, [draft], self.by, {account: known}, states)
+            if total > known.budget:
+                raise over_budget(total - known.total, known.remaining)
+            body = {"about": terms.about, "why": str(why)}
+            named = str(terms.about["beliefs"])
+            there = keys_named(connection, [LEDGER], BELIEFS, [named])
+            drafts = [Draft(account, TERMS, key, 0, max(total, known.total), body)]
+            if terms.beliefs is not None and (LEDGER, named) not in there:
+                drafts.insert(0, Draft(LEDGER, BELIEFS, named, 0, 0, {"record": terms.beliefs}))
+            balances = {account: known, **accounts_named(connection, [LEDGER])}
+            append(connection, drafts, self.by, balances)
             return required(connection, account)
 
         return self._write(act)
@@ -310,7 +331,13 @@ class Ledger(Shown):
         return in_epsilon(self.account(account).remaining)
 
     def accounts_for(
-        self, table: Any, prefix: str, budget: float, *, data_meant: bool = False
+        self,
+        table: Any,
+        prefix: str,
+        budget: float,
+        *,
+        horizon: int | None = None,
+        data_meant: bool = False,
     ) -> TableAccounts:
         """The accounts of the subjects of a table, each with this budget; `release` takes them.
 
@@ -319,11 +346,13 @@ class Ledger(Shown):
         Parameters
         ----------
         table
-            From `read_table`; its subjects must print differently.
+            From `read`; its subjects must print differently.
         prefix
             Put before each subject's label to name its account; may be empty.
         budget
             Pufferfish epsilon of each subject, for everything that is ever released about it.
+        horizon
+            The most entries that one segment may ever have, as for `Account`.
         data_meant
             A table that is known under other names, and data that changed since an earlier release,
             are refused where their counts show it; ``True`` confirms that this is intended.
@@ -334,7 +363,7 @@ class Ledger(Shown):
         >>> import polars as pl
         >>> import pufferkit as pk
         >>> rows = pl.DataFrame({"who": ["ann", "bob"], "t": [1, 1], "x": [0, 1]})
-        >>> table = pk.read_table(rows, subject="who", time="t", state="x", states=[0, 1])
+        >>> table = pk.read(rows, subject="who", time="t", state="x", states=[0, 1])
         >>> pk.Ledger(mkdtemp() + "/ledger.db").accounts_for(table, "home of ", budget=2).prefix
         'home of '
         """
@@ -342,7 +371,8 @@ class Ledger(Shown):
         subjects = getattr(table, "subjects", ())
         if len({f"{prefix}{subject}" for subject in subjects}) < len(subjects):
             raise ValueError("subject: two subjects print alike; give them different names")
-        return TableAccounts(self, prefix, budget, data_meant)
+        longest = None if horizon is None else checks.whole("horizon", horizon, 1)
+        return TableAccounts(self, prefix, budget, data_meant, longest)
 
     # -- spending ------------------------------------------------------------------------------
 
@@ -369,7 +399,9 @@ class Ledger(Shown):
         fresh = secrets.token_hex(32) if key is None else checked_name("key", key, 64)
         body = {"what": what, **details}
         if own := sorted({DATA_MARKS, STATE} & details.keys()):
-            raise ValueError(f"{own[0]}: is a word of the ledger's own; give this detail another")
+            raise ValueError(
+                f"{own[0]}: is a name that the ledger uses itself; give this detail another"
+            )
 
         stood = self._last.account(account)
         if stood is not None and amount <= stood.remaining:
@@ -475,7 +507,7 @@ class Ledger(Shown):
             values: dict[tuple[str, str], Mapping[str, Any]] = {}
             charged: set[tuple[str, str]] = set()
             for seq, name, kind, key, text in asked:
-                if kind == "open":
+                if kind in ("open", TERMS):
                     opened[name] = body_of(seq, text)
                 elif kind == "value":
                     values[name, key] = body_of(seq, text)
@@ -496,22 +528,12 @@ class Ledger(Shown):
 
     def charges_of(self, accounts: Sequence[str]) -> tuple[dict[str, Balance], list[Entry]]:
         """Balances and charges of many accounts at one moment."""
-        return self.paid(accounts, ())[:2]
 
-    def paid(
-        self, accounts: Sequence[str], keys: Sequence[str]
-    ) -> tuple[dict[str, Balance], list[Entry], dict[tuple[str, str], Entry]]:
-        """Balances, charges, and the values with these keys, of many accounts at one moment."""
-
-        def act(
-            connection: Connection,
-        ) -> tuple[dict[str, Balance], list[Entry], dict[tuple[str, str], Entry]]:
+        def act(connection: Connection) -> tuple[dict[str, Balance], list[Entry]]:
             known = accounts_named(connection, accounts)  # others have no entries
-            charges = entries_named(connection, known, "charge") if known else ()
-            values = entries_named(connection, known, "value", keys) if known and keys else ()
-            return known, list(charges), {(entry.account, entry.key): entry for entry in values}
+            return known, list(entries_named(connection, known, "charge")) if known else []
 
-        return self._read(act, settle=bool(keys))
+        return self._read(act)
 
     def entries(self, account: str | None = None) -> list[Entry]:
         """All entries in order, or those of one account."""

@@ -10,7 +10,7 @@ handed over is what is stored.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pufferkit.accounting.amounts import spent_micro, spent_pico
@@ -26,23 +26,33 @@ from pufferkit.errors import LedgerError, OverBudget
 Value = Mapping[str, Any]
 DrawValues = Callable[[Sequence[int]], Iterable[Value]]
 """The noisy values of those of the asked that have these numbers, in order."""
+Refused = Callable[[Balance, Standing, int], OverBudget]
+"""The error for an account that cannot pay, from its balance, standing and new total."""
+
+_NEW = Standing()
+_EXACT = 500
+"""Losses that are computed entry by entry for the subjects of one run; the others pay the bound
+of a series without an end, which is hardly more."""
 
 
 @dataclass(frozen=True)
 class Payment:
-    """One release that is asked of an account.
+    """One release that is asked of an account, which is opened on these terms.
 
     ``spending`` is over the window in the numbering of the account, ``lengths`` are the segments of
-    its whole series. ``facts`` are recorded with the charge. ``stores`` is whether a value belongs
-    to it. ``bought`` is the key of a purchase of beliefs, which is charged once. ``endless`` is
-    whether the noise is that of a series without an end, ``clocked`` whether places are told by a
-    clock, so that data need not begin at the first entry. ``data`` and ``rows`` are those of the
-    whole series and of the window, by which they are recognised.
+    its whole series; without a spending the account keeps the value of a release that others pay
+    for, and its total is the largest of theirs, or ``least``. ``facts`` are recorded with the
+    charge. ``stores`` is whether a value belongs to it. ``bought`` is the key of a purchase of
+    beliefs, which is charged once. ``endless`` is whether the noise is that of a series without an
+    end, ``clocked`` whether places are told by a clock, so that data need not begin at the first
+    entry. ``data`` and ``rows`` are those of the whole series and of the window, by which they are
+    recognised.
     """
 
     account: str
     key: str
-    spending: Spending
+    terms: Terms
+    spending: Spending | None
     lengths: tuple[int, ...]
     facts: Mapping[str, Any]
     stores: bool = True
@@ -51,6 +61,7 @@ class Payment:
     clocked: bool = False
     data: Data | None = None
     rows: Data | None = None
+    least: int = 0
 
 
 @dataclass(frozen=True)
@@ -58,8 +69,24 @@ class Prices:
     """The beliefs under which accounts pay, and the longest series that they may cover."""
 
     theta: Beliefs
-    terms: Terms
     horizon: int | None
+    known: dict[Any, Priced] = field(default_factory=dict, compare=False, repr=False)
+    """What releases cost so far; subjects that are alike pay alike."""
+
+
+@dataclass(frozen=True)
+class Priced:
+    """The total of an account after a release, the rule, the standing, and what is recorded.
+
+    ``facts`` are those of the release, by whose identity it is known.
+    """
+
+    facts: tuple[Mapping[str, Any], ...]
+    total: int
+    rule: str
+    after: Standing
+    state: Mapping[str, Any]
+    bodies: tuple[Mapping[str, Any], ...]
 
 
 @dataclass(frozen=True)
@@ -77,6 +104,14 @@ class Owed:
         return self.charges[-1].total if self.charges else self.before.total
 
 
+@dataclass(frozen=True)
+class Paid:
+    """The stored value of each of the asked, and the largest total of an account after it."""
+
+    values: list[Value | None]
+    total: int
+
+
 def pay(
     ledger: Ledger,
     prices: Prices,
@@ -85,14 +120,14 @@ def pay(
     *,
     read: Read | None = None,
     data_meant: bool = False,
-    refused: Callable[[Balance, Standing, int], OverBudget] | None = None,
-) -> list[Value | None]:
+    refused: Refused | None = None,
+) -> Paid:
     """The stored value of each of the asked, charged and drawn once.
 
     Parameters
     ----------
     ledger, prices
-        The ledger, and the terms on which accounts pay.
+        The ledger, and the beliefs under which accounts pay.
     asked
         What is asked; that of one account is one release, whose windows do not overlap.
     draw
@@ -102,7 +137,7 @@ def pay(
     data_meant
         Whether data that look like those of another account are meant.
     refused
-        The error for an account that cannot pay, from its balance, standing and new total.
+        The error for an account that cannot pay.
 
     Raises
     ------
@@ -115,9 +150,10 @@ def pay(
         read = ledger.look(names, keys) if read is None else read
         values: list[Value | None] = [read.values.get((one.account, one.key)) for one in asked]
         owed = owing(read, prices, asked, refused)
+        total = max((account.total for account in owed), default=0)
         charges = [charge for account in owed for charge in account.charges]
         if not charges:
-            return values
+            return Paid(values, total)
         numbers = [number for account in owed for number in account.numbers]
         wanted = [number for number in numbers if number is not None]
         drawn = dict(zip(wanted, draw(wanted), strict=True)) if wanted else {}
@@ -126,80 +162,105 @@ def pay(
             for charge, number in zip(charges, numbers, strict=True)
         ]
         if ledger.charge_many(stored, data_meant=data_meant):
-            return [drawn.get(number, value) for number, value in enumerate(values)]
+            return Paid([drawn.get(number, value) for number, value in enumerate(values)], total)
         read = None
 
 
 def owing(
-    read: Read,
-    prices: Prices,
-    asked: Sequence[Payment],
-    refused: Callable[[Balance, Standing, int], OverBudget] | None = None,
+    read: Read, prices: Prices, asked: Sequence[Payment], refused: Refused | None = None
 ) -> list[Owed]:
     """What each account has still to pay, given what was read; raises if one cannot."""
     groups: dict[str, list[tuple[int, Payment]]] = {}
     for number, one in enumerate(asked):
         groups.setdefault(one.account, []).append((number, one))
-    known: dict[Any, tuple[int, str, Standing]] = {}
-    return [_owed(read, prices, group, refused, known) for group in groups.values()]
+    owed, short = list[Owed](), list[OverBudget]()
+    for group in groups.values():
+        try:
+            if group[0][1].spending is None:
+                most = max((account.total for account in owed), default=0)
+                owed.append(_kept(read, group[0], most))
+            else:
+                owed.append(_owed(read, prices, group, refused))
+        except OverBudget as refusal:
+            short.append(refusal)
+    if short:
+        more = f" (and {len(short) - 1:,} more like it)" if len(short) > 1 else ""
+        raise OverBudget(f"{short[0]}{more}")
+    return owed
 
 
 def _owed(
-    read: Read,
-    prices: Prices,
-    group: Sequence[tuple[int, Payment]],
-    refused: Callable[[Balance, Standing, int], OverBudget] | None,
-    known: dict[Any, tuple[int, str, Standing]],
+    read: Read, prices: Prices, group: Sequence[tuple[int, Payment]], refused: Refused | None
 ) -> Owed:
-    name, terms = group[0][1].account, prices.terms
+    first = group[0][1]
+    name, terms = first.account, first.terms
     balance, standing = standing_of(read, name, terms)
-    new = []
-    for number, one in group:
-        if (name, one.key) in read.values or one.key in standing.bought:
-            continue
-        if (name, one.key) in read.charged:
-            if not one.stores:
-                continue
-            raise LedgerError(
-                f"ledger: {name!r} was charged for this release, and the value is missing: entries "
-                "were removed. Restore a backup and run pufferkit ledger verify"
-            )
-        new.append((number, one))
+    new = [one for one in group if _unpaid(read, one[1]) and one[1].key not in standing.bought]
     if not new:
         return Owed(balance, (), ())
-    lengths = standing.whole(name, group[0][1].lengths, clocked=group[0][1].clocked)
+    lengths = standing.whole(name, first.lengths, clocked=first.clocked)
     total, charges, numbers = balance.total, list[Charge](), list[int | None]()
     purchases = [one for one in new if one[1].bought]
     releases = [one for one in new if not one[1].bought]
     for part in (purchases, releases):
         if not part:
             continue
-        before = standing
-        wanted = [one for _, one in part]
-        total, rule, standing = _priced(standing, total, wanted, lengths, prices, known)
-        if total > balance.budget:
+        priced = _priced(standing, total, [one for _, one in part], lengths, prices)
+        if priced.total > balance.budget:
             if refused is not None:
-                raise refused(balance, before, total)
-            short = over_budget(total - balance.total, balance.remaining)
+                raise refused(balance, standing, priced.total)
+            short = over_budget(priced.total - balance.total, balance.remaining)
             raise OverBudget(f"{name}: {short}")
-        state, last = standing.to_dict(), part[-1][1]
-        for number, one in part:
+        total, standing, last = priced.total, priced.after, part[-1][1]
+        for (number, one), body in zip(part, priced.bodies, strict=True):
+            assert one.spending is not None
             charges.append(
                 Charge(
                     name,
                     one.key,
                     spent_micro(one.spending.epsilon),
                     total,
-                    _body(one, prices.theta, rule, standing),
+                    body,
                     after=balance.entries,
                     terms=terms,
                     data=one.data,
-                    state=state if one is last else None,
+                    state=priced.state if one is last else None,
                     rows=one.rows,
                 )
             )
             numbers.append(number if one.stores else None)
     return Owed(balance, tuple(charges), tuple(numbers))
+
+
+def _unpaid(read: Read, one: Payment) -> bool:
+    """Whether a release is neither stored nor charged; raises if its value was removed."""
+    place = (one.account, one.key)
+    if place in read.values:
+        return False
+    if place in read.charged and one.stores:
+        raise LedgerError(
+            f"ledger: {one.account!r} was charged for this release, and the value is missing: "
+            "entries were removed. Restore a backup and run pufferkit ledger verify"
+        )
+    return place not in read.charged
+
+
+def _kept(read: Read, asked: tuple[int, Payment], most: int) -> Owed:
+    """The charge of an account that keeps the value of a release which others pay for."""
+    number, one = asked
+    balance = read.balances.get(one.account)
+    if balance is None:
+        balance = Balance(one.account, one.terms.rule, one.terms.budget, 0, 0)
+    else:
+        one.terms.check(balance, read.opened[one.account])
+    if not _unpaid(read, one):
+        return Owed(balance, (), ())
+    total = max(balance.total, one.least, most)
+    epsilon = spent_micro(one.facts["epsilon"])
+    charge = Charge(
+        one.account, one.key, epsilon, total, one.facts, balance.entries, terms=one.terms
+    )
+    return Owed(balance, (charge,), (number,))
 
 
 def _priced(
@@ -208,21 +269,34 @@ def _priced(
     part: Sequence[Payment],
     lengths: tuple[int, ...],
     prices: Prices,
-    known: dict[Any, tuple[int, str, Standing]],
-) -> tuple[int, str, Standing]:
-    """The total, the rule and the standing after a release; once for all that are alike."""
-    theta, endless = prices.theta, part[0].endless
-    new = tuple(as_stored(one.spending, theta) for one in part)
-    bought = part[0].key if part[0].bought else None
-    alike = (before, total, new, lengths, endless, bought)
+) -> Priced:
+    """What a release costs and leads to; once for all that are alike."""
+    theta, known, first = prices.theta, prices.known, part[0]
+    new = tuple(one.spending for one in part)
+    bought = first.key if first.bought else None
+    facts = tuple(one.facts for one in part)
+    alike = (before, total, new, lengths, first.endless, bought, tuple(map(id, facts)))
     if alike not in known:
-        total, rule = price(
-            before, total, new, theta, lengths, horizon=prices.horizon, endless=endless
+        stored = [as_stored(spending, theta) for spending in new if spending is not None]
+        now, rule = price(
+            before,
+            total,
+            stored,
+            theta,
+            lengths,
+            horizon=prices.horizon,
+            endless=first.endless,
+            exact=len(known) < _EXACT,
         )
         after = before
-        for spending in new:
+        for spending in stored:
             after = after.after(spending, lengths, rule=rule, bought=bought)
-        known[alike] = (total, rule, after)
+        state = after.to_dict()
+        bodies = tuple(
+            _body(one, spending, theta, rule, state)
+            for one, spending in zip(part, stored, strict=True)
+        )
+        known[alike] = Priced(facts, now, rule, after, state, bodies)
     return known[alike]
 
 
@@ -230,7 +304,7 @@ def standing_of(read: Read, name: str, terms: Terms) -> tuple[Balance, Standing]
     """Balance and standing of an account as it was read; raises if it has other terms."""
     balance = read.balances.get(name)
     if balance is None:
-        return Balance(name, terms.rule, terms.budget, 0, 0), Standing()
+        return Balance(name, terms.rule, terms.budget, 0, 0), _NEW
     terms.check(balance, read.opened[name])
     state = read.states.get(name)
     if state is None and balance.total:
@@ -238,20 +312,21 @@ def standing_of(read: Read, name: str, terms: Terms) -> tuple[Balance, Standing]
             f"ledger: the standing of {name!r} is missing, so it was damaged; restore a backup and "
             "run pufferkit ledger verify"
         )
-    return balance, Standing() if state is None else Standing.from_dict(state)
+    return balance, _NEW if state is None else Standing.from_dict(state)
 
 
-def _body(one: Payment, theta: Beliefs, rule: str, after: Standing) -> dict[str, Any]:
+def _body(
+    one: Payment, spending: Spending, theta: Beliefs, rule: str, state: Mapping[str, Any]
+) -> dict[str, Any]:
     """What a charge records: enough to add it up again (`Standing.after_entry`)."""
-    spending, b = one.spending.ordered(theta.states), one.spending.entry_epsilon
-    added = spending.contributions
+    b, added = spending.entry_epsilon, spending.contributions
     bought = {"bought": one.key} if one.bought else {}
     return {
         "labels": [],
         "scale": None,
         **one.facts,
         "window": list(spending.window),
-        "segments": after.to_dict()["segments"],
+        "segments": state["segments"],
         "beliefs": theta.digest,
         "mechanism": spending.mechanism,
         "entry_privacy_pico": None if b is None else spent_pico(b),

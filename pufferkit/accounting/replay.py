@@ -13,12 +13,12 @@ from pufferkit.accounting.entries import (
     DATA_MARKS,
     LEDGER,
     STATE,
+    TERMS,
     Balance,
     Entry,
     after_entry,
     entry_of,
 )
-from pufferkit.accounting.frontier import Frontier, Use
 from pufferkit.accounting.ledger_tables import GENESIS
 from pufferkit.accounting.standing import Standing
 from pufferkit.errors import LedgerError
@@ -42,7 +42,7 @@ class _Replayed:
     marks: dict[str, Any]
     charges: set[tuple[str, str]]
     states: dict[str, tuple[int, Any]]
-    added: dict[str, Standing | Frontier]
+    added: dict[str, Standing]
 
 
 def examine(
@@ -123,9 +123,9 @@ def _balance(entry: Entry, known: Balance | None, now: Balance, state: _Replayed
             yield "the total does not add up"
     elif entry.kind == "value" and (entry.account, entry.key) not in state.charges:
         yield "its value was never charged"
-    elif entry.kind not in ("value", "budget", "rows"):
+    elif entry.kind not in ("value", "budget", "rows", TERMS):
         yield f"{entry.kind!r} is not a kind of entry"
-    if entry.kind != "charge" and entry.total != known.total:
+    if entry.kind not in ("charge", TERMS) and entry.total != known.total:
         yield "the total changed without a charge"
     if entry.total < known.total:
         yield "the total went down"
@@ -146,14 +146,13 @@ def _names_keys(entry: Entry, state: _Replayed) -> Iterator[str]:
 
 def _leads_to(entry: Entry, state: _Replayed) -> Iterator[str]:
     """Compute the state that an entry leads to and compare it with the digest in the entry."""
-    if entry.kind not in ("charge", "budget") or (
-        entry.kind == "budget" and not _keeps_state(entry)
-    ):
+    if entry.kind != "charge":
         return
-    before, after = state.added.get(entry.account), None
+    after = None
     with suppress(KeyError, TypeError, ValueError):
-        after = state.added[entry.account] = _next(before, entry)
-    if not _keeps_state(entry):
+        after = state.added.get(entry.account, Standing()).after_entry(entry)
+        state.added[entry.account] = after
+    if STATE not in entry.body:
         state.states.pop(entry.account, None)
         return
     plain = None if after is None else json.loads(canonical(after.to_dict()))
@@ -161,20 +160,3 @@ def _leads_to(entry: Entry, state: _Replayed) -> Iterator[str]:
         yield "the state that it leads to does not follow from the entries before"
     else:
         state.states[entry.account] = (entry.seq, plain)
-
-
-def _keeps_state(entry: Entry) -> bool:
-    return STATE in entry.body
-
-
-def _next(before: Standing | Frontier | None, entry: Entry) -> Standing | Frontier:
-    """The accumulated state of an account after one more entry."""
-    if "stream" not in entry.body:
-        return (before if isinstance(before, Standing) else Standing()).after_entry(entry)
-    micro, rate = entry.body["stream"]["epsilon"], entry.body["stream"]["rate"]
-    stood = before if isinstance(before, Frontier) else Frontier(micro, rate)
-    if entry.kind == "budget":
-        return stood.changed(micro, rate)
-    if (stood.micro, stood.rate) != (micro, rate):
-        raise ValueError("epsilon differs, but no entry changed it")
-    return stood.after(Use(*entry.body["use"]))

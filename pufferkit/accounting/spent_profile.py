@@ -24,9 +24,8 @@ from pufferkit.accounting.spending import Spending, distance_of, kind_of
 from pufferkit.beliefs.base import Beliefs, as_beliefs
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable, NoTheorem
-from pufferkit.influence.answers import record_loss
-from pufferkit.influence.curve.member_curves import PairRun
-from pufferkit.influence.curve.profile import InfluenceCurve
+from pufferkit.influence.curve.graphs import record_loss
+from pufferkit.influence.curve.profile import InfluenceCurve, PairRun
 from pufferkit.records import ByDigest
 from pufferkit.rounding import EPS, round_up
 
@@ -102,8 +101,7 @@ class SpentProfile:
         """
         if not self.runs:
             return 0.0
-        apart = [distance_of(theta.states, kind) for kind in self.kinds]
-        most = self._cost(apart, reduce(_either, {row for _, _, row in self.runs}, ()))
+        apart, most = self._largest(theta)
         if theta.entries is not None:
             return record_loss(theta, most)
         bound = math.inf
@@ -126,6 +124,17 @@ class SpentProfile:
             runs = [PairRun(count, self._cost(apart, row)) for count, row in own]
             worst = max(worst, curve_of(theta, size).epsilon(runs))
         return min(worst, bound)
+
+    def largest_loss(self, theta: Beliefs, length: int) -> float:
+        """The loss if each of so many entries spent as much as the one that spends most."""
+        if not self.runs:
+            return 0.0
+        return _constant(ByDigest(theta), length, self._largest(theta)[1].tobytes())
+
+    def _largest(self, theta: Beliefs) -> tuple[list[Floats], Floats]:
+        """The distances of states under each kind, and the largest spending of an entry."""
+        apart = [distance_of(theta.states, kind) for kind in self.kinds]
+        return apart, self._cost(apart, reduce(_either, {row for _, _, row in self.runs}, ()))
 
     def pair_runs(self, states: Sequence[Hashable], first: int, last: int) -> list[PairRun]:
         """The spending of entries ``first`` to ``last`` on pairs of states, as runs."""

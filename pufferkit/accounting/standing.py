@@ -138,6 +138,7 @@ def price(
     *,
     horizon: int | None,
     endless: bool,
+    exact: bool = True,
 ) -> tuple[int, str]:
     """The total of an account after one release, in millionths of epsilon, and its rule.
 
@@ -154,6 +155,9 @@ def price(
     endless
         Whether the noise is that of `endless`: then the promise covers every profile that is
         nowhere above its own.
+    exact
+        Whether losses are computed entry by entry; otherwise as if every entry had spent as much
+        as the one that spent most.
 
     Raises
     ------
@@ -164,10 +168,16 @@ def price(
     for spending in new:
         known = profile is not None and spending.entry_epsilon is not None
         profile = profile.with_spending(spending) if known else None  # type: ignore[union-attr]
+
+    def loss_of(profile: SpentProfile) -> int:
+        if not exact and horizon is not None:
+            return spent_micro(profile.largest_loss(theta, horizon))
+        return spent_micro(profile.loss(theta, lengths, in_epsilon(total), horizon))
+
     if endless and profile is not None and profile.nowhere_above(new[0]):
         if own <= total:
             return total, FOR_EVER
-        loss = spent_micro(profile.loss(theta, lengths, in_epsilon(total), horizon))
+        loss = loss_of(profile) if exact else own
         return (max(total, loss), PROFILE) if loss <= own else (own, FOR_EVER)
     alone = None if before.releases else _alone(new, theta, lengths)
     if profile is None:
@@ -177,7 +187,7 @@ def price(
                 f"{new[0].mechanism} or an earlier one gives no per-entry bound"
             )
         return max(total, own), ALONE
-    loss = spent_micro(profile.loss(theta, lengths, in_epsilon(total), horizon))
+    loss = loss_of(profile)
     if alone is not None and own < loss:
         return max(total, own), ALONE
     return max(total, loss), PROFILE

@@ -17,3 +17,4 @@ class TableAccounts:
     prefix: str
     budget: float
     data_meant: bool = False
+    horizon: int | None = None

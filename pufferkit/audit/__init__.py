@@ -24,6 +24,7 @@ from pufferkit.audit.success_limits import (
     proven_epsilon,
     success_bound,
 )
+from pufferkit.audit.trained_attacker import TrainedAttack, trained_attack
 
 __all__ = [
     "Attacker",
@@ -31,6 +32,7 @@ __all__ = [
     "ForwardBackward",
     "LocalMechanism",
     "SingleBit",
+    "TrainedAttack",
     "Viterbi",
     "WorstCase",
     "audit",
@@ -40,5 +42,6 @@ __all__ = [
     "prior_odds",
     "proven_epsilon",
     "success_bound",
+    "trained_attack",
     "worst_case",
 ]

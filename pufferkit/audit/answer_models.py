@@ -38,7 +38,7 @@ from pufferkit.beliefs.secrets import Events, Pairs, Secrets, Sets
 from pufferkit.checks import Floats
 from pufferkit.data.query import Query
 from pufferkit.errors import NotApplicable
-from pufferkit.mechanisms.chain_distances import whole_values
+from pufferkit.mechanisms.sum_distances import whole_values
 
 _MOST_SEGMENTS = 20
 _MOST_PRODUCTS = 10**9

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
+from dataclasses import replace
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -12,8 +14,11 @@ from pufferkit.audit.audit_targets import LocalMechanism, belief_of
 from pufferkit.audit.local_audit import audit_response
 from pufferkit.audit.release_audit import audit_release
 from pufferkit.audit.report import Audit
-from pufferkit.beliefs.base import as_beliefs
+from pufferkit.beliefs.base import Beliefs, as_beliefs
+from pufferkit.errors import NotApplicable, NoTheorem
 from pufferkit.mechanisms.calibration import Calibration, check_states
+from pufferkit.mechanisms.influence_curve import loss_at
+from pufferkit.rounding import round_up
 from pufferkit.threads import one_thread
 
 CONFIDENCE = 1 - 1e-6
@@ -48,8 +53,9 @@ def audit(
     mechanism
         A `Calibration`, or a local mechanism (it has an emission ``matrix`` and an ``epsilon``).
     beliefs
-        The beliefs of the adversary; by default those of the mechanism. For classes with any start,
-        many initial distributions are tried.
+        The beliefs of the adversary; by default those of the mechanism. Others are attacked with
+        all the same, and the report says what they may learn, though the promise does not speak of
+        them. For classes with any start, many initial distributions are tried.
     trials
         Releases for each of the two secrets.
     confidence
@@ -85,4 +91,19 @@ def audit(
         raise ValueError("length, known: only for local mechanisms; a query has its own lengths")
     theta = as_beliefs(belief_of(mechanism, beliefs))
     check_states(theta, mechanism.query)
-    return audit_release(mechanism, theta, trials, confidence, entry, rng)
+    result = audit_release(mechanism, theta, trials, confidence, entry, rng)
+    own = mechanism.beliefs
+    if own is None or as_beliefs(own).digest == theta.digest:
+        return result
+    return replace(result, outside=_learned_outside(mechanism, theta))
+
+
+def _learned_outside(calibration: Calibration, theta: Beliefs) -> float:
+    """The loss to these beliefs, by their own influence curve."""
+    query = calibration.query
+    if query.chooses or calibration.scales is not None:
+        return inf
+    try:
+        return loss_at(theta, query, round_up(query.lipschitz / calibration.scale))
+    except (NotApplicable, NoTheorem):
+        return inf

@@ -20,7 +20,7 @@ from pufferkit.audit.conditioned_chain import Conditioned, conditioned, split
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
 from pufferkit.data.query import Query
-from pufferkit.mechanisms.chain_distances import whole_values
+from pufferkit.mechanisms.sum_distances import whole_values
 
 MOST_CELLS = 20_000
 """Most values of the sums in a table."""

@@ -32,6 +32,7 @@ from pufferkit.data.asking import histogram
 from pufferkit.data.queries import rank_scores
 from pufferkit.errors import NotApplicable
 from pufferkit.mechanisms.calibration import Calibration
+from pufferkit.noise import choice_scale
 
 _PILOT = 2_000
 
@@ -43,7 +44,8 @@ def chosen(counts: Floats, share: Fraction, scale: float) -> Floats:
     at = (points + 1) / 2
     for row in counts.tolist():
         scores = np.array(rank_scores([Fraction(int(n)) for n in row], share), dtype=float)
-        odds = np.exp((scores - scores.max()) / share.denominator / scale)
+        drawn = choice_scale(scale, len(scores))
+        odds = np.exp((scores - scores.max()) / share.denominator / drawn)
         factors = 1 - at[:, None] * odds
         each = [np.delete(factors, j, axis=1).prod(axis=1) for j in range(len(odds))]
         rows.append([x * float(weights @ own) / 2 for x, own in zip(odds, each, strict=True)])

@@ -10,8 +10,7 @@ from typing import Any
 from pufferkit.audit.noise_drawn import NoiseDrawn
 from pufferkit.records import Report
 
-FORMAT = "pufferkit-audit/2"
-_OLDER = "pufferkit-audit/1"
+FORMAT = "pufferkit-audit/1"
 
 TOLERANCE = 1e-7
 """An exact loss this much above a promise, relatively, is rounding."""
@@ -73,6 +72,10 @@ class Audit(Report):
         What was measured of the noise of releases.
     detectable
         The least true loss that this audit would have detected with probability 95%.
+    outside
+        For an adversary whose beliefs are not those of the release: the most it can learn from so
+        much noise, by its own influence curve; infinite if no bound is known. The promise does not
+        speak of it. ``None`` for adversaries within the beliefs.
     """
 
     _called = "audit"
@@ -94,6 +97,7 @@ class Audit(Report):
     exact: WorstCase | None = None
     noise: NoiseDrawn | None = None
     detectable: float = inf
+    outside: float | None = None
 
     def table_rows(self) -> list[dict[str, Any]]:
         """What was promised, computed, proven and detectable."""
@@ -127,13 +131,12 @@ class Audit(Report):
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Audit:
         """The audit that ``to_dict`` described. The verdict follows from its numbers."""
-        if data.get("format") not in (FORMAT, _OLDER):
+        if data.get("format") != FORMAT:
             raise ValueError(
                 f"audit: format is {data.get('format')!r}, not {FORMAT!r}; "
                 "is this a file that pufferkit wrote?"
             )
-        newer = {"exact", "noise", "detectable"} if data["format"] == _OLDER else set()
-        missing = set(cls.__dataclass_fields__) - set(data) - newer
+        missing = set(cls.__dataclass_fields__) - set(data)
         if missing:
             raise ValueError(f"audit: the record lacks the fields {', '.join(sorted(missing))}")
         fields = {name: data[name] for name in cls.__dataclass_fields__ if name in data}
@@ -161,6 +164,9 @@ class Audit(Report):
         if self.exact is not None:
             how = "by comparing every output" if self.exact.complete else "at least, by computation"
             lines.append(f"  exact loss   {self.exact.loss:.6f}, {how}")
+        if self.outside is not None:
+            most = "without a bound" if self.outside == inf else f"at most {self.outside:.6g}"
+            lines.append(f"  outside      the beliefs of the release; may learn {most}")
         if self.noise is not None:
             word = f"NOT as claimed: {self.noise.problem}" if self.noise.problem else "as claimed"
             lines.append(
@@ -177,6 +183,8 @@ class Audit(Report):
         return "\n".join([*lines, *(f"  note         {note}" for note in self.notes)])
 
     def _meaning(self, sure: str) -> str:
+        if self.outside is not None and not (self.noise is not None and self.noise.problem):
+            return self._outside_meaning(self.outside)
         if self.exact is not None and self.exact.loss > self.promise * (1 + TOLERANCE):
             return "FAILED: noise of the claimed scale breaks the promise, by computation"
         if self.proven > self.promise:
@@ -185,6 +193,12 @@ class Audit(Report):
             return f"FAILED: the noise is not what is claimed ({sure} sure)"
         if self.exact is not None and self.exact.complete:
             return "passed: the noise is as claimed, and so much noise keeps the promise"
-        if self.proven > 0:
-            return "passed: this attack proves no more than was promised"
-        return "passed: this attack proves nothing"
+        proves = "no more than was promised" if self.proven > 0 else "nothing"
+        return f"passed: this attack proves {proves}"
+
+    def _outside_meaning(self, most: float) -> str:
+        if not self.passed:
+            return "NOT COVERED: this adversary learns more; the promise does not speak of it"
+        if most <= self.promise * (1 + TOLERANCE):
+            return "covered: this adversary learns no more, though outside the beliefs"
+        return "unknown: nothing above the promise was found, and no bound excludes it"

@@ -1,9 +1,8 @@
 """The interface of every class of beliefs, so that callers need not know which class it is.
 
-The data of the answers are here and in the modules of the classes. Answers that need the
-mathematics of influence are functions in that room which dispatch on the class
-(`pufferkit.influence.answers`). A class says of which models it is made (``member``) and what its
-records are called (``kind``), so a new class of beliefs is one module here and its registrations.
+A class of chains builds the parts of the influence curve (``parts``); the engine that takes them
+knows no class. A class says of which models it is made (``member``) and what its records are called
+(``kind``), so a new class of beliefs is one module here.
 """
 
 from __future__ import annotations

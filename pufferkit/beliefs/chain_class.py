@@ -22,7 +22,7 @@ whose worst case is the worst case of the class.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -32,11 +32,12 @@ from numpy.typing import ArrayLike
 
 from pufferkit import checks
 from pufferkit.beliefs.base import KINDS, Beliefs, Distribution, Member, Mixing
+from pufferkit.beliefs.chain_parts import chain_parts
 from pufferkit.beliefs.markov_chain import MarkovChain, common_step, plain_labels
-from pufferkit.beliefs.people_counts import PARTS
 from pufferkit.beliefs.secrets import Runs, Secrets
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
+from pufferkit.influence.curve.engine import Part
 from pufferkit.shown import Matrix
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ __all__ = [
     "Mixing",
     "as_chain_class",
     "chain_kinds",
+    "not_data",
     "plural",
 ]
 
@@ -83,12 +85,6 @@ class ChainClass(checks.Frozen, Beliefs):
 
     names_matrices: ClassVar[bool] = True
     """Whether more is known of the matrices than how fast they mix."""
-
-    window: int = 1
-    """How many entries in a row are hidden together, where the sides of the curve bound them."""
-
-    share: float = 1.0
-    """What the loss is multiplied by there, before it is compared with epsilon."""
 
     where_worst: ClassVar[str | None] = None
     """Where the worst chain is, for classes that contain more chains than ``members``."""
@@ -166,7 +162,7 @@ class ChainClass(checks.Frozen, Beliefs):
         ----------
         counts
             A table of counts, whose row x holds how often x is followed by each state; or a
-            `Series`, or the `Table` of `read_table`. Public or historical data, never the series to
+            `Series`, or the `Table` of `read`. Public or historical data, never the series to
             be released.
         confidence
             At least 0.5 and below 1.
@@ -195,7 +191,6 @@ class ChainClass(checks.Frozen, Beliefs):
         states: Iterable[Hashable] | None = None,
         period: Any = None,
         *,
-        slots: int | None = None,
         start: int | None = None,
         initial: ArrayLike | None = None,
         step: Any = None,
@@ -208,16 +203,12 @@ class ChainClass(checks.Frozen, Beliefs):
         kernels
             A matrix for each slot (hour of the day, of the week), in order: an entry
             at slot s moves to the next one by kernel s, and after the last slot comes the first.
-            Or public data of people from which they are counted: a `Table`, or a list of `Series`.
+            `fit` counts them from public data.
         states
             Labels in the order of the rows.
         period
-            Length of a period, in entries; a table with times takes a duration too, such as
-            ``"7d"``, by default a day. If there are fewer matrices than entries, they are spread
-            evenly.
-        slots
-            With data of people: number of parts of a period in which transitions are counted, by
-            default 24.
+            Length of a period, in entries. If there are fewer matrices than entries, they are
+            spread evenly.
         start
             Slot of the first entry of every series, counted from 0. By default it can be any slot,
             and the noise suffices for all of them.
@@ -226,8 +217,8 @@ class ChainClass(checks.Frozen, Beliefs):
             n + 1 entries. Longer series would start again, independently.
         origin
             With ``step``: a local time at which slot 0 begins, such as ``"2024-01-01 00:00"``. Data
-            whose clock says another ``start`` are then refused. Tables with times have Mondays at
-            midnight.
+            whose clock says another ``start`` are then refused. Fitted to tables with times it is
+            a Monday at midnight.
 
         Examples
         --------
@@ -235,7 +226,7 @@ class ChainClass(checks.Frozen, Beliefs):
         >>> ChainClass.seasonal([day, day, night], period=24).description
         '1 chain, 2 states, 24 slots of the clock, any first slot'
         """
-        theta = _built("seasonal", kernels, states, period, slots, start, initial, origin)
+        theta = _built("seasonal", kernels, states, period, start, initial, origin)
         theta = theta.with_step(step)
         if origin is not None and theta.step is None:
             raise ValueError("origin: needs the time between entries; give step=, such as '1h'")
@@ -244,10 +235,8 @@ class ChainClass(checks.Frozen, Beliefs):
     @staticmethod
     def hull(
         *chains: Any,
-        inflate: float | str = 0.0,
+        inflate: float = 0.0,
         backward: Iterable[ArrayLike] | None = None,
-        parts: int = PARTS,
-        period: Any = None,
         step: Any = None,
     ) -> ChainClass:
         """Every chain between these, whose kernel may change at every step.
@@ -261,19 +250,14 @@ class ChainClass(checks.Frozen, Beliefs):
         Parameters
         ----------
         chains
-            The vertices; only their matrices are used. Or public data of people from which they are
-            counted: a `Table` or several `Series`. The vertices are then the kernels of each part
-            of each person's day, of each person and of everybody.
+            The vertices; only their matrices are used. `fit` takes those of each part of each
+            person's day, of each person and of everybody.
         inflate
-            At every time each row may also contain any distribution with this weight. With data of
-            people, ``"calibrated"`` takes the weight that held-out people require: with half of
-            them held out, such that no row of a new person is refuted with probability 0.9; with
-            fewer than 18 people, the largest that one requires against the others.
+            At every time each row may also contain any distribution with this weight. `fit`
+            calibrates it on people held out.
         backward
             The backward kernels, if they were counted from data that are not stationary; by default
             the time reversals of the chains.
-        parts, period
-            With data of people: parts of the day, or of another period as for `seasonal`.
 
         Examples
         --------
@@ -282,8 +266,10 @@ class ChainClass(checks.Frozen, Beliefs):
         >>> ChainClass.hull(one, other).description
         'hull of 2 chains, 2 states, any schedule'
         """
+        not_data("chains", chains, "hull")
         timed = tuple(_timed(chain, step) for chain in chains)
-        return _built("hull", timed, inflate, backward, parts, period).with_step(step)
+        counted = None if backward is None else tuple(backward)
+        return _made("hull", timed, inflate, counted).with_step(step)
 
     @staticmethod
     def order(
@@ -292,7 +278,6 @@ class ChainClass(checks.Frozen, Beliefs):
         states: Iterable[Hashable] | None = None,
         *,
         step: Any = None,
-        theta_from_private_data: bool = False,
     ) -> ChainClass:
         """One known chain whose next entry depends on the last ``memory`` entries, stationary.
 
@@ -302,12 +287,9 @@ class ChainClass(checks.Frozen, Beliefs):
             Number of entries on which the next one depends.
         table
             Distribution of the next entry given the last ones: an axis for each of them, the oldest
-            first, and one for the next. Or public data from which it is counted: one or several
-            `Series`, or a `Table`.
+            first, and one for the next. `fit` counts it from public data.
         states
             Labels in the order of the axes.
-        theta_from_private_data
-            Count private data nevertheless. Every result will be marked accordingly.
 
         Examples
         --------
@@ -315,8 +297,7 @@ class ChainClass(checks.Frozen, Beliefs):
         >>> ChainClass.order(2, table).description
         '1 chain, 2 states, memory of 2 entries, stationary start'
         """
-        private = checks.flag("theta_from_private_data", theta_from_private_data)
-        return _built("order", memory, table, states, private).with_step(step)
+        return _built("order", memory, table, states).with_step(step)
 
     def with_secrets(self, *secrets: Any, entries: bool | None = None) -> ChainClass:
         """The same beliefs, with events about several entries as the secrets.
@@ -391,6 +372,10 @@ within one segment, and nothing else'
     def corners(self) -> tuple[Member, ...] | None:
         """As ``members``; ``None`` if only bounds over the whole class are known."""
         return self.members()
+
+    def parts(self, length: int) -> Sequence[Part]:
+        """What each member says about series of this length, for the influence curve."""
+        return chain_parts(self.corners() or (), length)
 
     @property
     def fixed_start(self) -> str | None:
@@ -496,6 +481,15 @@ def chain_kinds() -> tuple[str, ...]:
 def plural(count: int) -> str:
     """The number of states in words."""
     return "1 state" if count == 1 else f"{count} states"
+
+
+def not_data(name: str, given: Any, kind: str) -> None:
+    """Refuse data where matrices are asked for."""
+    several = isinstance(given, (list, tuple)) and len(given) > 0
+    if hasattr(given[0] if several else given, "transitions"):
+        raise ValueError(
+            f"{name}: are data, not matrices; fit(data, {kind!r}) counts beliefs from data"
+        )
 
 
 def _made(kind: str, *given: Any) -> ChainClass:

@@ -27,10 +27,11 @@ from numpy.typing import NDArray
 
 from pufferkit.beliefs.base import Member
 from pufferkit.beliefs.markov_chain import MarkovChain
-from pufferkit.beliefs.powers import TINY, Powers, Recent, row_log_ratios
+from pufferkit.beliefs.powers import Powers, Recent
 from pufferkit.beliefs.state_classes import boolean_product
 from pufferkit.checks import Bools, Floats
 from pufferkit.errors import NotApplicable
+from pufferkit.influence.kernels import TINY, row_log_ratios
 
 CONVERGED = 1e-12
 """A distribution this close to its limit is replaced by it; the distance is added."""

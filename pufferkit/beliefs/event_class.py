@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,8 @@ from pufferkit.beliefs.secrets import Automaton, Events, Pairs, Runs, Secrets, S
 from pufferkit.checks import Floats
 from pufferkit.data.calendar import Calendar
 from pufferkit.errors import NotApplicable, TakesLong
+from pufferkit.influence.curve.engine import Part, Parts
+from pufferkit.influence.curve.secret_losses import Secret
 from pufferkit.rounding import EPS
 from pufferkit.shown import Matrix
 
@@ -158,17 +160,19 @@ class EventClass(KernelClass):
     def corners(self) -> tuple[Member, ...] | None:
         return None if self.kernels() else self.beliefs.corners()
 
-    @property
-    def window(self) -> int:  # type: ignore[override]
-        return max(one.window for one in self.hidden)
+    def parts(self, length: int) -> Sequence[Part]:
+        """The parts of the beliefs, once for each of the secrets."""
+        if self.kernels():
+            return super().parts(length)
+        known, several = self.beliefs.parts(length), len(self.hidden) > 1
 
-    @property
-    def share(self) -> float:  # type: ignore[override]
-        """Named pairs alone have the multiple of the strictest."""
-        return max(
-            float(one.parts(self.states).max()) if isinstance(one, Pairs) else 1.0
-            for one in self.hidden
-        )
+        def hiding(place: int, one: Secrets) -> Part:
+            part = known[place]
+            weights = one.parts(self.states) if isinstance(one, Pairs) else None
+            name = f"{part.name}: {one.description}" if several else part.name
+            return replace(part, name=name, secret=Secret(one.window, weights=weights))
+
+        return Parts([partial(hiding, n, one) for n in range(len(known)) for one in self.hidden])
 
     def _check_theorem(self) -> None:
         """Refuse beliefs without a theorem; windows too long for the curve are left to it."""

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from pufferkit import checks
 from pufferkit.beliefs.chain_class import plural
@@ -15,13 +14,10 @@ from pufferkit.beliefs.finite_class import check_chains
 from pufferkit.beliefs.hidden_chain import HiddenChain
 from pufferkit.beliefs.kernel_class import KernelClass, Kernels
 from pufferkit.beliefs.markov_chain import RAREST, MarkovChain
-from pufferkit.beliefs.people_counts import PARTS, People, are_people, calibrated_contamination
 from pufferkit.beliefs.provenance import Provenance
 from pufferkit.beliefs.type_uncertainty import transfer_cap
 from pufferkit.checks import Floats
 from pufferkit.shown import Matrix
-
-_MOST = 0.99
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -67,50 +63,6 @@ class HullClass(KernelClass):
         if step is None:
             return self
         return replace(self, chains=tuple(chain.with_step(step) for chain in self.chains))
-
-    @classmethod
-    def built(
-        cls,
-        chains: tuple[Any, ...],
-        inflate: float | str,
-        backward: Iterable[ArrayLike] | None,
-        parts: int,
-        period: Any,
-    ) -> HullClass:
-        """See `ChainClass.hull`."""
-        given = chains[0] if len(chains) == 1 and not isinstance(chains[0], MarkovChain) else chains
-        if are_people(given):
-            if backward is not None:
-                raise ValueError("backward: is counted from the data of people; leave it out")
-            return cls.of_people(People.of(given, period), inflate, parts)
-        if isinstance(inflate, str):
-            raise ValueError(
-                f"inflate: {inflate!r} needs data of people to calibrate on, not chains; give a "
-                "number"
-            )
-        counted: Any = None if backward is None else tuple(backward)
-        return cls(chains, inflate, counted)
-
-    @classmethod
-    def of_people(
-        cls, people: People, inflate: float | str = 0.0, parts: int = PARTS, alpha: float = 0.1
-    ) -> HullClass:
-        """Mixtures of the kernels of people and parts of the day, which may change at every step.
-
-        Backward kernels are counted, since parts of the day are not stationary; the time reversals
-        of each person's chain and of everybody's are among them, so that these chains are members.
-        """
-        words = None
-        if isinstance(inflate, str):
-            if inflate != "calibrated":
-                raise ValueError(f"inflate: must be a weight or 'calibrated', got {inflate!r}")
-            calibrated = calibrated_contamination(people, alpha, parts)
-            inflate, words = min(calibrated.eta, _MOST), calibrated.words
-        forward, backward = people.hull_kernels(parts)
-        known: Any = (people.states, people.source)
-        chains = [MarkovChain.steady(kernel, *known, step=people.step) for kernel in forward]
-        reversals = [chain.reversal.transition for chain in chains[: 1 + len(people.series)]]
-        return cls(tuple(chains), inflate, (*backward, *reversals), words)
 
     @property
     def description(self) -> str:

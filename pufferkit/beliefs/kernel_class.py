@@ -9,7 +9,9 @@ drawn from a row of ``emission``. Without hidden states, W is the chain of the e
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -21,9 +23,22 @@ from pufferkit.beliefs.hidden_chain import HiddenChain
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Bools, Floats
 from pufferkit.errors import NotApplicable
+from pufferkit.influence.curve.contaminated import ContaminatedSteps
+from pufferkit.influence.curve.engine import EXPLICIT_WORK, Part, Parts, Seasons, Side
+from pufferkit.influence.curve.pair_plans import plans_bytes
+from pufferkit.influence.curve.pairs import PairSteps, Steps
+from pufferkit.influence.curve.secret_losses import LabelLosses, PinnedSide, Secret
 from pufferkit.rounding import EPS
 
-Secret = Literal["entry", "regime"]
+MOST_BYTES = 8 * 10**9
+"""Most memory that the plans of a class may take."""
+
+_FEW_SLOTS = 12
+_FEW_STATES = 3
+_LITTLE_WORK = 4_000
+"""Few calls of the steps of few states do not pay for loading compiled loops."""
+
+SecretKind = Literal["entry", "regime"]
 """The secret: the value of an entry, or its hidden regime."""
 
 
@@ -88,7 +103,7 @@ class Kernels:
     emission: tuple[Floats, ...] | None = None
     posterior: tuple[tuple[Floats, ...], ...] = ()
     contamination: float = 0.0
-    secret: Secret = "entry"
+    secret: SecretKind = "entry"
     start: int | None = None
     window: int = 1
     paths: Paths | None = None
@@ -148,6 +163,9 @@ class KernelClass(ChainClass):
     def corners(self) -> tuple[Member, ...] | None:
         return None
 
+    def parts(self, length: int) -> Sequence[Part]:
+        return Parts([partial(part_of_kernels, own, length) for own in self.kernels()])
+
     def members(self) -> tuple[Member, ...]:
         raise NotApplicable(
             f"{self.description}: this mechanism has a theorem for known chains only; use "
@@ -177,3 +195,80 @@ def reversed_kernel(transition: Floats, before: Floats, after: Floats) -> Floats
     joint[impossible] = joint[int(np.flatnonzero(~impossible)[0])]
     kernel: Floats = joint / joint.sum(axis=1, keepdims=True)
     return kernel
+
+
+def part_of_kernels(kernels: Kernels, length: int) -> Part:
+    """What the engine needs to know of these kernels, for series of this length."""
+    _check_memory(kernels)
+    left = [_steps(kernels, vertices, kernels.rounding, length) for vertices in kernels.backward]
+    right = [_steps(kernels, vertices, 0.0, length) for vertices in kernels.forward]
+    seasons = kernels.period > 1
+    if seasons and kernels.emission is not None:
+        raise NotApplicable(f"{kernels.name}: hidden states with seasons have no theorem here")
+    windows = kernels.window > 1 and kernels.paths is None and not kernels.contamination
+    return Part(
+        kernels.name,
+        None if seasons else Side.of(left[0]),
+        None if seasons else Side.of(right[0]),
+        kernels.possible,
+        clock=Seasons(left, right, kernels.start) if seasons else None,
+        emission=_emission(kernels),
+        posterior=[PairSteps(vertices, kernels.rounding) for vertices in kernels.posterior],
+        follows=[np.any(np.array(v) > 0, axis=0) for v in kernels.forward] if windows else (),
+        secret=_secret(kernels),
+        notes=kernels.notes,
+    )
+
+
+def _check_memory(kernels: Kernels) -> None:
+    needed = sum(
+        plans_bytes(kernel)
+        for side in (kernels.forward, kernels.backward)
+        for vertices in side
+        for kernel in vertices
+    )
+    if needed > MOST_BYTES:
+        raise NotApplicable(
+            f"the influence curve of {kernels.hidden:,} states needs about {needed / 1e9:.3g} "
+            f"GB of memory, more than {MOST_BYTES / 1e9:.3g}; merge states, or give fewer "
+            "matrices or a shorter memory"
+        )
+
+
+def _emission(kernels: Kernels) -> Steps | None:
+    """The step between the distributions of an entry given two hidden states."""
+    if kernels.emission is None:
+        return None
+    if kernels.contamination:
+        return ContaminatedSteps(kernels.emission, kernels.contamination)
+    return PairSteps(kernels.emission)
+
+
+def _steps(kernels: Kernels, vertices: Sequence[Floats], error: float, length: int) -> Steps:
+    if kernels.emission is None and kernels.contamination:
+        return ContaminatedSteps(vertices, kernels.contamination, error)
+    often = (
+        kernels.period > _FEW_SLOTS
+        or kernels.hidden > _FEW_STATES
+        or _LITTLE_WORK < length * kernels.hidden**2 <= EXPLICIT_WORK
+    )
+    return PairSteps(vertices, error, often=often)
+
+
+def _secret(kernels: Kernels) -> Secret:
+    paths, sets = kernels.paths, None
+    if kernels.sets > 1:
+        left = PinnedSide(kernels.backward[0][0], kernels.rounding)
+        sets = left, PinnedSide(kernels.forward[0][0], 0.0)
+    return Secret(
+        kernels.window,
+        None if paths is None else _label_losses(paths, kernels.rounding),
+        sets,
+        kernels.sets,
+        kernels.parts,
+        kernels.secret == "regime",
+    )
+
+
+def _label_losses(paths: Paths, error: float) -> LabelLosses:
+    return LabelLosses(paths.entries, paths.kernels, paths.posterior, error + paths.error)

@@ -25,9 +25,9 @@ from pufferkit import checks
 from pufferkit.beliefs.provenance import Provenance
 from pufferkit.beliefs.simulated_paths import cumulative, drawn_path
 from pufferkit.beliefs.state_classes import ClosedClass, closed_classes, common_period
-from pufferkit.beliefs.transition_shares import Start, shares
 from pufferkit.checks import Floats
 from pufferkit.data.durations import of_seconds, seconds
+from pufferkit.influence.kernels import TINY
 from pufferkit.records import JsonRecord
 from pufferkit.shown import Matrix, Shown
 
@@ -35,7 +35,7 @@ STATIONARY_TOLERANCE = 1e-12
 """Largest spread of the log-ratio to the stationary distribution of a start that counts as such."""
 
 
-RAREST = 1e-280
+RAREST = TINY
 """Possible states below this probability have lost their relative accuracy to underflow."""
 
 _LARGE = 1e150
@@ -127,59 +127,6 @@ class MarkovChain(Shown, checks.Frozen, JsonRecord):
         chain.__dict__.update(closed_classes=classes, stationary=chain.initial, is_stationary=True)
         chain.__dict__["is_steady"] = True
         return chain
-
-    @classmethod
-    def fit(
-        cls,
-        series: Any,
-        smoothing: float = 0.0,
-        start: Start = "stationary",
-        *,
-        step: Any = None,
-        theta_from_private_data: bool = False,
-    ) -> MarkovChain:
-        """The chain whose rows are the shares of transitions in a *public* series.
-
-        Never fit it to the series to be released: the matrix would itself be a release.
-        Releasing that series is refused, unless ``theta_from_private_data`` declares it.
-
-        Parameters
-        ----------
-        series
-            Public or historical data: a `Series`, a sequence of states, or a sequence of segments;
-            or the `Table` of `read_table`, all subjects together.
-        smoothing
-            Added to every count before the shares are taken. Above 0, every transition is possible.
-        start
-            ``"stationary"``: the stationary distribution of the counted matrix. ``"first"``: the
-            shares of the first states of the segments, smoothed in the same way.
-        step
-            Time from one entry to the next; data that were read with their times know it.
-        theta_from_private_data
-            Declare that the data are private nevertheless; every result is then marked as based on
-            private data.
-
-        Raises
-        ------
-        ValueError
-            If a state is never left and ``smoothing`` is 0, so that its row has no distribution.
-
-        Examples
-        --------
-        >>> MarkovChain.fit([0, 0, 1, 1, 0, 1]).transition.tolist()
-        [[0.3333333333333333, 0.6666666666666666], [0.5, 0.5]]
-        """
-        counted = shares(series, smoothing, start, theta_from_private_data)
-        known: Any = (counted.transition, counted.states, counted.source)
-        step = common_step("step", [getattr(series, "step", None)], step)
-        if counted.initial is not None:
-            return cls(counted.initial, *known, step=step)
-        try:
-            return cls.steady(*known, step=step)
-        except ValueError as error:
-            raise ValueError(
-                f"{error}, use smoothing above 0, or start from the first states"
-            ) from None
 
     def __len__(self) -> int:
         return len(self.states)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,9 @@ from pufferkit.beliefs.markov_chain import RAREST, MarkovChain
 from pufferkit.beliefs.nearest_matrices import mixtures
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
+from pufferkit.influence.curve.engine import Part
+from pufferkit.influence.curve.widest_steps import mixing_part
+from pufferkit.influence.quilts.chains import MixingInfluence
 
 _ROUNDING = 1e-12
 
@@ -110,6 +113,11 @@ class MixingClass(ChainClass):
     def mixing_bounds(self) -> tuple[Mixing, ...]:
         contraction = 1 - self.gap / 2 if self.reversible else math.sqrt(1 - self.gap)
         return (Mixing(self.pi_min, self.gap, contraction, stationary=False),)
+
+    def parts(self, length: int) -> Sequence[Part]:
+        (mixing,) = self.mixing_bounds()
+        bound = MixingInfluence.tight(mixing).bound
+        return [mixing_part(self.description, bound, len(self.states), length)]
 
     @classmethod
     def from_plain(cls, data: Mapping[str, Any]) -> MixingClass:

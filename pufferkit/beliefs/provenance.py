@@ -87,6 +87,64 @@ class Bought:
 
 
 @dataclass(frozen=True)
+class FoldRecord:
+    """How beliefs were tested on people left out in turn (`pufferkit.choose_beliefs`)."""
+
+    people: int
+    folds: int
+    """How many people, and in how many folds they were left out; the beliefs survived them all."""
+    seed: int
+    """Seed of the folds."""
+    query: str
+    epsilon: float
+    """The query and epsilon for which candidates were compared."""
+    others: tuple[tuple[str, float], ...] = ()
+    """The other candidates, and what their adversaries would learn from noise for these beliefs."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, ready for JSON."""
+        return {
+            "people": self.people,
+            "folds": self.folds,
+            "seed": self.seed,
+            "query": self.query,
+            "epsilon": self.epsilon,
+            "others": dict(self.others),
+        }
+
+    @classmethod
+    def from_dict(cls, data: Any) -> FoldRecord | None:
+        """What ``to_dict`` described."""
+        if data is None:
+            return None
+        if not isinstance(data, Mapping) or not isinstance(data.get("others", {}), Mapping):
+            raise ValueError(f"model: fitted_on: tested must be an object, got {data!r:.40}")
+        return cls(
+            checks.whole("fitted_on: tested: people", data.get("people"), 1),
+            checks.whole("fitted_on: tested: folds", data.get("folds"), 1),
+            checks.whole("fitted_on: tested: seed", data.get("seed"), 0),
+            str(data.get("query")),
+            checks.positive("fitted_on: tested: epsilon", data.get("epsilon")),
+            tuple(
+                (str(name), checks.real("fitted_on: tested: others", loss))
+                for name, loss in data.get("others", {}).items()
+            ),
+        )
+
+    @property
+    def words(self) -> str:
+        """One line for the reader of a plan or a result."""
+        beyond = [(name, loss) for name, loss in self.others if loss > self.epsilon]
+        line = (
+            f"beliefs survived {self.folds} folds of {self.people} people (seed {self.seed}); at "
+            f"epsilon {self.epsilon:g} for {self.query} "
+        )
+        if not beyond:
+            return line + "the adversaries of all other candidates are covered too"
+        return line + "not covered: " + ", ".join(f"{name} ({loss:.3g})" for name, loss in beyond)
+
+
+@dataclass(frozen=True)
 class Provenance:
     """The data that beliefs were fitted on."""
 
@@ -105,6 +163,8 @@ class Provenance:
     """Digests of identifying passages; none for private data."""
     bought: Bought | None = None
     """What the counts have spent, if they were counted with noise from private data."""
+    tested: FoldRecord | None = None
+    """How the beliefs were tested on people left out, if they were chosen so."""
 
     @classmethod
     def of_series(cls, series: Series, smoothing: float = 0.0, private: bool = False) -> Provenance:
@@ -155,6 +215,7 @@ class Provenance:
             "smoothing": self.smoothing,
             "rarely_left": dict(self.rarely_left),
             "passages": [group.to_dict() for group in self.passages],
+            **({} if self.tested is None else {"tested": self.tested.to_dict()}),
         }
 
     @classmethod
@@ -187,7 +248,13 @@ class Provenance:
             smoothing=added,
             rarely_left=listed,
             passages=tuple(Passages.from_dict(group) for group in groups),
+            tested=FoldRecord.from_dict(data.get("tested")),
         )
+
+
+def words_of_tests(sources: Sequence[Provenance]) -> str | None:
+    """How beliefs were tested, in one line; ``None`` if they were not."""
+    return next((source.tested.words for source in sources if source.tested is not None), None)
 
 
 def counts_digest(counts: NDArray[Any], states: Sequence[Hashable]) -> str:

@@ -20,22 +20,15 @@ from numpy.typing import ArrayLike
 from pufferkit import checks
 from pufferkit.beliefs.chain_class import plural
 from pufferkit.beliefs.hidden_chain import HiddenChain
-from pufferkit.beliefs.hidden_model import HiddenModel, Within
-from pufferkit.beliefs.kernel_class import KernelClass, Kernels, Secret
+from pufferkit.beliefs.hidden_model import HiddenModel
+from pufferkit.beliefs.kernel_class import KernelClass, Kernels, SecretKind
 from pufferkit.beliefs.markov_chain import RAREST, MarkovChain, common_step, state_labels
 from pufferkit.beliefs.order_class import function_of_chain
 from pufferkit.beliefs.provenance import Provenance
-from pufferkit.beliefs.regime_estimation import (
-    PeopleAs,
-    believed_models,
-)
-from pufferkit.beliefs.sequences import series_of_people
 from pufferkit.checks import Floats
 from pufferkit.data.durations import seconds
-from pufferkit.data.series import joined
 from pufferkit.errors import NotApplicable, NoTheorem
 from pufferkit.shown import Matrix
-from pufferkit.threads import one_thread
 
 MANY_LEVELS = 10
 """With more states than this, rows of the emission are not taken as known by default."""
@@ -93,7 +86,7 @@ class RegimeClass(KernelClass):
     states: tuple[Hashable, ...]
     together: Together
     emissions: float
-    secret: Secret
+    secret: SecretKind
     fitted_on: tuple[Provenance, ...]
 
     def __init__(
@@ -103,7 +96,7 @@ class RegimeClass(KernelClass):
         states: Iterable[Hashable] | None = None,
         *,
         emissions: float | None = None,
-        secret: Secret = "entry",
+        secret: SecretKind = "entry",
         slow: None = None,
         transients: Literal[False] = False,
         fitted_on: Provenance | None = None,
@@ -127,7 +120,7 @@ class RegimeClass(KernelClass):
         states: tuple[Hashable, ...],
         together: Together,
         emissions: float | None,
-        secret: Secret,
+        secret: SecretKind,
         fitted_on: tuple[Provenance, ...],
         step: float | None,
     ) -> None:
@@ -207,83 +200,6 @@ class RegimeClass(KernelClass):
             first.secret,
             tuple(sources),
             common_step("members", [member.step for member in members]),
-        )
-
-    @classmethod
-    @one_thread()
-    def fit(
-        cls,
-        data: Any,
-        regimes: int,
-        *,
-        within: Within = "independent",
-        people: PeopleAs = "each",
-        refitted: int | None = None,
-        emissions: float | None = None,
-        secret: Secret = "entry",
-        slow: None = None,
-        transients: Literal[False] = False,
-        restarts: int = 6,
-        seed: int = 0,
-        step: Any = None,
-        theta_from_private_data: bool = False,
-    ) -> RegimeClass:
-        """Regimes fitted to *public* data of people by expectation-maximisation.
-
-        One model is fitted to everybody. By default each person's own moves between its regimes are
-        a member of the class too, and with fewer than ten people also models refitted to data drawn
-        from the first one: the fit alone covers the true influence in 38% of simulations, with
-        twenty refits in 93%.
-
-        Parameters
-        ----------
-        data
-            A `Table` of people, a `Series`, or a list of them, one for each person. Never the
-            series to be released.
-        regimes
-            Number of regimes.
-        within
-            Whether entries within a regime are ``"independent"`` or a ``"chain"``.
-        people
-            ``"each"``: the regime transitions of each person, for a whole series. ``"hull"``:
-            transitions that may change between these at every step. ``"pooled"``: one model for
-            everybody.
-        refitted
-            Number of refits to add; by default 20 with fewer than ten people and ``"each"``.
-        emissions, secret, slow, transients
-            As for the class: the last two are refused.
-        restarts, seed
-            Random starts of the search, and their seed; the same seed gives the same model.
-        step
-            Time from one entry to the next; data that were read with their times know it.
-        theta_from_private_data
-            Fit to private data nevertheless. Every result will be marked accordingly.
-
-        Examples
-        --------
-        >>> model = RegimeClass([[0.95, 0.05], [0.1, 0.9]], [[0.9, 0.1], [0.2, 0.8]])
-        >>> series = model.models[0].sample(2000, seed=1).tolist()
-        >>> RegimeClass.fit(series, 2, refitted=0, restarts=2).regimes
-        2
-        """
-        _without_slow(slow, transients)
-        private = checks.flag("theta_from_private_data", theta_from_private_data)
-        each = series_of_people(data)
-        states = each[0].states
-        whole = joined(each)
-        step = common_step("step", [whole.step], step)
-        segments = [one.segments for one in each]
-        models = believed_models(
-            segments, len(states), regimes, within, people, refitted, restarts, seed
-        )
-        return cls._made(
-            models,
-            states,
-            "hull" if people == "hull" else "finite",
-            emissions,
-            secret,
-            (Provenance.of_series(whole, private=private),),
-            step,
         )
 
     def replace(self, **changes: Any) -> RegimeClass:
@@ -450,7 +366,7 @@ def _without_slow(slow: object, transients: object) -> None:
         )
 
 
-def _hull_of_parts(parts: Sequence[Kernels], contamination: float, secret: Secret) -> Kernels:
+def _hull_of_parts(parts: Sequence[Kernels], contamination: float, secret: SecretKind) -> Kernels:
     """Every mixture of the kernels of these parts, of the same hidden states."""
     return Kernels(
         "all models of the hull",

@@ -36,8 +36,9 @@ be bounded at the corners of a box (`noisy_bounds`).
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -53,6 +54,8 @@ from pufferkit.checks import SUM_TOLERANCE, Floats
 from pufferkit.data.series import Series
 from pufferkit.data.table import Table
 from pufferkit.errors import NotApplicable
+from pufferkit.influence.curve.engine import Part
+from pufferkit.influence.curve.regions import RegionInfluence
 from pufferkit.rounding import last_passing_each
 from pufferkit.shown import Matrix
 
@@ -295,6 +298,17 @@ class RegionClass(ChainClass):
             before = {"low": self.before.low.tolist(), "high": self.before.high.tolist()}
             record["before"] = before
         return record
+
+    @cached_property
+    def influence(self) -> RegionInfluence:
+        """Bounds on the powers of all matrices of the region."""
+        before = None if self.before is None else self.before.influence
+        return RegionInfluence(self.low, self.high, before)
+
+    def parts(self, length: int) -> Sequence[Part]:
+        if self.corners() is not None:
+            return super().parts(length)
+        return [self.influence.part(length)]
 
     @classmethod
     def from_plain(cls, data: Mapping[str, Any]) -> RegionClass:

@@ -11,11 +11,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pufferkit import checks
-from pufferkit.beliefs.chain_class import plural
+from pufferkit.beliefs.chain_class import not_data, plural
 from pufferkit.beliefs.hidden_chain import HiddenChain
 from pufferkit.beliefs.kernel_class import KernelClass, Kernels, reversed_kernel
 from pufferkit.beliefs.markov_chain import RAREST, MarkovChain, state_labels
-from pufferkit.beliefs.people_counts import People, are_people
 from pufferkit.beliefs.provenance import Provenance
 from pufferkit.beliefs.type_uncertainty import transfer_cap
 from pufferkit.checks import Floats
@@ -70,23 +69,12 @@ class SeasonalClass(KernelClass):
         kernels: Any,
         states: Iterable[Hashable] | None,
         period: Any,
-        slots: int | None,
         start: int | None,
         initial: ArrayLike | None,
         origin: Any = None,
     ) -> SeasonalClass:
         """See `ChainClass.seasonal`."""
-        if are_people(kernels):
-            if states is not None:
-                raise ValueError(
-                    "states: come with the data of people; leave them out, or read the data with "
-                    "states="
-                )
-            if origin is not None:
-                raise ValueError("origin: comes with the times of people; leave it out")
-            return cls.of_people(People.of(kernels, period), slots, start)
-        if slots is not None:
-            raise ValueError("slots: applies to data of people only; with matrices, leave it out")
+        not_data("kernels", kernels, "seasonal")
         matrices = [np.asarray(kernel) for kernel in kernels]
         if initial is not None:
             if period is not None or start not in (None, 0) or origin is not None:
@@ -100,16 +88,6 @@ class SeasonalClass(KernelClass):
             length = checks.whole("period", period, max(len(matrices), 1))
             matrices = [matrices[slot * len(matrices) // length] for slot in range(length)]
         return cls(matrices, states, start, None, origin)
-
-    @classmethod
-    def of_people(
-        cls, people: People, slots: int | None = None, start: int | None = None
-    ) -> SeasonalClass:
-        """Everybody's kernel in each hour of the period, or in each of ``slots`` parts of it."""
-        known: Any = (people.states, start, people.source, people.origin)
-        theta = cls(people.slot_kernels(slots), *known)
-        checks.assign(theta, step=people.step)
-        return theta
 
     @cached_property
     def marginals(self) -> tuple[Floats, ...]:

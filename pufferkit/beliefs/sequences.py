@@ -7,15 +7,14 @@ counted in entries from 0. Without it the first entry is taken to be in slot 0.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit import checks
-from pufferkit.data.series import UNOBSERVED, Series
-from pufferkit.data.table import Table
+from pufferkit.data.series import UNOBSERVED
 
 Codes = NDArray[np.intp]
 
@@ -53,19 +52,3 @@ def checked_slots(slots: Sequence[Any] | None, people: Sequence[Codes], day: int
         if row.dtype.kind not in "iu" or (row.size and not 0 <= row.min() <= row.max() < day):
             raise ValueError(f"slots: must be whole numbers from 0 to {day - 1}, the times of day")
     return [row.astype(np.intp) for row in times]
-
-
-def series_of_people(data: Any) -> tuple[Series, ...]:
-    """One series for each person, all with the same states."""
-    if isinstance(data, Series):
-        return (data,)
-    if isinstance(data, Table):
-        return tuple(data.series(name) for name in data.subjects)
-    if isinstance(data, Mapping):
-        data = list(data.values())
-    several = list(data) if isinstance(data, Iterable) else []
-    if not several or not all(isinstance(one, Series) for one in several):
-        return (Series.of(data),)
-    if any(one.states != several[0].states for one in several):
-        raise ValueError("data: the series of all people must have the same states")
-    return tuple(several)

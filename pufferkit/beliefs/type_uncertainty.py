@@ -14,11 +14,14 @@ term does not depend on the noise: it bounds the loss that noise for the class d
 from __future__ import annotations
 
 from math import inf
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pufferkit import checks
+
+if TYPE_CHECKING:
+    from pufferkit.beliefs.base import Beliefs
 
 
 def transfer_cap(joint: Any) -> float:
@@ -50,3 +53,20 @@ def transfer_cap(joint: Any) -> float:
         return inf
     possible = largest > 0
     return float(np.log(largest[possible] / least[possible]).max())
+
+
+def loss_if_unsure(beliefs: Beliefs | None, epsilon: float) -> float | None:
+    """The most that an adversary loses who is unsure which member of the class is in force.
+
+    ``None`` without beliefs, or if the class has no members to choose from.
+
+    Examples
+    --------
+    >>> import pufferkit as pk
+    >>> week = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
+    >>> hull = pk.ChainClass.hull(week, pk.MarkovChain.steady([[0.8, 0.2], [0.3, 0.7]]))
+    >>> loss_if_unsure(hull, 1.0) == 1 + hull.loss_of_type
+    True
+    """
+    more = None if beliefs is None else beliefs.loss_of_type
+    return None if more is None else epsilon + more

@@ -27,13 +27,12 @@ _COMMANDS = {
     "synthetic": "synthetic_command",
     "sanitize": "sanitize_command",
     "fit": "model_command",
-    "beliefs": "beliefs_command",
     "check": "model_command",
     "verify": "verify_command",
     "audit": "audit_command",
     "explore": "explore_command",
 }
-_GROUPS = {"model": "hide_command", "ledger": "ledger_command", "stream": "stream_command"}
+_GROUPS = {"beliefs": "beliefs_command", "model": "hide_command", "ledger": "ledger_command"}
 
 _SPOKEN = ("-q", "--quiet", "-v", "--verbose")
 """What may stand before a command without asking for the whole, as ``--help`` does."""

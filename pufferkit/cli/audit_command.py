@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,13 +14,18 @@ import pufferkit as pk
 from pufferkit.cli import inputs, outputs, terminal
 from pufferkit.cli.flags import File, Text, option, real, whole
 from pufferkit.cli.format_options import Form
+from pufferkit.cli.model_command import counted_table
 from pufferkit.cli.options import calibrated, known_mechanism, with_options
 from pufferkit.cli.question_options import QuestionOptions
 
 if TYPE_CHECKING:
     from pufferkit.beliefs.base import Beliefs
+    from pufferkit.data.table import Table
 
 FAILED = 1
+TRAINED = "trained"
+"""The name of the adversary who knows no model."""
+
 LOCAL = {
     "randomized_response": "independent",
     "matrix_response": "optimised",
@@ -42,6 +49,17 @@ def audit(
             "NAME",
         ),
     ] = None,
+    adversary: Annotated[
+        Text,
+        option(
+            "Beliefs of an adversary outside the model; or trained: boosting on --public people.",
+            "FILE",
+        ),
+    ] = None,
+    public: Annotated[
+        File, option("Public people to train on and to attack, for --adversary trained.", "FILE")
+    ] = None,
+    subject: Annotated[Text, option("Column with the subject of each public row.", "COL")] = None,
     trials: Annotated[int, whole("Releases drawn for each of two secrets.")] = 20_000,
     confidence: Annotated[float, real("Confidence of the loss that is proven.")] = 0.999999,
     as_json: Annotated[bool, option("Print JSON.", None, "--json")] = False,
@@ -53,17 +71,31 @@ def audit(
     measured, and an attack tries to distinguish two secrets. The report states which violations the
     audit could have detected.
 
-    Exit code 0: no violation. 1: the promise is broken, or the noise is not as claimed.
+    --adversary FILE attacks with other beliefs than those of the release, and says what they may
+    learn. --adversary trained knows no model: boosting (scikit-learn) learns from releases of half
+    of the --public people to name an entry, and attacks the other half.
+
+    Exit code 0: no violation. 1: the promise is broken, the noise is not as claimed, or the
+    adversary of --adversary learns more than epsilon.
     """
     local = None if mechanism is None else mechanism.replace("-", "_")
     local = local if local in LOCAL else None
     name = None if local else known_mechanism(mechanism)
-    outputs.check_outputs([], [model, size.data], plot)
+    outputs.check_outputs([], [model, size.data, public], plot)
     beliefs = inputs.read_model(model)
-    given = size.of(beliefs, form)
+    trained = adversary == TRAINED
+    other = None if adversary is None or trained else inputs.read_model(Path(adversary))
+    if adversary is not None and local:
+        raise ValueError("--adversary: is for releases; a response is made for one chain")
+    people = _public(public, subject, size, form, beliefs) if trained else None
+    if not trained and (public is not None or subject is not None):
+        raise ValueError("--public and --subject: are for --adversary trained")
+    given = size.of(beliefs, form) if people is None else list(size.length or ())
     lengths = list(given.lengths if isinstance(given, pk.Series) else given)
     from pufferkit.audit import audit as attacked  # noqa: PLC0415
+    from pufferkit.audit import trained_attack  # noqa: PLC0415
 
+    boosted = None
     with terminal.working("attacking"):
         if local:
             response = _response(beliefs, epsilon, local)
@@ -74,7 +106,8 @@ def audit(
             calendar = given.calendar if isinstance(given, pk.Series) else None
             query = question.named(states).bind(states, lengths, calendar)
             noise = calibrated(name, beliefs, query, epsilon)
-            result = attacked(noise, beliefs, trials=trials, confidence=confidence)
+            result = attacked(noise, other or beliefs, trials=trials, confidence=confidence)
+            boosted = None if people is None else trained_attack(noise, people)
     if plot is not None:
         from pufferkit import plots  # noqa: PLC0415
 
@@ -82,13 +115,37 @@ def audit(
     if as_json:
         known = result.exact is not None and result.exact.complete
         exact = result.exact.loss if known and result.exact is not None else None
-        terminal.say(json.dumps({**result.to_dict(), "exact_loss": exact}, indent=2, default=str))
+        said = {**result.to_dict(), "exact_loss": exact}
+        if boosted is not None:
+            said["trained"] = boosted.to_dict()
+        terminal.say(json.dumps(said, indent=2, default=str))
     else:
         terminal.say(str(result))
+        if boosted is not None:
+            terminal.say(str(boosted))
     if plot is not None:
         terminal.written([plot])
-    if not result.passed:
+    if not (result.passed and (boosted is None or boosted.passed)):
         raise typer.Exit(FAILED)
+
+
+def _public(
+    path: Path | None, subject: str | None, size: inputs.Size, form: Form, beliefs: Beliefs
+) -> Table:
+    """The public people that a trained attacker learns from and attacks."""
+    if path is None or subject is None or size.state is None:
+        raise ValueError(
+            "--adversary trained: needs public people; give --public FILE, --subject and --state"
+        )
+    if size.data is not None or not size.length:
+        raise ValueError(
+            "--adversary trained: give --length, the entries of a release; its data are windows of "
+            "--public"
+        )
+    rows = replace(size.rows, segment=subject)
+    table = counted_table([path], size.state, rows, beliefs.states, form)
+    terminal.summary(table.report())
+    return table
 
 
 def _response(beliefs: Beliefs, epsilon: float, name: str) -> Any:

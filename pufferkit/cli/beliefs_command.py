@@ -1,4 +1,4 @@
-"""``pufferkit beliefs``: beliefs from public data, tested on people who were held out."""
+"""``pufferkit beliefs choose``: beliefs from public data, tested on people who were held out."""
 
 from __future__ import annotations
 
@@ -24,8 +24,18 @@ NOTHING_PASSES = 1
 """Exit code if no class covers the people held out."""
 
 
+app = typer.Typer(help="Choose beliefs by public people.", rich_markup_mode=None)
+
+
+@app.callback(invoke_without_command=True)
+def root(context: typer.Context) -> None:
+    """Choose beliefs by public people."""
+    terminal.help_if_alone(context)
+
+
+@app.command()
 @with_options
-def beliefs(
+def choose(
     files: inputs.PublicFiles,
     state: inputs.State,
     question: QuestionOptions,
@@ -38,21 +48,24 @@ def beliefs(
         whole("Entries of the series to release, all observed. Default: the longest public one."),
     ] = None,
     day: Annotated[int | None, whole("Entries in a day, if there are no times.")] = None,
-    held_out: Annotated[int | None, whole("Number of people to test on.")] = None,
+    folds: Annotated[int | None, whole("Groups of people left out in turn. Default: 5.")] = None,
     regimes: Annotated[str, option("Numbers of regimes to try.", "2,3,4")] = "2,3,4,6,8,12",
-    seed: Annotated[int, whole("Seed of the split.")] = 0,
+    quick: Annotated[bool, option("Three folds, at most four regimes, fewer entries.")] = False,
+    seed: Annotated[int, whole("Seed of the folds.")] = 0,
     out: Annotated[File, option("Write the chosen model here.", "FILE")] = None,
     report: Annotated[File, option("Write an HTML report with figures.", "FILE")] = None,
     as_json: inputs.AsJson = False,
 ) -> None:
-    """Fit classes of beliefs to public data, test them on people held out, choose the least noise.
+    """Fit classes of beliefs to public people, test them on every fold, recommend what survives.
 
     Single chain, hourly chain, region, hull of people, hidden regimes: each is listed with its
-    promise, whether it covers the people held out, and the noise for your query. A class that fails
-    is not recommended. If none passes, --out is not written and the exit code is 1.
+    promise, the folds it survived, the noise for your query, and what the adversaries of the others
+    would learn from that noise. Of the classes that survive every fold the widest promise is
+    recommended, never a single fitted model. If none survives, or the data have no power to tell,
+    --out is not written and the exit code is 1.
     """
-    from pufferkit.beliefs.people_counts import People  # noqa: PLC0415
     from pufferkit.fitting.choosing import choose_beliefs  # noqa: PLC0415
+    from pufferkit.fitting.people import People  # noqa: PLC0415
 
     named = inputs.files_of(files)
     outputs.check_outputs([out, report], named)
@@ -66,15 +79,17 @@ def beliefs(
         if length is not None
         else max(people.series, key=lambda person: max(person.lengths))
     )
-    choice = choose_beliefs(
-        people,
-        question.over(table.states, longest),
-        epsilon=epsilon,
-        held_out=held_out,
-        regimes=counts,
-        seed=seed,
-        progress=terminal.doing,
-    )
+    with terminal.steps() as progress:
+        choice = choose_beliefs(
+            people,
+            question.over(table.states, longest),
+            epsilon=epsilon,
+            folds=folds,
+            quick=quick,
+            regimes=counts,
+            seed=seed,
+            progress=progress,
+        )
     aside = any(str(path) == outputs.STREAM for path in (out, report))
     terminal.say(choice.to_json() if as_json else choice, err=aside)
     written: dict[Path, bytes] = {}
@@ -115,14 +130,19 @@ def _page(choice: Choice, person: Series, day: int | None) -> str:
     images = [
         base64.b64encode(plots.picture(figure, "picture.png")).decode() for figure in pictures
     ]
-    heads = "".join(f"<th>{head}</th>" for head in ("class", "promise", "covers?", "noise"))
+    columns = ("class", "promise", "folds survived", "noise", "loss to the others' adversaries")
+    heads = "".join(f"<th>{head}</th>" for head in columns)
     body = "".join(
         "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>"
         for row in choice.table()
     )
     tests = "".join(
         f"<h3>{escape(row.name)}</h3><ul>"
-        + "".join(f"<li>{escape(f'{c.name}: {c.text}')}</li>" for c in row.checks)
+        + "".join(
+            f"<li>without {escape(', '.join(map(str, fold.people)))}: {fold.verdict}; "
+            f"{escape(fold.rows.text)}; {escape(fold.influence.text)}</li>"
+            for fold in row.folds
+        )
         + "</ul>"
         for row in choice.rows
     )

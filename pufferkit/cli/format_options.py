@@ -141,7 +141,7 @@ class Form:
         implied = None if states is None else pk.Bins.of_names(states)
         if implied is None:
             return None
-        from pufferkit.frames import first_cell  # noqa: PLC0415
+        from pufferkit.data.files import first_cell  # noqa: PLC0415
 
         cell = first_cell(file, state, self.text)
         try:

@@ -109,7 +109,7 @@ def read_data(
     entry: str | None = None,
 ) -> Series:
     """The series in a file; with named entries, in the order of the beliefs."""
-    from pufferkit.frames import check_parquet, read_record, read_series  # noqa: PLC0415
+    from pufferkit.data.files import check_parquet  # noqa: PLC0415
 
     if state is None:
         raise ValueError("--state: name the column of the file that holds the states")
@@ -118,36 +118,33 @@ def read_data(
         refuse_given([rows, form], "applies to chains; named entries have no times")
         if entry is None:
             raise ValueError("--entry: give the column that names the entry of each row")
-        return read_record(path, entry, state, beliefs.entries or (), states)
+        named: Series = pk.read(
+            path, state=state, entry=entry, names=beliefs.entries or (), states=states
+        )
+        return named
     if entry is not None:
         raise ValueError(
             "--entry: applies to networks and joint distributions; chains follow the order of rows"
         )
-    timed = rows.time is not None
-    if timed and form.begins is not None:
+    if rows.time is not None and form.begins is not None:
         raise ValueError("--begins: applies to rows without times; leave out --time or --begins")
     if form.begins is not None and form.every is None:
         raise ValueError("--begins: needs the time between rows; give --every too")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
-        series = read_series(
+        series: Series = pk.read(
             path,
-            state,
+            state=state,
             time=time_of(rows.time),
             segment=rows.segment,
             states=states,
             independent_after=duration(rows.independent_after),
             bins=form.bins(path, state, states),
-            every=duration(form.every) if timed else None,
+            every=duration(form.every),
+            start=form.begins,
             text=form.text,
             **form.clock,
         )
-    if form.begins is not None:
-        if len(series.lengths) > 1:
-            raise ValueError("--begins: applies to rows without breaks; leave --segment out")
-        series = replace(series, calendar=pk.Calendar(form.begins, duration(form.every)))
-    elif form.every is not None and not timed:
-        series = pk.Series.of(series, series.states, step=duration(form.every))
     for warning in caught:
         terminal.warn(str(warning.message))
     read_as(series.read_as)
@@ -161,7 +158,7 @@ def read_data(
 
 def files_of(files: Sequence[Path]) -> list[Path]:
     """The files that paths and patterns name."""
-    from pufferkit.frames.raw_files import files_of as named  # noqa: PLC0415
+    from pufferkit.data.files import files_of as named  # noqa: PLC0415
 
     return named(list(files))
 

@@ -192,9 +192,8 @@ def fit(
     and --time the rows may be in any order, and --segment names the subject of each row. The states
     are named after the levels, so that release cuts the same way without further options.
     """
-    from pufferkit.beliefs.estimation import fit as fitted  # noqa: PLC0415
-    from pufferkit.beliefs.estimation import rarely_left  # noqa: PLC0415
-    from pufferkit.frames import states_from_text  # noqa: PLC0415
+    from pufferkit.data.assemble import states_from_text  # noqa: PLC0415
+    from pufferkit.fitting.fit import rarely_left  # noqa: PLC0415
 
     named = inputs.files_of(files)
     out = None if str(out) == "-" else out
@@ -224,13 +223,13 @@ def fit(
     file = ", ".join(str(name) for name in files)
     model: ChainClass | MarkovChain
     if around is not None:
-        model = pk.ChainClass.around(series, around, theta_from_private_data=private)
+        model = pk.fit(series, "around", confidence=around, theta_from_private_data=private)
     elif order != 1:
-        model = pk.ChainClass.order(order, series, theta_from_private_data=private)
+        model = pk.fit(series, "order", memory=order, theta_from_private_data=private)
     elif of_people is not None:
         model = of_people(cast("Table", series))
     else:
-        model = fitted(series, smoothing, start, theta_from_private_data=private)
+        model = pk.fit(series, smoothing=smoothing, start=start, theta_from_private_data=private)
     terminal.warn(
         f"{file} was declared private; the model is a release of it without noise"
         if private
@@ -263,9 +262,9 @@ def _of_people(
     clock = int(period) if period is not None and period.isdecimal() else period
     weight = inflate if inflate == "calibrated" else terminal.number(inflate or "0")
     ways: dict[Kind, Callable[[Table], ChainClass]] = {
-        "seasonal": lambda table: pk.ChainClass.seasonal(table, period=clock),
-        "hull": lambda table: pk.ChainClass.hull(table, inflate=weight, period=clock),
-        "regimes": lambda table: pk.RegimeClass.fit(table, cast("int", regimes)),
+        "seasonal": lambda table: pk.fit(table, "seasonal", period=clock),
+        "hull": lambda table: pk.fit(table, "hull", inflate=weight, period=clock),
+        "regimes": lambda table: pk.fit(table, "regimes", regimes=regimes),
     }
     return ways.get(kind)
 
@@ -281,14 +280,14 @@ def counted_table(
 
     Bins get descriptive labels unless labels are given.
     """
-    from pufferkit.frames import check_parquet, read_table  # noqa: PLC0415
+    from pufferkit.data.files import check_parquet  # noqa: PLC0415
 
     for file in files:
         check_parquet(file)
     source = files[0] if len(files) == 1 else list(files)
-    table: Any = read_table(
+    table: Any = pk.read(
         source,
-        subject=rows.segment,
+        subject=rows.segment or "file",
         time=time_of(rows.time),
         state=state,
         states=states,
@@ -417,7 +416,7 @@ def _mixes(contraction: float) -> str:
 
 
 def _warn_if_impossible(beliefs: Beliefs, series: Series) -> None:
-    from pufferkit.beliefs.estimation import impossible_moves  # noqa: PLC0415
+    from pufferkit.fitting.fit import impossible_moves  # noqa: PLC0415
 
     try:
         members = beliefs.members()

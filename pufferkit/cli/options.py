@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, is_dataclass
@@ -89,9 +90,23 @@ class Reading:
 
     state: inputs.State
     time: inputs.Time = None
-    window: Annotated[Text, option("One row for each window of time.", "7d")] = None
+    window: Annotated[
+        Text, option("A row for each window; or a period, 2026-09; or FROM,TO.", "7d|PERIOD")
+    ] = None
     independent_after: inputs.IndependentAfter = None
     max_gap: MaxGap = None
+
+    @property
+    def period(self) -> Any:
+        """The window as `release` takes it, if it is a period or has two ends; else ``None``."""
+        if self.window is None or not re.search(r"\d{4}-|,", self.window):
+            return None
+        ends = [part.strip() for part in self.window.split(",")]
+        if len(ends) > 2:
+            raise ValueError(f"--window: has two ends, FROM,TO, got {self.window!r}")
+        if len(ends) == 2 and all(end.isdecimal() for end in ends):
+            return int(ends[0]), int(ends[1])
+        return ends[0] if len(ends) == 1 else (ends[0], ends[1])
 
     @property
     def after(self) -> str | None:

@@ -40,6 +40,9 @@ def plan(
         File, option("Draw releases of data simulated from the model.", "FILE")
     ] = None,
     slow: Annotated[bool, option("Also try mechanisms that take minutes.")] = False,
+    explain: Annotated[
+        bool, option("What decides each row, and why other mechanisms do not apply.")
+    ] = False,
 ) -> None:
     """Compare mechanisms for a query, and their noise with the answer; spends nothing.
 
@@ -72,7 +75,9 @@ def plan(
         written[plot] = plots.picture(plots.plan_figure(table.rows, title), plot)
     outputs.write_all(written)
     if not as_json:
-        terminal.show_plan(table)  # first, because the search for remedies is slower
+        terminal.say(table)  # first, because the search for remedies is slower
+        if explain:
+            terminal.say(f"\n{table.explain()}")
     ways = usefulness_output.ways(beliefs, table, wanted)
     if as_json:
         record = {
@@ -119,7 +124,7 @@ def _check_kinds(pictures: list[Path], table: Path | None) -> None:
 
 def _active_quilts(beliefs: Any, query: pk.Query, epsilon: float, target: Path) -> bytes:
     """Write the table of all nodes to a file."""
-    from pufferkit.frames import write_columns  # noqa: PLC0415
+    from pufferkit.data.write import write_columns  # noqa: PLC0415
 
     with terminal.working("active quilts"):
         rows = pk.active_quilts(beliefs, query, epsilon).table_rows()

@@ -42,8 +42,8 @@ class Grouping:
         """The arguments of `release_all`; none without groups."""
         if self.group_by is None or self.keys is None or subject is None:
             return {}
-        from pufferkit.frames import groups_of  # noqa: PLC0415
-        from pufferkit.frames.raw_files import opened  # noqa: PLC0415
+        from pufferkit.data.files import opened  # noqa: PLC0415
+        from pufferkit.data.read import groups_of  # noqa: PLC0415
 
         pairs = groups_of(opened(source, form.text).lazy, subject=subject, group=self.group_by)
         by_name = {str(who): str(group) for who, group in pairs.items()}
@@ -96,13 +96,13 @@ def release_table(
 
     With ``grouping``, one for each group and window.
     """
-    from pufferkit.frames import check_parquet, read_table  # noqa: PLC0415
+    from pufferkit.data.files import check_parquet  # noqa: PLC0415
 
     noise, question, reading = options.noise, options.question, options.reading
     form, book, output = options.form, options.book, options.output
     grouping = grouping or Grouping()
     grouping.check(subject)
-    every, start = duration(form.every), form.begins
+    every, start, period = duration(form.every), form.begins, reading.period
     if reading.time is None and every is None:
         raise ValueError(
             "--time: give the column with the times; for rows without times, give the time "
@@ -122,9 +122,9 @@ def release_table(
     for file in named:
         check_parquet(file)
     source = named[0] if len(named) == 1 else named
-    data: Any = read_table(
+    data: Any = pk.read(
         source,
-        subject=subject,
+        subject=subject or "file",
         time=time_of(reading.time),
         state=reading.state,
         states=beliefs.states,
@@ -132,7 +132,7 @@ def release_table(
         independent_after=duration(reading.after),
         every=every,
         start=start,
-        window=question.window(duration(reading.window)),
+        window=question.window(None if period is not None else duration(reading.window)),
         text=form.text,
         **form.clock,
     )
@@ -158,6 +158,7 @@ def release_table(
             mechanism=mechanism or "best",
             per=groups["groups"] if groups else "subject",
             keys=groups.get("keys"),
+            window=period,
             label=book.label,
             progress=progress,
         )
@@ -170,7 +171,7 @@ def _give(
     releases: Releases, out: Path | None, record: Path | None, plot: Path | None, as_json: bool
 ) -> None:
     """Write the table, its record and the figure, and print the promise."""
-    from pufferkit.frames import write_columns  # noqa: PLC0415
+    from pufferkit.data.write import write_columns  # noqa: PLC0415
 
     content = write_columns(out or Path("stdout.csv"), releases.columns())
     for note in releases.notes:

@@ -52,7 +52,7 @@ def sanitize(
     Every run draws new noise and spends epsilon; with a ledger it is charged before it is drawn,
     by what all answers reveal about each entry. Times and segments of the entries are kept.
     """
-    from pufferkit.frames import answer_table, check_table  # noqa: PLC0415
+    from pufferkit.data.write import answer_table, check_table  # noqa: PLC0415
     from pufferkit.local import cheapest_noise, estimate  # noqa: PLC0415
 
     book.check(account, needs_account=True)

@@ -46,7 +46,7 @@ def synthetic(
     moves, others = _released(release), None if hours is None else _released(hours)
     with terminal.working("drawing entries"):
         made = pk.synthetic(moves, length, hours=others, calendar=calendar, seed=seed)
-    from pufferkit.frames import write_columns  # noqa: PLC0415
+    from pufferkit.data.write import write_columns  # noqa: PLC0415
 
     content = write_columns(out or Path("stdout.csv"), _columns(made.series))
     written = {} if out is None else {out: content}

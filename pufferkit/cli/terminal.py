@@ -16,10 +16,7 @@ from typer.core import TyperCommand, TyperGroup
 from pufferkit.errors import printable
 
 if TYPE_CHECKING:
-    from rich.console import Group
-
-    from pufferkit import Plan
-    from pufferkit.influence.progress import NamedProgress
+    from pufferkit.influence.progress import NamedProgress, TextProgress
 
 BAD_INPUT = 2
 _INTERRUPTED = 130
@@ -200,6 +197,33 @@ def progress(*begun: str) -> Iterator[NamedProgress | None]:
 
 
 @contextmanager
+def steps() -> Iterator[TextProgress]:
+    """The steps of a long computation, in words: the first stays, the others follow one another.
+
+    On a terminal they share a line with the time that has passed; elsewhere each has its own.
+    """
+    if _silent():
+        yield doing
+        return
+    from rich.console import Console  # noqa: PLC0415
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+
+    columns = SpinnerColumn(), TimeElapsedColumn(), TextColumn("{task.description}", markup=False)
+    with Progress(*columns, console=Console(stderr=True), transient=True) as line:
+        task = line.add_task("", total=None)
+        begun = False
+
+        def report(words: str) -> None:
+            nonlocal begun
+            if not begun:
+                line.console.print(words, markup=False, highlight=False)
+            begun = True
+            line.update(task, description=words)
+
+        yield report
+
+
+@contextmanager
 def working(message: str) -> Iterator[None]:
     """A spinner on stderr during a long computation; nothing without a terminal."""
     if _silent():
@@ -216,46 +240,3 @@ def bar(what: str) -> Iterator[Callable[[int, int], None] | None]:
     """A progress bar on stderr, as a function of done and total; none without a terminal."""
     with progress(what) as report:
         yield None if report is None else partial(report, what)
-
-
-def show_plan(plan: Plan) -> None:
-    """A plan as tables that fit the terminal; as plain text without a terminal."""
-    if not sys.stdout.isatty():
-        say(plan)
-        return
-    from rich.console import Console  # noqa: PLC0415
-
-    Console().print(plan_table(plan))
-
-
-def plan_table(plan: Plan) -> Group:
-    """What ``str(plan)`` says: the numbers as one table, what decides each, and the remarks."""
-    from rich import box  # noqa: PLC0415
-    from rich.console import Group  # noqa: PLC0415
-    from rich.table import Table  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
-
-    from pufferkit.mechanisms.plan import HEADINGS  # noqa: PLC0415
-
-    numbers = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for heading in HEADINGS:
-        right = heading in ("noise scale", "expected L1 error", "tight")
-        numbers.add_column(
-            heading,
-            justify="right" if right else "left",
-            overflow="fold",
-            no_wrap=heading == "mechanism",
-        )
-    reasons = Table.grid(padding=(0, 2, 0, 0))
-    for row, (*cells, why) in zip(plan.entries, plan.cells(), strict=True):
-        style = "" if row.pufferfish else "yellow" if row.applicable else "dim"
-        numbers.add_row(*(Text(cell) for cell in cells), style=style)
-        reasons.add_row(Text(row.mechanism), Text(printable(why)), style=style)
-    return Group(
-        Text(printable(plan.head), style="bold"),
-        numbers,
-        Text("What decides:", style="bold"),
-        reasons,
-        Text(),
-        *(Text(printable(line)) for words in plan.remarks() for line in words.split("\n")),
-    )

@@ -97,7 +97,7 @@ def exact_rows(table: Table, question: Question, states: Sequence[Hashable]) -> 
         width = "7d" if question.by == "week" else "1d"
         raise ValueError(
             f"query: {question.name} of many subjects is a histogram over windows, which together "
-            f"cost one release: read_table(..., window={width!r}) and query='histogram'"
+            f"cost one release: read(..., window={width!r}) and query='histogram'"
         )
     if table.windows is not None:
         if not isinstance(question, ByTime):

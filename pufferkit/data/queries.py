@@ -10,8 +10,8 @@ None of the questions about transitions, slots, episodes and days is a sum of on
 entry: what an entry adds depends on its neighbours or on its time. All have a per-entry bound that
 holds whatever the other entries are, and that is all that the influence curve, Markov quilts and
 group privacy need: their proofs exchange entries one after another inside the likelihood of the
-output (`docs/pairs.md`, [Q] Theorem 4.3). Mechanisms that use the distribution of a sum do not
-apply.
+output (`docs/theory.md`, [Q] Theorem 4.3). Of the mechanisms that use the distribution of a sum
+`exact_sum` takes those that say what a move adds (`Question.additive`), the others none of them.
 
 *Theorem* (slots of time). Let every entry belong to one slot by public rules, and let the answer
 hold, for each slot, the number of its entries in each state. Replacing the state of one entry takes
@@ -487,14 +487,10 @@ class Quantile(Question):
     """The level below which a share of the entries lies, chosen with noise; 2-Lipschitz.
 
     The answer is one of the levels, drawn by `rank_scores` and `pufferkit.noise.noisy_choice`. With
-    scale s the log-likelihood of every choice moves by at most |h - h'|_1 / s when the histogram h
-    of the levels becomes h' with the same total, the bound that also holds for the histogram
-    itself with Laplace noise of scale s. One entry moves the histogram by 2, so the Lipschitz
-    constant is 2.
-
-    *Proof.* Cumulative counts move by at most |h - h'|_1 / 2, because what is added below a level
-    and what is added above it cancel. Scores move by no more than these, and `noisy_choice` moves
-    the log-likelihood by at most 2 / s for each unit that scores move.
+    scale s of a calibration the log-likelihood of every choice moves by at most 2 / s when one
+    entry changes, as that of the histogram does with Laplace noise of scale s; so the Lipschitz
+    constant is 2. The noise on the ranks is the least that keeps this
+    (`pufferkit.noise.choice_scale`, with the theorem).
     """
 
     kind = "quantile"
@@ -784,6 +780,11 @@ class Episodes(_OfStates):
 
     def of_codes(self, over: Over, codes: NDArray[np.intp]) -> NDArray[Any]:
         return np.array([entered(self.inside(codes), over.lengths)])
+
+    def additive(self, states: Sequence[Hashable]) -> tuple[Ints, Ints]:
+        """A first entry in one of the states adds 1, and so does a move into them from outside."""
+        inside = np.array([state in self.of for state in states], dtype=np.int64)
+        return inside, (1 - inside)[:, None] * inside
 
     @property
     def python(self) -> str:
@@ -1100,5 +1101,5 @@ def _refuse_data(states: Any) -> None:
     if hasattr(states, "columns") or isinstance(states, Series) or hasattr(states, "subjects"):
         raise ValueError(
             f"states: is a {type(states).__name__}; name the states first and give the data as "
-            "lengths, like histogram(['rest', 'walk'], read_series(...))"
+            "lengths, like histogram(['rest', 'walk'], read(...))"
         )

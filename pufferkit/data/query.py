@@ -19,6 +19,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import MISSING, dataclass, field, fields, replace
 from fractions import Fraction
 from functools import cached_property
+from html import escape
 from importlib import import_module
 from itertools import combinations
 from math import gcd, lcm
@@ -28,11 +29,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit import checks
-from pufferkit.checks import Floats
+from pufferkit.checks import Floats, Ints
 from pufferkit.data.calendar import NO_CALENDAR, Calendar
 from pufferkit.data.series import UNOBSERVED, Pattern, Series, in_memory, observed_places
 from pufferkit.data.table import Table
-from pufferkit.errors import NoTheorem
+from pufferkit.errors import NoTheorem, printable
 from pufferkit.records import Asked, plain
 from pufferkit.rounding import as_fraction, at_least
 
@@ -302,6 +303,14 @@ class Question(Asked):
         """For sums over entries: what each state adds, in units; ``None`` for other questions."""
         return None
 
+    def additive(self, states: Sequence[Hashable]) -> tuple[Ints, Ints] | None:
+        """For sums over moves: what a first entry adds, and what a move from x to y, in units.
+
+        A number for each of the states, and a matrix; where all entries are observed. ``None`` for
+        other questions.
+        """
+        return None
+
     def of_codes(self, over: Over, codes: NDArray[np.intp]) -> NDArray[Any]:
         """The answer in whole units, from the places of the entries in `listed`.
 
@@ -470,6 +479,10 @@ class Answering:
         return np.array([float(int(value) * unit) for value in values])
 
 
+_NAMED = 6
+"""Most numbers of an answer that are named in a line."""
+
+
 @dataclass(frozen=True, eq=False)
 class Query(Asked):
     """A query with its Lipschitz constant and the segments it runs over.
@@ -618,6 +631,16 @@ class Query(Asked):
         if apart is not None:
             self._check_apart(apart)
 
+    def __str__(self) -> str:
+        size = f"{sum(self.lengths):,} entries"
+        size += f" in {len(self.lengths):,} segments" if len(self.lengths) > 1 else ""
+        names = ", ".join(printable(label) for label in self.labels[:_NAMED])
+        names += f" and {self.size - _NAMED:,} more" if self.size > _NAMED else ""
+        return f"{self.name} over {size}: {names}; one entry moves it by at most {self.lipschitz:g}"
+
+    def _repr_html_(self) -> str:
+        return f"<p>{escape(str(self))}</p>"
+
     def stated(self) -> dict[str, Any]:
         """The question without the entries it is about, as plain data.
 
@@ -645,13 +668,25 @@ class Query(Asked):
         return {**self.stated(), **facts, "over": plain(over), "calendar": plain(when)}
 
     def bind(self, states: Iterable[Hashable] | None = None, over: Any = None) -> Query:
-        """The query itself; it is about entries already, and refuses others."""
+        """The query itself; it is about entries already, and refuses others.
+
+        One that was made without states counts others than its own as 0. Where these are all that
+        may occur, entries may move the answer by less, and the query says so.
+        """
         if over is not None and Over.of(None, over).lengths != self.lengths:
             raise ValueError(
                 f"over: the query was made for {list(self.lengths)[:5]} entries; leave over out, "
                 "or the lengths of the query"
             )
-        return self
+        if states is None or self.states is not None or not isinstance(self.evaluate, Answering):
+            return self
+        if self.asks is None or self.columns is not None or self.rows is None:
+            return self
+        among = tuple(states)
+        if not set(self.rows) <= set(among):
+            return self
+        known = self.asks.about(replace(self.evaluate.over, states=among))
+        return known if known.lipschitz < self.lipschitz else self
 
     @property
     def chooses(self) -> bool:

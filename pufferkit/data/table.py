@@ -98,7 +98,7 @@ class Table(Shown, checks.Frozen):
     >>> import polars as pl
     >>> import pufferkit as pk
     >>> rows = pl.DataFrame({"who": ["a", "a", "b"], "t": [1, 2, 1], "x": [0, 1, 1]})
-    >>> table = pk.read_table(rows, subject="who", time="t", state="x", states=[0, 1])
+    >>> table = pk.read(rows, subject="who", time="t", state="x", states=[0, 1])
     >>> table.subjects, table.sizes.tolist()
     (('a', 'b'), [2, 1])
     >>> print(table.report())
@@ -264,7 +264,7 @@ class Table(Shown, checks.Frozen):
 
         >>> import polars, pufferkit
         >>> rows = polars.DataFrame({"who": ["ann"] * 4, "day": [1, 2, 4, 5], "x": list("abba")})
-        >>> pufferkit.read_table(rows, subject="who", time="day", state="x").series().labels
+        >>> pufferkit.read(rows, subject="who", time="day", state="x").series().labels
         ['a', 'b', None, 'b', 'a']
         """
         if subject is None and len(self.subjects) > 1:

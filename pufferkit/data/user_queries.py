@@ -41,7 +41,7 @@ def per_entry(
 ) -> Query:
     """Any function of the entries, with a per-entry bound that you claim; it is tested first.
 
-    *Theorem* (`docs/pairs.md`). If replacing x by x' at one entry moves the answer by at most
+    *Theorem* (`docs/theory.md`). If replacing x by x' at one entry moves the answer by at most
     d(x, x') in L1 norm, whatever the other entries are, then with Laplace noise of scale s the
     log-likelihood of every output moves by at most d(x, x') / s, and the influence curve holds with
     these event-level epsilons. No other property of the function is used.

@@ -87,7 +87,7 @@ def _rises(cells: Sequence[Any]) -> bool:
 
 def columns_of(path: str) -> Columns:
     """The columns of a file."""
-    from pufferkit.frames import first_rows  # noqa: PLC0415
+    from pufferkit.data.files import first_rows  # noqa: PLC0415
 
     return guess(first_rows(path, _ROWS))
 

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pufferkit as pk
-from pufferkit.explore.recipes import DataFile
+from pufferkit.explore.choices import DataFile
 
 STATES = ("resting", "sitting", "standing", "walking")
 ROWS = (

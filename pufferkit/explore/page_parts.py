@@ -1,8 +1,9 @@
-"""Parts shared by the steps: cards, error messages, tables, charts, code to copy."""
+"""Parts shared by the steps: cards, refusals in plain words, tables, pictures, code to copy."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+import re
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -15,14 +16,24 @@ if TYPE_CHECKING:
 
 STYLE = """
 :root { --pk-text: #222; --pk-soft: #5b5b5b; --pk-line: #d6d6d6; --pk-bad: #a33b00;
-  --pk-paper: #fff; }
+  --pk-paper: #fff; --pk-private: #fff5ec; --pk-public: #eef6fc; }
 .body--dark { --pk-text: #eee; --pk-soft: #b4b4b4; --pk-line: #4a4a4a; --pk-bad: #ffb084;
-  --pk-paper: #121212; }
+  --pk-paper: #121212; --pk-private: #2a1f16; --pk-public: #14222d; }
 body { color: var(--pk-text); font-size: 16px; }
-.pk-page { max-width: 58rem; width: 100%; margin: 0 auto; padding: 0 .75rem 4rem; gap: 1rem; }
+.pk-page { max-width: 66rem; width: 100%; margin: 0 auto; padding: 0 .75rem 4rem; gap: 1rem; }
 .pk-card { width: 100%; border: 1px solid var(--pk-line); border-radius: 8px; padding: 1rem;
   display: flex; flex-direction: column; gap: .75rem; min-width: 0; }
 .pk-card > * { max-width: 100%; }
+.pk-private { background: var(--pk-private); }
+.pk-public { background: var(--pk-public); }
+.pk-guide { border-style: dashed; }
+.pk-two { display: grid; gap: 1rem; width: 100%;
+  grid-template-columns: repeat(auto-fit, minmax(min(100%, 25rem), 1fr)); }
+.pk-way { border: 2px solid var(--pk-line); border-radius: 8px; padding: .75rem; width: 100%;
+  display: flex; flex-direction: column; gap: .4rem; }
+.pk-small { color: var(--pk-soft); font-size: .8rem; }
+.pk-ends { display: flex; justify-content: space-between; color: var(--pk-soft);
+  font-size: .85rem; margin-top: -.75rem; }
 .pk-page .q-btn { align-self: flex-start; }
 .pk-row > .q-btn { align-self: center; }
 .q-uploader { box-shadow: none; border: 1px dashed var(--pk-line); background: transparent; }
@@ -45,10 +56,12 @@ body { color: var(--pk-text); font-size: 16px; }
 .pk-more summary > div { display: inline; }
 .pk-more h3 { font-size: .95rem; }
 .pk-words { white-space: pre-wrap; overflow-wrap: anywhere; }
-.pk-chart { width: 100%; height: 19rem; }
-.pk-chart svg text { fill: var(--pk-text) !important; stroke: none; }
-.pk-chart.pk-cells svg text { stroke: var(--pk-paper); stroke-width: 3px; paint-order: stroke; }
+.pk-picture { overflow-x: auto; width: 100%; }
+.pk-picture img { height: auto; max-width: none; }
+.body--light .pk-dark, .body--dark .pk-light { display: none; }
 @layer overrides {
+  .pk-head .q-btn { color: var(--pk-text) !important; }
+  .pk-head .q-btn[aria-pressed=true] .block { text-decoration: underline 2px; }
   .body--dark .text-primary, .body--dark .q-tab--active { color: #8ccbf2 !important; }
 }
 .pk-scroll { width: 100%; overflow-x: auto; }
@@ -109,11 +122,13 @@ TO_HEADING = """setTimeout(() => {
 
 
 @contextmanager
-def card(title: str, words: str = "") -> Iterator[Any]:
+def card(title: str, words: str = "", *, icon: str = "", tint: str = "") -> Iterator[Any]:
     """A box with a heading."""
-    with ui.element("section").classes("pk-card") as box:
+    with ui.element("section").classes(f"pk-card {tint}") as box:
         with ui.element("h2"):
-            ui.label(title)
+            if icon:
+                ui.icon(icon).props('aria-hidden="true"').style("margin-right: .4rem")
+            ui.label(title).style("display: inline")
         if words:
             ui.label(words).classes("pk-soft")
         yield box
@@ -131,8 +146,35 @@ def soft(text: str) -> ui.label:
 
 
 def problem() -> ui.label:
-    """The place for error messages of the library; empty without errors."""
+    """The place for refusals; empty without one."""
     return ui.label().classes("pk-bad").props('role="alert"')
+
+
+_PYTHON = re.compile(r"\w+=|--\w|\b[a-z]\w*\(|\bpk\.|\bread_\w+\b|\bpip install")
+_ARGUMENTS = re.compile(r"\b(independent_after|repeated_hour|times_in|at_least|data_meant)\b")
+_NAMES = {"cuts": "Cut points", "of": "States", "pi_min": "Rarest state", "lengths": "Length"}
+
+
+def plain_words(text: str) -> str:
+    """A sentence of the library without what concerns Python or the command line alone.
+
+    >>> plain_words("a.csv: 2 rows are twice; choose how (repeated_hour='shift'), or give the zone")
+    'a.csv: 2 rows are twice; choose how, or give the zone.'
+    >>> plain_words("every: needs times; name their column with time=")
+    'Every: needs times.'
+    """
+    text = " ".join(text.split())
+    text = re.sub(r"\s*\([^()]*\)", lambda m: "" if _PYTHON.search(m[0]) else m[0], text)
+    name, colon, rest = text.partition(": ")
+    if colon and name in _NAMES:
+        text = f"{_NAMES[name]}: {rest}"
+    parts = [part for part in text.split("; ") if not _PYTHON.search(part)]
+    text = "; ".join(parts) or text  # a sentence is never lost
+    text = _ARGUMENTS.sub(lambda m: m[0].replace("_", " "), text)
+    text = re.sub(r"\[([^][]*)\]", r"\1", text).rstrip(". ")
+    named = re.match(r"\S*[./_]\S*:", text)  # a file or a mechanism, which keeps its name
+    first = text[:1] if named else text[:1].upper()
+    return f"{first}{text[1:]}."
 
 
 @asynccontextmanager
@@ -144,7 +186,7 @@ async def attempt(place: ui.label, *buttons: Any) -> AsyncIterator[None]:
     try:
         yield
     except (Refused, ValueError, OSError) as error:
-        place.set_text(" ".join(str(error).split()))
+        place.set_text(plain_words(str(error)))
     except Cancelled as error:
         if "newer" not in str(error):
             place.set_text(f"Stopped: {error}.")
@@ -164,10 +206,9 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[Any]], numeric: Sequence
         with drawn:
             ui.label(str(content))
 
-    with (
-        ui.element("div").classes("pk-scroll").props('tabindex="0" role="region"'),
-        ui.element("table").classes("pk-table"),
-    ):
+    scrolled = ui.element("div").classes("pk-scroll").props('tabindex="0" role="group"')
+    scrolled.props["aria-label"] = f"Table by {heads[0]}"
+    with scrolled, ui.element("table").classes("pk-table"):
         with ui.element("thead"), ui.element("tr"):
             for n, head in enumerate(heads):
                 cell("th", n, head)
@@ -178,15 +219,24 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[Any]], numeric: Sequence
                         cell("td", n, content)
 
 
-def picture(options: dict[str, Any], height: str = "") -> ui.echart:
-    """A chart; screen readers get its description."""
-    drawn = ui.echart(options, renderer="svg").classes("pk-chart")
-    if height:
-        drawn.style(f"height: {height}")
-    drawn.props["role"], drawn.props["aria-label"] = "img", options["aria"]["label"]["description"]
-    if "visualMap" in options:
-        drawn.classes("pk-cells")
-    return drawn
+_PIXELS, _SMALLER = 110, 90
+"""Of an inch of a figure, where there is room, and of a wide one."""
+_FITS = 6
+"""Wider figures are scrolled, so that they can be read."""
+
+
+def picture(drawn: Mapping[str, Any]) -> Any:
+    """A picture of `calls.picture`; screen readers get its description."""
+    fits = drawn["inches"] < _FITS
+    wide = f"{drawn['inches'] * (_PIXELS if fits else _SMALLER):.0f}px"
+    with ui.element("div").classes("pk-picture") as box:
+        if not fits:
+            box.props('tabindex="0" role="group" aria-label="Picture, wider than the page"')
+        for shade in ("light", "dark"):
+            shown = ui.element("img").classes(f"pk-{shade}")
+            shown.props["src"], shown.props["alt"] = drawn[shade], drawn["words"]
+            shown.style(f"width: min(100%, {wide})" if fits else f"width: {wide}")
+    return box
 
 
 def code(title: str, text: str) -> None:
@@ -197,7 +247,11 @@ def code(title: str, text: str) -> None:
         ui.button("Copy", on_click=lambda: ui.clipboard.write(text)).props(
             f'flat dense no-caps aria-label="Copy {title}"'
         )
-    with ui.element("pre").classes("pk-code").props('tabindex="0"'):
+    with (
+        ui.element("div")
+        .classes("pk-code")
+        .props(f'tabindex="0" role="group" aria-label="{title}"')
+    ):
         ui.label(text).style("white-space: pre")
 
 
@@ -219,6 +273,11 @@ def select(
     return made.props("outlined dense options-dense" + (" use-chips" if multiple else "")).mark(
         mark
     )
+
+
+def text_field(label: str, value: str, like: str = "", *, mark: str) -> ui.input:
+    """A field for text."""
+    return ui.input(label, value=value, placeholder=like).props("outlined dense").mark(mark)
 
 
 def button(text: str, action: Any, *, main: bool = False, mark: str = "") -> ui.button:

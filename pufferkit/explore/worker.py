@@ -15,7 +15,8 @@ from multiprocessing.connection import Connection
 from time import monotonic
 from typing import Any
 
-from pufferkit.influence.progress import TextProgress
+Tell = Callable[[float | None, str], None]
+"""Called with the part that is done, if it is known, and with what is being done."""
 
 _LOG = logging.getLogger(__name__)
 _TELL_EVERY = 0.1
@@ -56,7 +57,7 @@ class Worker:
         self,
         task: Callable[..., Any],
         *given: Any,
-        tell: TextProgress | None = None,
+        tell: Tell | None = None,
         lane: str = "",
     ) -> Any:
         """What the task gives; of waiting tasks in one lane only the newest is done.
@@ -81,7 +82,7 @@ class Worker:
             work.exception()  # retrieved, so that asyncio does not warn if the page is gone
 
     async def _run(
-        self, task: Callable[..., Any], given: Sequence[Any], tell: TextProgress | None, lane: str
+        self, task: Callable[..., Any], given: Sequence[Any], tell: Tell | None, lane: str
     ) -> Any:
         ticket = self._newest[lane] = self._newest.get(lane, 0) + 1
         async with self._turn:
@@ -97,7 +98,7 @@ class Worker:
                     if kind != "progress":
                         break
                     if tell is not None:
-                        tell(content)
+                        tell(*content)
             except (EOFError, OSError):
                 self._process = None
                 raise Cancelled("stopped") from None
@@ -133,20 +134,18 @@ def _serve(connection: Connection) -> None:
             return
         last = 0.0
 
-        def tell(text: str) -> None:
+        def tell(part: float | None, words: str) -> None:
             nonlocal last
             if monotonic() - last > _TELL_EVERY:
                 last = monotonic()
-                connection.send(("progress", text))
+                connection.send(("progress", (part, words)))
 
         answer = answered(task, given, tell if telling else None)
         with contextlib.suppress(OSError):  # the server may be gone by now
             connection.send(answer)
 
 
-def answered(
-    task: Callable[..., Any], given: Sequence[Any], tell: TextProgress | None
-) -> tuple[str, Any]:
+def answered(task: Callable[..., Any], given: Sequence[Any], tell: Tell | None) -> tuple[str, Any]:
     """``("done", what the task gives)``, or ``("refused", a sentence)``."""
     try:
         return "done", task(*given, **({} if tell is None else {"tell": tell}))
@@ -154,7 +153,7 @@ def answered(
         return "refused", _sentence(error)
     except Exception as error:
         _LOG.exception("a task failed")
-        return "refused", f"unexpected {type(error).__name__}: {error}"
+        return "refused", f"Something went wrong; the terminal has the details ({error})"
 
 
 def _sentence(error: BaseException) -> str:

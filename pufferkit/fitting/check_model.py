@@ -10,9 +10,7 @@ import numpy as np
 
 from pufferkit import checks
 from pufferkit.beliefs.chain_class import ChainClass, as_chain_class
-from pufferkit.beliefs.estimation import fit
 from pufferkit.beliefs.meeting import check_step
-from pufferkit.beliefs.people_counts import People
 from pufferkit.beliefs.region_class import count_table
 from pufferkit.beliefs.sequences import Codes
 from pufferkit.data.query import Query
@@ -26,10 +24,13 @@ from pufferkit.fitting.decision import (
     Days,
     flexible_predictors,
     influence_check,
+    influence_of_each,
     prediction_check,
     rows_check,
 )
+from pufferkit.fitting.fit import fit
 from pufferkit.fitting.members import forward_kernels, lists_all
+from pufferkit.fitting.people import People
 from pufferkit.fitting.ratio_tests import (
     Check,
     coverage_check,
@@ -144,7 +145,7 @@ def check_model(
     ----------
     data
         A `Series`, a sequence of states or of segments; several people, as a list of `Series` or as
-        the `Table` of `read_table`; or transition counts, as a square numpy array in the order of
+        the `Table` of `read`; or transition counts, as a square numpy array in the order of
         the beliefs' states. For counts, and for tables of more than a million rows or in other
         engines, only coverage is tested. Best are public people that the beliefs were *not* fitted
         to.
@@ -209,7 +210,7 @@ def check_model(
         _coverage(series.transitions, starts, theta, level),
         rows_check(everybody, theta, clock, slots=slots, level=level),
         _predicted(everybody, theta, clock, public, seed),
-        influence_check(each, theta, clock, repetitions=repetitions, seed=seed),
+        _influence(each, theta, clock, repetitions, seed),
     )
     noise = _noise(series, theta, epsilon)
     return ModelReport(theta.description, len(series), level, asked, epsilon, noise)
@@ -228,6 +229,16 @@ def _claimed(name: str, theta: ChainClass, check: Callable[[], Check]) -> Check:
         if not chain or (name == CONSTANT and not lists_all(theta)):
             return Check(name, None, "these beliefs do not say so")
     return check()
+
+
+def _influence(
+    people: Sequence[Sequence[Codes]], theta: ChainClass, clock: Days, repetitions: int, seed: int
+) -> Check:
+    try:
+        measured = influence_of_each(people, len(theta.states), clock, seed)
+    except NotApplicable as reason:
+        return Check(INFLUENCE, None, str(reason))
+    return influence_check(measured, theta, clock, repetitions=repetitions, seed=seed)
 
 
 def _predicted(
@@ -276,6 +287,6 @@ def _noise(series: Series, theta: ChainClass, epsilon: float) -> dict[str, float
 
     scales = {"given": scale(theta)}
     if len(series.states) <= MOST_STATES and max(series.lengths) > 1:
-        scales["first"] = scale(fit(series, _SMOOTHING, theta_from_private_data=True))
-        scales["second"] = scale(ChainClass.order(2, series))
+        scales["first"] = scale(fit(series, smoothing=_SMOOTHING, theta_from_private_data=True))
+        scales["second"] = scale(fit(series, "order", theta_from_private_data=True))
     return scales

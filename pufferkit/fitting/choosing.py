@@ -1,112 +1,180 @@
-"""From a table of public people to beliefs that held-out people do not refute.
+"""From public people to beliefs that none of them refutes.
 
-People are split. Every class of `pufferkit.fitting.candidates` is fitted to one part and tested on
-the other (`pufferkit.fitting.decision`). A class can be recommended only if it budgets for the
-influence that the held-out people show; of these, the one with the least noise for the query is.
+People are divided into groups. Each group in turn is left out: every class is fitted to the others
+and tested on the group (`pufferkit.fitting.decision`). A fold *refutes* a class, or the class
+*survives* it, or the fold has *no power*: its people are too few, or too briefly observed, to show
+twice the influence that the class budgets. Only a class that survives every fold can be
+recommended, and never a single fitted model, which usually shows less influence than the truth.
+
+=====================  =========================================================================
+single chain           one chain for everybody, taken as known
+seasonal chain         the same for each hour of the day
+two-sided region       every chain that the counts leave plausible, forward and backward
+hull of people         mixtures of each person's chain, of each quarter of each person's day, and
+                       of the pooled chain, changing at any time
+calibrated hull        the same, with the contamination that people left out have shown
+hidden regimes         entries emitted by hidden regimes, one model for everybody
+regimes of people      each person's own transitions between these regimes
+=====================  =========================================================================
+
+Classes are ranked by promise. The noise of each is asked what the adversaries of the others would
+learn from it; the class whose noise leaves the least to those of the classes that are not refuted
+comes first. A class that contains another never ranks below it: it has no less noise, and so no
+larger loss to anybody.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
-from functools import partial
-from typing import Any
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, Literal
 
 import numpy as np
 
 from pufferkit import checks
 from pufferkit.beliefs.chain_class import ChainClass
-from pufferkit.beliefs.people_counts import People, calibrated_contamination
+from pufferkit.beliefs.hidden_model import HiddenModel
+from pufferkit.beliefs.markov_chain import MarkovChain
+from pufferkit.beliefs.provenance import FoldRecord
+from pufferkit.beliefs.regime_class import RegimeClass
 from pufferkit.beliefs.sequences import Codes
+from pufferkit.beliefs.type_uncertainty import transfer_cap
 from pufferkit.data.query import Query
 from pufferkit.data.series import Series
 from pufferkit.data.table import Table
-from pufferkit.errors import NotApplicable
-from pufferkit.fitting.candidates import (
-    hidden_regimes,
-    people_hull,
-    regimes_of_people,
-    seasonal_chain,
-    single_chain,
-    two_sided_region,
-    unsure_of_person,
-)
+from pufferkit.errors import NotApplicable, NoTheorem
+from pufferkit.fitting import baum_welch
 from pufferkit.fitting.decision import (
     INFLUENCE,
-    PREDICTION,
-    ROWS,
     Days,
     InfluenceCheck,
-    flexible_predictors,
+    Person,
     influence_check,
-    influence_of_people,
-    prediction_check,
+    influence_of_each,
+    largest_influence,
     rows_check,
 )
+from pufferkit.fitting.fit import fit
 from pufferkit.fitting.measured_influence import MeasuredInfluence
+from pufferkit.fitting.people import SMOOTHING, People
 from pufferkit.fitting.ratio_tests import Check
+from pufferkit.fitting.regime_estimation import FEW_PEOPLE, REFITS, people_models, refits
 from pufferkit.influence.progress import TextProgress
-from pufferkit.mechanisms.influence_curve import influence_curve
+from pufferkit.mechanisms.influence_curve import influence_curve, loss_at
 from pufferkit.records import Report
 from pufferkit.threads import one_thread
 
 REGIMES = (2, 3, 4, 6, 8, 12)
 """Numbers of regimes that are tried, one after another."""
 
+FOLDS = 5
+"""Groups of people that are left out in turn, if there are as many people."""
+
+LEVEL = 0.05
+"""The chance that some fold refutes a class that is right."""
+
+MOST_FITTED = 60_000
+"""Most entries to which hidden regimes are fitted; of longer data the first days of everybody."""
+
 _STRETCHES = 4
 _GAIN = 0.003
+_FIRST_ROUNDS = 5
+_LONG = 30.0
 _THINNED = (2, 5, 10)
+_SINGLE = ("single chain", "seasonal chain")
+_CONTAINS = {
+    "hull of people": ("single chain",),
+    "calibrated hull": ("single chain", "hull of people"),
+}
 _KNOWN = "holds against adversaries who know this one chain"
 _REGION = (
     "holds against adversaries who know the chain in force, any that the counts leave plausible"
 )
+_TAKEN = "; the fit is taken at its word"
 
-_SHORT = {ROWS: "rows", PREDICTION: "prediction", INFLUENCE: "influence"}
+FoldVerdict = Literal["yes", "no", "no power"]
+
+
+@dataclass(frozen=True)
+class Fold:
+    """What the people of one fold say about a class fitted to the others."""
+
+    people: tuple[int, ...]
+    """Who was left out: their numbers from 1, in the order of the data."""
+    rows: Check
+    """Whether the moves of each part of the day are those of the class."""
+    influence: InfluenceCheck
+    """Whether the class budgets for the influence of one entry; this decides."""
+
+    @property
+    def verdict(self) -> FoldVerdict:
+        """Refuted, survived, or too little data to refute anything.
+
+        Series drawn from the class must reach the influence of the people, or its rows must be
+        theirs: a budget that is large by slack alone says nothing.
+        """
+        if self.influence.passed is False or self.rows.passed is False:
+            return "no"
+        meant = self.influence.p_value is not None or self.rows.passed is True
+        return "yes" if self.influence.passed and self.influence.power and meant else "no power"
 
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """One class of beliefs, tested on people who were held out."""
+    """One class of beliefs, fitted to everybody and tested on every fold."""
 
     name: str
     """Its name in the table."""
     beliefs: ChainClass | None
-    """The class; ``None`` if it could not be built."""
+    """The class, fitted to everybody; ``None`` if it could not be built."""
     promise: str
     """The adversaries it holds against, or why it could not be built."""
-    checks: tuple[Check, ...] = ()
-    """The results of the tests."""
+    folds: tuple[Fold, ...] = ()
+    """What the folds say."""
     scale: float | None = None
     """Laplace scale for the query; ``None`` if there is none."""
-    at_its_word: bool = False
-    """Whether one fitted model is taken as the truth. It is not recommended: such a fit usually
-    shows less influence than the truth."""
+    single: bool = False
+    """Whether it is one fitted model taken as the truth, which is never recommended."""
+    losses: dict[str, float] = field(default_factory=dict)
+    """Loss of an entry to the adversaries of the other candidates, at this noise."""
 
     @property
-    def influence(self) -> InfluenceCheck | None:
-        """The test that decides."""
-        return next((check for check in self.checks if isinstance(check, InfluenceCheck)), None)
+    def verdict(self) -> FoldVerdict:
+        """``"no"`` if some fold refutes it, ``"yes"`` if it survives all, else ``"no power"``."""
+        said = {fold.verdict for fold in self.folds}
+        if "no" in said or self.scale is None:
+            return "no"
+        return "yes" if said == {"yes"} else "no power"
+
+    @property
+    def survived(self) -> int:
+        """The number of folds that had power and did not refute it."""
+        return sum(fold.verdict == "yes" for fold in self.folds)
 
     @property
     def covers(self) -> bool:
-        """Whether the class budgets for the influence of the held-out people, and not by slack.
-
-        Series drawn from the class must reach the influence of the people, or its rows must be
-        theirs. Predictions worse than a flexible predictor's are reported but do not decide,
-        because influence already measures what matters.
-        """
-        influence, rows = self.influence, self._answer(ROWS)
-        if self.scale is None or influence is None or not influence.passed or rows is False:
-            return False
-        return influence.p_value is not None or rows is True
-
-    def _answer(self, name: str) -> bool | None:
-        return next((check.passed for check in self.checks if check.name == name), None)
+        """Whether it can be recommended: it survives every fold and is no single fitted model."""
+        return self.verdict == "yes" and not self.single
 
     @property
-    def failed(self) -> tuple[Check, ...]:
-        """Tests that it fails."""
-        return tuple(check for check in self.checks if check.passed is False)
+    def influence(self) -> InfluenceCheck | None:
+        """The test that decides, in the fold that comes closest to refuting the class."""
+        tested = [fold.influence for fold in self.folds if fold.influence.budget is not None]
+        return min(
+            tested,
+            key=lambda check: (
+                bool(check.passed),
+                (check.budget or 0.0) / (check.statistic or 1.0),
+            ),
+            default=None,
+        )
+
+    @property
+    def more_data(self) -> float | None:
+        """How many times the data it would take to have power in every fold."""
+        return max((fold.influence.more_data or 1.0 for fold in self.folds), default=None)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data; the beliefs in words."""
@@ -114,75 +182,145 @@ class Candidate:
             "name": self.name,
             "beliefs": None if self.beliefs is None else self.beliefs.description,
             "promise": self.promise,
-            "covers": self.covers,
+            "verdict": self.verdict,
+            "survived": self.survived,
+            "single": self.single,
             "scale": self.scale,
-            "checks": [asdict(check) for check in self.checks],
+            "losses": self.losses,
+            "folds": [{"verdict": fold.verdict, **asdict(fold)} for fold in self.folds],
         }
 
 
 @dataclass(frozen=True, eq=False)
 class Choice(Report):
-    """Every class that was fitted, and the recommended one."""
+    """Every class that was fitted, what the folds say, and the recommended one."""
 
     rows: tuple[Candidate, ...]
     """The classes, from the simplest to the widest."""
     measured: MeasuredInfluence | None
-    """Influence of one entry on people held out; ``None`` if it cannot be measured."""
-    public: int
-    held_out: int
-    """Numbers of people, or stretches of one person, used for fitting and for testing."""
+    """Largest influence of one entry of anybody; ``None`` if it cannot be measured."""
+    people: int
+    """Number of people, or of stretches of one person."""
+    folds: tuple[tuple[int, ...], ...]
+    """Who was left out in each fold: their numbers from 1, in the order of the data."""
+    seed: int
+    """Seed of the folds, and of what was drawn."""
     query: str
     epsilon: float
     """The query and epsilon for which noise is compared."""
     advice: tuple[str, ...] = ()
-    """Remedies if no class passes, and remarks on the split."""
+    """Remedies if no class survives, and remarks on the data."""
+
+    @property
+    def ranked(self) -> tuple[Candidate, ...]:
+        """The classes that can be recommended, the widest promise first."""
+        return tuple(sorted((row for row in self.rows if row.covers), key=self._exposure))
+
+    def _exposure(self, row: Candidate) -> tuple[float, float]:
+        """The largest loss to the classes that are not refuted; more noise among equals."""
+        plausible = [other.name for other in self.rows if other.verdict != "no"]
+        losses = [row.losses[name] for name in plausible if name in row.losses]
+        return round(max(losses, default=self.epsilon), 6), -(row.scale or 0.0)
 
     @property
     def best(self) -> Candidate | None:
-        """The class with the least noise among those that cover and are not a bare fit."""
-        covering = [row for row in self.rows if row.covers and not row.at_its_word]
-        return min(covering, key=lambda row: row.scale or 0.0, default=None)
+        """The class with the widest promise that survives every fold."""
+        return self.ranked[0] if self.ranked else None
+
+    @property
+    def tested_beliefs(self) -> ChainClass | None:
+        """The recommended beliefs, which tell how they were tested and who is not covered."""
+        best = self.best
+        if best is None or best.beliefs is None:
+            return None
+        tested = FoldRecord(
+            self.people,
+            len(self.folds),
+            self.seed,
+            self.query,
+            self.epsilon,
+            tuple((name, float(f"{loss:.6g}")) for name, loss in best.losses.items()),
+        )
+        plain = best.beliefs.to_dict()
+        _first_source(plain)["tested"] = tested.to_dict()
+        return ChainClass.from_dict(plain)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, ready for JSON."""
         return {
             "rows": [row.to_dict() for row in self.rows],
             "recommended": None if self.best is None else self.best.name,
+            "ranked": [row.name for row in self.ranked],
+            "steps": list(self.steps),
             "measured": None if self.measured is None else asdict(self.measured),
-            "public": self.public,
-            "held_out": self.held_out,
+            "people": self.people,
+            "folds": [list(fold) for fold in self.folds],
+            "seed": self.seed,
             "query": self.query,
             "epsilon": self.epsilon,
             "advice": list(self.advice),
         }
 
-    def table(self) -> list[tuple[str, str, str, str]]:
-        """Class, promise, covers and noise, as words."""
+    @property
+    def steps(self) -> tuple[str, ...]:
+        """The price of each step of the ranking, in words."""
+        lines = []
+        order = self.ranked
+        for wide, narrow in pairwise(order):
+            gained = narrow.losses.get(wide.name)
+            price = (wide.scale or 0.0) / (narrow.scale or 1.0)
+            held = "" if gained is None else f", where {narrow.name} lets them learn {gained:.3g}"
+            lines.append(
+                f"{wide.name}: {price:.2g} times the noise of {narrow.name}; its adversaries learn "
+                f"{self.epsilon:g}{held}"
+            )
+        return tuple(lines)
+
+    def table(self) -> list[tuple[str, str, str, str, str]]:
+        """Class, promise, folds survived, noise, and loss to the other candidates, as words."""
         return [
-            (row.name, row.promise, _covers(row), "-" if row.scale is None else f"{row.scale:.4g}")
+            (
+                row.name,
+                row.promise,
+                _survived(row),
+                "-" if row.scale is None else f"{row.scale:.4g}",
+                _losses(row),
+            )
             for row in self.rows
         ]
 
     def __str__(self) -> str:
+        groups = "; ".join(", ".join(map(str, fold)) for fold in self.folds)
         lines = [
-            f"built on {self.public}, tested on {self.held_out} held out; "
-            f"noise for {self.query} at epsilon {self.epsilon:g}"
+            f"{self.people} people in {len(self.folds)} folds, seed {self.seed}, left out in turn: "
+            f"{groups}; noise for {self.query} at epsilon {self.epsilon:g}"
         ]
         if self.measured is not None:
             lines.append(
                 f"one entry gives away {self.measured.point:.3g} entries within "
                 f"{self.measured.window} on either side (at least {self.measured.lower:.3g})"
             )
-        cells = [("class", "covers?", "noise"), *((r[0], r[2], r[3]) for r in self.table())]
-        wide = [max(len(row[n]) for row in cells) for n in range(3)]
-        lines += ["  ".join(c.ljust(w) for c, w in zip(row, wide, strict=True)) for row in cells]
+        cells = [("class", "folds survived", "noise", "loss to the others' adversaries")]
+        cells += [(row[0], row[2], row[3], row[4]) for row in self.table()]
+        wide = [max(len(row[n]) for row in cells) for n in range(4)]
+        lines += [
+            "  ".join(c.ljust(w) for c, w in zip(row, wide, strict=True)).rstrip() for row in cells
+        ]
         lines += [f"{row.name}: {row.promise}" for row in self.rows]
         best = self.best
         if best is None:
-            lines.append("recommended: none of these; people held out refute them")
+            unsure = [row for row in self.rows if row.verdict == "no power" and not row.single]
+            words = "no class survives every fold" if not unsure else "these data have no power"
+            lines.append(f"recommended: none of these; {words}")
         else:
-            lines.append(f"recommended: {best.name}")
-            lines += [f"  but: {check.name}: NO, {check.text}" for check in best.failed]
+            lines.append(f"recommended: {best.name}, the widest promise that survives every fold")
+            lines += [f"  {step}" for step in self.steps]
+            others = {name: loss for name, loss in best.losses.items() if loss > self.epsilon}
+            lines.append(
+                f"  not covered: {', '.join(f'{n} ({v:.3g})' for n, v in others.items())}"
+                if others
+                else "  the adversaries of all other candidates are covered too"
+            )
         return "\n".join([*lines, *self.advice])
 
 
@@ -195,14 +333,15 @@ def choose_beliefs(
     day: int | None = None,
     firsts: Sequence[int] | None = None,
     window: int | None = None,
-    held_out: int | None = None,
+    folds: int | None = None,
     regimes: Sequence[int] = REGIMES,
     alpha: float = 0.1,
     repetitions: int = 100,
+    quick: bool = False,
     seed: int = 0,
     progress: TextProgress | None = None,
 ) -> Choice:
-    """Fit every class to some public people, test it on the others, and recommend one.
+    """Fit every class to public people, test it on those left out in turn, and recommend one.
 
     Parameters
     ----------
@@ -219,15 +358,17 @@ def choose_beliefs(
         With series: slot of the first entry of each, from 0 to ``day - 1``; 0 if left out.
     window
         Entries on either side within which influence is measured; by default a third of a day.
-    held_out
-        How many people to test on; by default a quarter, drawn with ``seed``.
+    folds
+        Into how many groups people are divided; by default 5, or one for each person.
     regimes
-        Numbers of hidden regimes to try, in this order, until the influence is covered and
-        predictions no longer improve. That choice is made on those held out.
+        Numbers of hidden regimes to try, in this order. Half of the people choose the number that
+        predicts the other half best; more are tried while the class of people is refuted.
     alpha
         A calibrated hull misses a new person with this probability at most, with enough people.
     repetitions, seed
-        Number and seed of the series drawn from the classes.
+        Number of series drawn from the classes; seed of these and of the folds.
+    quick
+        Three folds, at most four regimes and fewer entries for fitting them.
     progress
         Called with the name of the next step.
 
@@ -237,131 +378,398 @@ def choose_beliefs(
     >>> chain = pk.MarkovChain.steady([[0.8, 0.2], [0.3, 0.7]])
     >>> people = [pk.Series.of(chain.sample(60, seed=n).tolist(), [0, 1]) for n in range(4)]
     >>> choice = choose_beliefs(people, pk.count(1, 60), regimes=(), repetitions=2)
-    >>> choice.rows[0].name, choice.held_out
-    ('single chain', 1)
+    >>> choice.rows[0].name, len(choice.folds)
+    ('single chain', 4)
     """
     epsilon = checks.privacy(epsilon)
-    tell = progress or (lambda _: None)
-    built, tested, notes = _split(People.of(people, day, firsts), held_out, seed)
-    segments = [np.asarray(s) for one in tested.series for s in one.segments]
-    slots = [row for number in range(len(tested.series)) for row in tested.slots(number)]
-    clock = Days.of(segments, day, window)
-    each = [[np.asarray(s) for s in one.segments] for one in tested.series]
-    learned = [np.asarray(s) for s in built.pooled.segments]
-    times = [row for number in range(len(built.series)) for row in built.slots(number)]
-    tell("flexible predictors")
-    flexible = flexible_predictors(learned, len(built.states), clock, slots=times, seed=seed)
-
-    def row(name: str, theta: ChainClass, words: str = "") -> Candidate:
-        tell(name)
-        asked = (
-            rows_check(segments, theta, clock, slots=slots),
-            prediction_check(segments, theta, clock, flexible, slots=slots),
-            influence_check(each, theta, clock, repetitions=repetitions, seed=seed),
-        )
-        scale = influence_curve(theta, query, epsilon).scale
-        return Candidate(name, theta, promise_of(theta) + words, asked, scale)
-
-    rows = []
-    for name, make in (
-        ("single chain", single_chain),
-        ("seasonal chain", seasonal_chain),
-        ("two-sided region", two_sided_region),
-        ("hull of people", people_hull),
-    ):
-        rows.append(_attempt(name, partial(_built, name, make, built, row)))
-    rows[-1] = replace(rows[-1], promise=rows[-1].promise + _unsure(built, epsilon))
-    rows.append(_attempt("calibrated hull", lambda: _calibrated(built, alpha, row)))
-    rows += _regime_rows(built, clock, regimes, row, seed)
+    everybody, notes = _everybody(People.of(people, day, firsts))
+    groups = _groups(len(everybody.series), 3 if quick and folds is None else folds, seed)
+    trial = _Trial(
+        everybody,
+        groups,
+        Days.of(
+            [np.asarray(s) for one in everybody.series for s in one.segments], everybody.day, window
+        ),
+        query,
+        epsilon,
+        LEVEL / len(groups),
+        repetitions,
+        seed,
+        progress or (lambda _: None),
+        MOST_FITTED // 3 if quick else MOST_FITTED,
+    )
+    trial.tell(trial.estimate(regimes))
     measured = None
     try:
-        measured, _ = influence_of_people(each, len(built.states), clock, seed)
+        measured = largest_influence(trial.measure(range(len(everybody.series))))
     except NotApplicable as reason:
         notes.append(f"influence cannot be measured: {reason}")
+    rows = [
+        trial.row("single chain", _single_chain),
+        trial.row("seasonal chain", lambda built: fit(built, "seasonal")),
+        trial.row("two-sided region", lambda built: fit(built, "around")),
+        trial.row("hull of people", lambda built: fit(built, "hull"), _unsure(everybody, epsilon)),
+        trial.row(
+            "calibrated hull",
+            lambda built: fit(built, "hull", inflate="calibrated", alpha=alpha),
+        ),
+        *trial.regime_rows([n for n in regimes if n <= 4] if quick else regimes),
+    ]
+    trial.tell("what the others' adversaries would learn")
+    rows = list(_with_losses(rows, query, epsilon))
+    numbers = tuple(tuple(n + 1 for n in group) for group in groups)
     choice = Choice(
-        tuple(rows), measured, len(built.series), len(tested.series), query.name, epsilon
+        tuple(rows), measured, len(everybody.series), numbers, seed, query.name, epsilon
     )
-    if choice.best is None:
-        tell("coarser steps")
-        notes += _advice(built, tested, clock, repetitions, seed)
+    if choice.best is not None:
+        best = replace(choice.best, beliefs=choice.tested_beliefs)
+        known = tuple(best if row.name == best.name else row for row in choice.rows)
+        choice = replace(choice, rows=known)
+    else:
+        notes += _power_words(choice, everybody)
+        trial.tell("coarser steps")
+        notes += trial.advice()
     return replace(choice, advice=tuple(notes))
 
 
-def _attempt(name: str, make: Callable[[], Candidate]) -> Candidate:
-    try:
-        return make()
-    except NotApplicable as reason:
-        return Candidate(name, None, f"not built: {reason}")
+@dataclass(frozen=True, eq=False)
+class _Trial:
+    """People, their folds, and what is asked."""
+
+    everybody: People
+    groups: list[list[int]]
+    clock: Days
+    query: Query
+    epsilon: float
+    level: float
+    repetitions: int
+    seed: int
+    tell: Callable[[str], None]
+    most: int
+    measured: dict[int, list[Person]] = field(default_factory=dict)
+
+    @cached_property
+    def rest(self) -> list[People]:
+        """For each fold those who are not left out."""
+        everybody = range(len(self.everybody.series))
+        return [self.everybody.only([n for n in everybody if n not in g]) for g in self.groups]
+
+    def estimate(self, regimes: Sequence[int]) -> str:
+        """What is to come, and what takes longest, by what a step took on one core of 2024."""
+        entries = sum(len(one) for one in self.everybody.series)
+        people, states = len(self.everybody.series), len(self.everybody.states)
+        fits, fitted = 1 + len(self.groups), min(entries, self.most)
+        again = REFITS if people < FEW_PEOPLE else 1
+        takes = {
+            "tests": 3e-6 * entries * fits,
+            "the seasonal chain": 5e-4 * self.clock.day * states if self.clock.known else 0.0,
+            "hulls": 1e-3 * people * states * fits,
+            "hidden regimes": (6e-5 * fitted + 2e-6 * fitted * fits * again + 0.03 * people * fits)
+            * bool(regimes),
+        }
+        longest, total = max(takes, key=lambda name: takes[name]), sum(takes.values())
+        quick = "" if total < _LONG else "; quick takes fewer folds, regimes and entries"
+        return (
+            f"{entries:,} entries of {people} people, {len(self.groups)} folds, "
+            f"{5 + 2 * bool(regimes)} classes: some {max(2, round(total))} s, most of it for "
+            f"{longest}{quick}"
+        )
+
+    def measure(self, group: Sequence[int]) -> list[Person]:
+        """The influence of these people; each is measured once."""
+        states, people = len(self.everybody.states), []
+        for number in group:
+            if number not in self.measured:
+                own = [[np.asarray(s) for s in self.everybody.series[number].segments]]
+                try:
+                    found = influence_of_each(own, states, self.clock, self.seed)
+                except NotApplicable:
+                    found = []
+                self.measured[number] = found
+            people += self.measured[number]
+        if people:
+            return people
+        each = [[np.asarray(s) for s in self.everybody.series[n].segments] for n in group]
+        return influence_of_each(each, states, self.clock, self.seed)
+
+    def row(
+        self,
+        name: str,
+        make: Callable[[People], ChainClass],
+        words: str = "",
+        fold_classes: Sequence[ChainClass] | None = None,
+    ) -> Candidate:
+        """A class fitted to everybody, tested on each fold when fitted to the others."""
+        total = len(self.groups)
+        try:
+            self.tell(name)
+            theta = make(self.everybody)
+            if name == "calibrated hull" and not any(p.contamination for p in theta.kernels()):
+                raise NotApplicable("people left out require no contamination: it is the hull")
+            tested = []
+            for number, group in enumerate(self.groups, 1):
+                self.tell(f"{name}, fold {number} of {total}")
+                built = (
+                    make(self.rest[number - 1])
+                    if fold_classes is None
+                    else fold_classes[number - 1]
+                )
+                tested.append(self.test(group, built))
+            scale = influence_curve(theta, self.query, self.epsilon).scale
+        except (NotApplicable, NoTheorem) as reason:
+            return Candidate(name, None, f"not built: {reason}")
+        single = name in _SINGLE or name.endswith("hidden regimes")
+        promise = promise_of(theta) + words + (_TAKEN if single else "")
+        return Candidate(name, theta, promise, tuple(tested), scale, single)
+
+    def test(self, group: Sequence[int], theta: ChainClass) -> Fold:
+        """What the people left out say about a class that was fitted to the others."""
+        tested = self.everybody.only(group)
+        segments = [np.asarray(s) for one in tested.series for s in one.segments]
+        slots = [row for number in range(len(tested.series)) for row in tested.slots(number)]
+        rows = rows_check(segments, theta, self.clock, slots=slots, level=self.level)
+        numbers = tuple(n + 1 for n in group)
+        if rows.passed is False:
+            refuted = InfluenceCheck(INFLUENCE, None, "not tested: the rows refute the class")
+            return Fold(numbers, rows, refuted)
+        try:
+            influence = influence_check(
+                self.measure(group),
+                theta,
+                self.clock,
+                level=self.level,
+                repetitions=self.repetitions,
+                seed=self.seed,
+            )
+        except NotApplicable as reason:
+            influence = InfluenceCheck(INFLUENCE, None, str(reason))
+        return Fold(numbers, rows, influence)
+
+    def regime_rows(self, regimes: Sequence[int]) -> Iterator[Candidate]:
+        """The number that predicts best, or the first above it whose class of people survives."""
+        if not regimes:
+            return
+        rows: list[Candidate] = []
+        for count in self._numbers(regimes):
+            self.tell(f"{count} hidden regimes")
+            try:
+                whole = baum_welch.fit(
+                    self._levels(self.everybody),
+                    len(self.everybody.states),
+                    count,
+                    restarts=4,
+                    seed=self.seed,
+                )
+            except NotApplicable as reason:
+                yield Candidate(f"{count} hidden regimes", None, f"not built: {reason}")
+                return
+            names = f"{count} hidden regimes", f"{count} regimes of people"
+            models = []
+            for number, built in enumerate(self.rest, 1):
+                self.tell(f"{names[0]} without fold {number} of {len(self.rest)}")
+                models.append(baum_welch.refine(whole, self._levels(built), iterations=50))
+            rows = [
+                self.row(
+                    names[0],
+                    lambda everybody, model=whole: regime_class(model, everybody),  # type: ignore[misc]
+                    fold_classes=list(map(regime_class, models, self.rest)),
+                ),
+                self.row(
+                    names[1],
+                    lambda everybody, model=whole: self._of_people(everybody, model),  # type: ignore[misc]
+                    fold_classes=list(map(self._of_people, self.rest, models)),
+                ),
+            ]
+            if rows[1].verdict != "no":
+                break
+        yield from rows
+
+    def _of_people(self, people: People, model: HiddenModel) -> RegimeClass:
+        """`regimes_of_people`, refitted to as many entries as the model was fitted to."""
+        self.tell(f"regimes of {len(people.series)} people")
+        fitted = self._levels(people)
+        return regimes_of_people(people, model, self.clock.window, self.seed, fitted)
+
+    def _numbers(self, regimes: Sequence[int]) -> list[int]:
+        """The number of regimes with which half of the people predict the others, and larger ones.
+
+        More are taken only if they gain 0.003 nats an entry.
+        """
+        half = max(len(self.everybody.series) // 2, 1)
+        built = self._levels(self.everybody.only(range(half)))
+        tested = self._levels(self.everybody.only(range(half, len(self.everybody.series))))
+        entries = sum(int((np.asarray(piece) >= 0).sum()) for piece in tested)
+        states, reached, chosen = len(self.everybody.states), -np.inf, 0
+        for at, count in enumerate(regimes):
+            self.tell(f"how well {count} regimes predict")
+            model = baum_welch.fit(
+                built, states, count, restarts=2, seed=self.seed, tolerance=_GAIN / 300
+            )
+            nats = baum_welch.log_likelihood(model, tested) / max(entries, 1)
+            if nats < reached + _GAIN:
+                break
+            reached, chosen = nats, at
+        return list(regimes[chosen : chosen + 2])
+
+    def _levels(self, people: People) -> list[Codes]:
+        """Segments for fitting regimes: of long data the first entries of everybody."""
+        total = sum(len(one) for one in people.series)
+        share = min(1.0, self.most / max(total, 1))
+        pieces = [np.asarray(s) for one in people.series for s in one.segments]
+        return [piece[: max(int(len(piece) * share), 2)] for piece in pieces]
+
+    def advice(self) -> list[str]:
+        """Remedies: every second, fifth or tenth entry, if the hull of people survives there."""
+        lines = ["what may survive: more regimes, fewer levels, more people, or coarser steps"]
+        for factor in _THINNED:
+            if self.clock.day // factor < 6:
+                break
+            coarse = Days(
+                self.clock.day // factor, max(self.clock.window // factor, 1), self.clock.known
+            )
+            thinned = replace(
+                self, everybody=_thinned(self.everybody, factor), clock=coarse, measured={}
+            )
+            try:
+                group = self.groups[0]
+                fold = thinned.test(group, fit(thinned.rest[0], "hull"))
+            except (NotApplicable, NoTheorem, ValueError):
+                continue
+            words = {"yes": "survives", "no": "does not survive", "no power": "is not tested by"}
+            lines.append(
+                f"  one entry in {factor}: the hull of people {words[fold.verdict]} the first "
+                f"fold; {fold.influence.text}"
+            )
+            if fold.verdict == "yes":
+                break
+        return lines
 
 
-def _unsure(built: People, epsilon: float) -> str:
+def _single_chain(people: People) -> ChainClass:
+    return ChainClass.of(fit(people.pooled, smoothing=SMOOTHING))
+
+
+def regime_class(model: HiddenModel, people: People) -> RegimeClass:
+    """One model of hidden regimes for everybody."""
+    return RegimeClass(
+        model.transition,
+        model.emission,
+        people.states,
+        fitted_on=people.source,
+        step=people.step,
+    )
+
+
+def regimes_of_people(
+    people: People,
+    model: HiddenModel,
+    window: int,
+    seed: int = 0,
+    fitted: Sequence[Codes] | None = None,
+) -> RegimeClass:
+    """Each person's own transitions between the regimes of the common model.
+
+    With fewer than ten people also the refit to data simulated from the model, of twenty, that
+    shows most influence: the fit alone would be overconfident. ``fitted`` are the segments that the
+    model was fitted to, if not all. The twenty are compared after a few rounds, which move a fit
+    most; the one that is taken goes on.
+    """
+    each = [[np.asarray(segment) for segment in one.segments] for one in people.series]
+    models = [model, *people_models(model, each)]
+    if len(each) < FEW_PEOPLE:
+        segments = [s for person in each for s in person] if fitted is None else fitted
+        again = refits(model, segments, count=REFITS, seed=seed, iterations=_FIRST_ROUNDS)
+        most = max(range(REFITS), key=lambda n: regime_influence(again[n], window))
+        models.append(refits(model, segments, numbers=[most], seed=seed)[0])
+    return RegimeClass.of(*(regime_class(one, people) for one in models))
+
+
+def regime_influence(model: HiddenModel, window: int) -> float:
+    """N of a model with independent entries within regimes, ``window`` entries on either side."""
+    mu = model.regime_distribution
+    backward = model.transition.T * mu / mu[:, None]
+    left = right = np.asarray(model.posterior)
+    means = np.eye(model.levels)
+    for _ in range(window):
+        left, right = left @ backward, right @ model.transition
+        means = means + (left + right) @ model.emission
+    return float(np.abs(means[:, None] - means[None]).sum(axis=2).max() / 2)
+
+
+def unsure_of_person(people: People) -> float:
+    """The additional loss against adversaries unsure which of these people it is."""
+    forward, _ = people.hull_kernels()
+    own = forward[1 : 1 + len(people.series)]
+    return transfer_cap([MarkovChain.steady(kernel).stationary for kernel in own])
+
+
+def _unsure(everybody: People, epsilon: float) -> str:
     """The bound for an adversary unsure which of the public people it is."""
-    if len(built.series) < 2:
+    if len(everybody.series) < 2:
         return ""
-    most = epsilon + unsure_of_person(built)
+    most = epsilon + unsure_of_person(everybody)
     return f"; someone unsure which of these people it is loses at most {most:.3g}"
 
 
-def _built(
-    name: str, make: Callable[[People], ChainClass], people: People, row: Callable[..., Candidate]
-) -> Candidate:
-    return row(name, make(people))
+def _with_losses(rows: Sequence[Candidate], query: Query, epsilon: float) -> Iterator[Candidate]:
+    """Each class with the loss to the adversaries of the others at its noise."""
+    for row in rows:
+        losses = {}
+        for other in rows:
+            if other is row or row.scale is None or other.beliefs is None:
+                continue
+            if other.scale is not None and other.scale <= row.scale and _within(other, row):
+                losses[other.name] = epsilon
+                continue
+            try:
+                losses[other.name] = loss_at(other.beliefs, query, query.lipschitz / row.scale)
+            except (NotApplicable, NoTheorem):
+                continue
+        yield replace(row, losses=losses)
 
 
-def _calibrated(built: People, alpha: float, row: Callable[..., Candidate]) -> Candidate:
-    calibrated = calibrated_contamination(built, alpha)
-    words = f"; contamination {calibrated.eta:.3g}, {calibrated.words}"
-    return row("calibrated hull", people_hull(built, min(calibrated.eta, 0.99)), words)
+def _within(inner: Candidate, outer: Candidate) -> bool:
+    """Whether one class is contained in the other, so that its loss is at most epsilon."""
+    regimes = inner.name.replace("hidden regimes", "regimes of people") == outer.name
+    return regimes or inner.name in _CONTAINS.get(outer.name, ())
 
 
-def _regime_rows(
-    built: People, clock: Days, regimes: Sequence[int], row: Callable[..., Candidate], seed: int
-) -> Iterator[Candidate]:
-    """One model for everybody, with more regimes until they no longer help; then one per person."""
-    best, model, nats = None, None, float("inf")
-    for count in regimes:
-        try:
-            theta, fitted = hidden_regimes(built, count, seed)
-            words = "; the fit is taken at its word"
-            tried = replace(row(f"{count} hidden regimes", theta, words), at_its_word=True)
-        except NotApplicable as reason:
-            yield Candidate(f"{count} hidden regimes", None, f"not built: {reason}")
-            break
-        own = tried.checks[1].statistic
-        worse = own is not None and own > nats - _GAIN
-        if best is not None and best.covers and worse:
-            break
-        best, model, nats = tried, fitted, min(nats, nats if own is None else own)
-    if best is None or model is None:
-        return
-    yield best
-    name = f"{model.regimes} regimes of people"
-    yield _attempt(name, lambda: row(name, regimes_of_people(built, model, clock.window, seed)))
+def _first_source(plain: Any) -> dict[str, Any]:
+    """The first provenance in the record of a class."""
+    inside = plain.values() if isinstance(plain, dict) else plain
+    if isinstance(plain, dict) and plain.get("fitted_on"):
+        source = plain["fitted_on"]
+        found: dict[str, Any] = source[0] if isinstance(source, list) else source
+        return found
+    for value in inside:
+        if isinstance(value, (dict, list)):
+            deeper = _first_source(value)
+            if deeper:
+                return deeper
+    return {}
 
 
-def _split(everybody: People, held_out: int | None, seed: int) -> tuple[People, People, list[str]]:
-    """People to fit and people to test; a single person is cut into stretches of whole days."""
-    notes = []
-    if len(everybody.series) == 1:
-        notes.append(
-            "one person only, cut into stretches: nothing here is about other people; add people"
-        )
-        everybody = _stretches(everybody)
-        order = np.arange(len(everybody.series))
-    else:
-        order = np.random.default_rng(seed).permutation(len(everybody.series))
-    total = len(everybody.series)
-    count = max(1, total // 4) if held_out is None else checks.whole("held_out", held_out, 1)
-    if count >= total:
+def _everybody(people: People) -> tuple[People, list[str]]:
+    """The people; a single one is cut into stretches of whole days."""
+    if len(people.series) > 1:
+        return people, []
+    note = "one person only, cut into stretches: nothing here is about other people; add people"
+    return _stretches(people), [note]
+
+
+def _groups(total: int, folds: int | None, seed: int) -> list[list[int]]:
+    """The people of each fold, drawn with the seed."""
+    count = min(FOLDS, total) if folds is None else checks.whole("folds", folds, 2)
+    if count > total:
         raise ValueError(
-            f"held_out: {count} of {total} people leaves nobody to build on; hold out "
-            f"{total - 1} at most"
+            f"folds: {count} folds of {total} people would leave out nobody; take {total} at most"
         )
-    return everybody.only(sorted(order[:-count])), everybody.only(sorted(order[-count:])), notes
+    order = np.random.default_rng(seed).permutation(total)
+    return [sorted(int(n) for n in part) for part in np.array_split(order, min(count, total))]
 
 
 def _stretches(people: People) -> People:
-    """A person's longest segment in stretches; the last is as long as a quarter, and tests."""
+    """A person's longest segment in stretches of whole days."""
     one = people.series[0]
     codes: Codes = max(one.segments, key=len)
     start = sum(one.lengths[: [len(own) for own in one.segments].index(len(codes))])
@@ -382,6 +790,7 @@ def _stretches(people: People) -> People:
         tuple(piece for piece, _ in usable),
         people.day,
         tuple(first for _, first in usable),
+        people.origin,
     )
 
 
@@ -392,36 +801,50 @@ def promise_of(theta: ChainClass) -> str:
     return _KNOWN if theta.lists_matrices else _REGION
 
 
-def _covers(row: Candidate) -> str:
-    check = row.influence
-    if row.beliefs is None or check is None:
+def _survived(row: Candidate) -> str:
+    """How many folds a class survived, and what refutes it, in words."""
+    if row.beliefs is None:
         return "not built"
-    names = ", ".join(_SHORT[other.name] for other in row.failed)
-    if row.covers:
-        yes = "as fitted" if row.at_its_word else "yes"
-        return f"{yes}, but: {names}" if names else yes
-    return f"NO: {names}" if names else "?"
+    said = [fold.verdict for fold in row.folds]
+    words = f"{row.survived} of {len(said)}"
+    if row.verdict == "yes":
+        return words
+    if row.verdict == "no power":
+        return f"no power: {words}"
+    wrong = [
+        name
+        for name, check in (("rows", "rows"), ("influence", "influence"))
+        if any(getattr(fold, check).passed is False for fold in row.folds)
+    ]
+    return f"{words}, NO: {', '.join(wrong)}" if wrong else f"{words}, NO"
 
 
-def _advice(built: People, tested: People, clock: Days, repetitions: int, seed: int) -> list[str]:
-    """Remedies: every second, fifth or tenth entry, if a simple class covers them."""
-    lines = ["what would pass: more hidden regimes, fewer levels, more people, or coarser steps"]
-    for factor in _THINNED:
-        if clock.day // factor < 6:
-            break
-        coarse = Days(clock.day // factor, max(clock.window // factor, 1), clock.known)
-        try:
-            theta = people_hull(_thinned(built, factor))
-            each = [
-                [np.asarray(s) for s in one.segments] for one in _thinned(tested, factor).series
-            ]
-            check = influence_check(each, theta, coarse, repetitions=repetitions, seed=seed)
-        except (NotApplicable, ValueError):
-            continue
-        words = "passes" if check.passed else "does not pass"
-        lines.append(f"  every {factor}th entry: the hull of people {words}; {check.text}")
-        if check.passed:
-            break
+def _losses(row: Candidate) -> str:
+    if not row.losses:
+        return "-"
+    name, most = max(row.losses.items(), key=lambda item: item[1])
+    return f"{most:.3g} to {name}"
+
+
+def _power_words(choice: Choice, everybody: People) -> list[str]:
+    """The data it would take for a verdict, if these have no power."""
+    unsure = [row for row in choice.rows if row.verdict == "no power" and not row.single]
+    if not unsure:
+        return []
+    days = sum(len(one) for one in everybody.series) / (everybody.day or 1)
+    unit = "days" if everybody.day else "entries"
+    lines = []
+    for row in unsure:
+        more = row.more_data or 1.0
+        if more > 1:
+            lines.append(
+                f"{row.name}: no power; about {more:.2g} times these {days:,.0f} {unit} would show "
+                "an influence of twice what it budgets"
+            )
+        else:
+            fold = next(fold for fold in row.folds if fold.verdict == "no power")
+            why = fold.influence if fold.influence.passed is None else fold.rows
+            lines.append(f"{row.name}: no power on {', '.join(map(str, fold.people))}; {why.text}")
     return lines
 
 

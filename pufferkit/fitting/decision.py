@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import prod, sqrt
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 
 from pufferkit import checks
 from pufferkit.beliefs.chain_class import ChainClass
-from pufferkit.beliefs.row_coverage import VISITS, row_coverage
 from pufferkit.beliefs.sequences import Codes, checked_people
 from pufferkit.errors import NotApplicable
 from pufferkit.fitting.measured_influence import (
@@ -29,7 +30,7 @@ from pufferkit.fitting.members import (
     budgeted_influence,
     class_predictor,
     forward_kernels,
-    lists_all,
+    lists_models,
     region_bounds,
     schedule_of,
 )
@@ -40,6 +41,7 @@ from pufferkit.fitting.prediction import (
     prediction_gap,
 )
 from pufferkit.fitting.ratio_tests import Check
+from pufferkit.fitting.row_coverage import VISITS, row_coverage
 
 INFLUENCE = "one entry gives away no more entries than the class budgets"
 ROWS = "the moves of each part of the day are those of the class"
@@ -53,6 +55,8 @@ _PARTS = 4
 _BLOCKS = 20
 _SHORTEST = 3
 _HOPELESS = 2.0
+_ENOUGH, _FAR = 20, 10
+_POWER, _TINY, _MOST = 0.8, 1e-12, 40.0
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,14 @@ class InfluenceCheck(Check):
 
     budget: float | None = None
     """Entries that the class budgets; ``None`` if it could not be tested."""
+    more_data: float | None = None
+    """How many times the data it would take to notice twice the budget. Above 1 there is no power,
+    and passing means nothing."""
+
+    @property
+    def power(self) -> bool:
+        """Whether these data would show an influence of twice the budget."""
+        return self.more_data is not None and self.more_data <= 1.0
 
 
 @dataclass(frozen=True)
@@ -91,61 +103,74 @@ class Days:
         return cls(entries, width, known is not None)
 
 
-def influence_of_people(
-    people: Sequence[Sequence[Codes]], states: int, clock: Days, seed: int = 0
-) -> tuple[MeasuredInfluence, list[list[Codes]]]:
-    """The largest influence of any person, and the people it was measured on.
+Person = tuple[MeasuredInfluence, list[Codes]]
+"""The influence of one person, and the sequences it was measured on."""
 
-    Each person is measured separately: pooled entries would also reveal who it is. If nobody has
-    enough entries, all are pooled. The lower limit holds for all people at once.
+
+def influence_of_each(
+    people: Sequence[Sequence[Codes]], states: int, clock: Days, seed: int = 0
+) -> list[Person]:
+    """The influence of each person with enough entries; of all together if nobody has.
+
+    Each is measured separately: pooled entries would also reveal who it is.
     """
-    confidence = 1 - 0.05 / len(people)
-    alone: list[tuple[MeasuredInfluence, list[Codes]]] = []
+    alone: list[Person] = []
     for person in people:
         try:
-            measured = measured_influence(
-                person, states, clock.window, clock.day, confidence=confidence, seed=seed
-            )
+            measured = measured_influence(person, states, clock.window, clock.day, seed=seed)
         except NotApplicable:
             continue
         alone.append((measured, list(person)))
     if not alone:
         pooled = [sequence for person in people for sequence in person]
-        return measured_influence(pooled, states, clock.window, clock.day, seed=seed), [pooled]
-    largest = max((measured for measured, _ in alone), key=lambda one: one.plug_in)
-    lower = max(measured.lower for measured, _ in alone)
-    return replace(largest, lower=lower), [person for _, person in alone]
+        measured = measured_influence(pooled, states, clock.window, clock.day, seed=seed)
+        return [(measured, pooled)]
+    return alone
+
+
+def largest_influence(people: Sequence[Person], level: float = 0.05) -> MeasuredInfluence:
+    """The largest influence of any person; its lower limit holds for all people at once."""
+    normal = NormalDist().inv_cdf(1 - level / len(people))
+    largest = max((one for one, _ in people), key=lambda one: one.plug_in)
+    lower = max(one.cross_fit - normal * one.error for one, _ in people)
+    return replace(largest, lower=max(lower, 0.0))
 
 
 def influence_check(
-    people: Sequence[Sequence[Codes]],
+    people: Sequence[Person],
     theta: ChainClass,
     clock: Days,
     *,
+    level: float = 0.05,
     repetitions: int = 100,
     seed: int = 0,
 ) -> InfluenceCheck:
     """Test whether the influence measured on people is within the budget of a class.
 
-    Of series drawn from the best member of a class that lists all its members, 5% at least must
-    reach the data; that is the test, whatever bias the estimate has. A class that budgets less than
-    half of the lower limit is refused without drawing. One that holds more than it lists (a hull, a
-    region) must budget the lower limit, and the point estimate or such a share too.
+    Of series drawn from the best member of a class that lists all its members, this share at least
+    must reach the data; that is the test, whatever bias the estimate has. A class that budgets less
+    than half of the lower limit is refused without drawing. One that holds more than it lists (a
+    hull, a region) must budget the lower limit, and the point estimate or such a share too.
+
+    The test has power if four times in five it would notice people with twice the budget B: each
+    stays below the limit with probability Phi(z - B / e), e the standard error of a person's
+    influence, which falls with the root of the data.
     """
-    states = len(theta.states)
     try:
-        measured, used = influence_of_people(people, states, clock, seed)
+        measured = largest_influence(people, level)
         budget = budgeted_influence(theta, clock.window)
     except NotApplicable as reason:
         return InfluenceCheck(INFLUENCE, None, str(reason))
     share, covered = None, budget >= measured.lower
-    listed = lists_all(theta) and _HOPELESS * budget >= measured.lower
+    listed = lists_models(theta) and _HOPELESS * budget >= measured.lower
     if listed or (covered and budget < measured.point):
         try:
-            share = _predictive(used, theta, measured.plug_in, clock, repetitions, seed)
+            used = [person for _, person in people]
+            share = _predictive(used, theta, measured.plug_in, clock, level, repetitions, seed)
         except NotApplicable:  # nothing to draw from
             share = None
-        covered = share is not None and share >= PREDICTIVE
+        covered = share is not None and share >= level
+    more = _more_data([one.error for one, _ in people], budget, level)
     text = (
         f"this class budgets {budget:.3g} entries; the data show {measured.point:.3g} "
         f"(at least {measured.lower:.3g}"
@@ -153,7 +178,27 @@ def influence_check(
     if share is not None:
         text += f", reached by {share:.0%} of series drawn from it"
     text += ")" if covered else f"): {REMEDIES}"
-    return InfluenceCheck(INFLUENCE, covered, text, measured.point, None, share, budget)
+    if covered and more > 1:
+        text += f"; no power: it would take {more:.2g} times the data to show twice the budget"
+    return InfluenceCheck(INFLUENCE, covered, text, measured.point, None, share, budget, more)
+
+
+def _more_data(errors: Sequence[float], budget: float, level: float) -> float:
+    """How many times the data would show twice the budget four times in five."""
+    normal = NormalDist()
+    limit = normal.inv_cdf(1 - level / len(errors))
+
+    def power(times: float) -> float:
+        unseen = (normal.cdf(limit - budget * sqrt(times) / max(e, _TINY)) for e in errors)
+        return 1 - prod(unseen)
+
+    if power(1.0) >= _POWER:
+        return 1.0
+    low, high = 0.0, _MOST
+    while high - low > 0.01:
+        middle = (low + high) / 2
+        low, high = (low, middle) if power(2.0**middle) >= _POWER else (middle, high)
+    return float(2.0**high)
 
 
 def _predictive(
@@ -161,20 +206,30 @@ def _predictive(
     theta: ChainClass,
     reached: float,
     clock: Days,
+    level: float,
     repetitions: int,
     seed: int,
 ) -> float:
-    """Share of simulated groups of people whose largest plug-in influence reaches the data's."""
+    """Share of simulated groups of people whose largest plug-in influence reaches the data's.
+
+    Drawing stops when the share must be at least ``level``, or when data are further above all
+    drawn groups than ten times their spread.
+    """
     member = best_member(theta, [sequence for person in people for sequence in person])
-    states, count = len(theta.states), 0
+    states, drawn = len(theta.states), []
     for number in range(repetitions):
         rng = np.random.default_rng([seed, number])
         largest = 0.0
         for person in people:
             other = as_observed([member.sample(len(s), rng) for s in person], person)
             largest = max(largest, plug_in_influence(other, states, clock.window, clock.day))
-        count += largest >= reached
-    return count / repetitions
+        drawn.append(largest)
+        count = sum(one >= reached for one in drawn)
+        if count >= level * repetitions:
+            break
+        if len(drawn) >= _ENOUGH and reached - max(drawn) > _FAR * float(np.std(drawn)):
+            break
+    return count / len(drawn)
 
 
 def rows_check(

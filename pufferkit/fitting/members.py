@@ -9,25 +9,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import singledispatch
+from functools import partial, singledispatch
+from math import inf
 
 import numpy as np
 
 from pufferkit import checks
 from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.beliefs.hidden_chain import HiddenChain
+from pufferkit.beliefs.hidden_model import HiddenModel
 from pufferkit.beliefs.markov_chain import MarkovChain
-from pufferkit.beliefs.row_coverage import closest_in_box
+from pufferkit.beliefs.regime_class import RegimeClass
 from pufferkit.beliefs.seasonal_class import SeasonalClass
 from pufferkit.beliefs.sequences import Codes
 from pufferkit.beliefs.simulated_paths import composed, moves_of
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
+from pufferkit.fitting.baum_welch import log_likelihood
 from pufferkit.fitting.prediction import Predictor, chain_predictor
-from pufferkit.mechanisms.influence_curve import entry_epsilon
+from pufferkit.fitting.row_coverage import closest_in_box
+from pufferkit.influence.curve.profile import InfluenceCurve
 
-SMALL = 0.01
-"""The epsilon at which budgets are compared: a floor by influence holds as epsilon goes to 0."""
+SMALL = 1e-4
+"""The event-level epsilon at which budgets are compared: a floor by influence holds as it goes to
+0, where the loss is linear in it."""
 
 _FIRST = 2_000
 _MANY = 12
@@ -36,14 +41,15 @@ _LEAST = 1e-300
 
 
 def budgeted_influence(theta: ChainClass, window: int) -> float:
-    """The influence, in entries, that the noise of a class allows: epsilon / b at a small epsilon.
+    """The influence, in entries, that the noise of a class allows: epsilon / b at a small b.
 
     Over a series of 2 ``window`` + period entries, the period that of the clock of the class: in
     every slot there is an entry with whole windows on either side, the same window in which
     influence is measured.
     """
     period = max((part.period for part in theta.kernels()), default=1)
-    return SMALL / entry_epsilon(theta, 2 * checks.whole("window", window, 1) + period, SMALL)
+    length = 2 * checks.whole("window", window, 1) + period
+    return InfluenceCurve(theta, length).epsilon(SMALL) / SMALL
 
 
 def filtered(member: MarkovChain | HiddenChain, person: Codes) -> Floats:
@@ -121,6 +127,8 @@ class Speaker:
     name: str
     predict: Predictor
     sample: Callable[[int, np.random.Generator], Codes]
+    nats: Callable[[Codes], float] | None = None
+    """The negative log-likelihood of a person, where there is a quicker way to it."""
 
 
 def region_predictor(low: Floats, high: Floats, block: int) -> Predictor:
@@ -153,6 +161,8 @@ def best_member(theta: ChainClass, people: Sequence[Codes]) -> Speaker:
 
     def nats(one: Speaker) -> float:
         parts = [person[:length] for person in people if len(person) > 1]
+        if one.nats is not None:
+            return sum(one.nats(part) for part in parts)
         return -float(sum(np.nansum(one.predict(part, np.zeros_like(part))) for part in parts))
 
     return min(speakers, key=nats)
@@ -184,8 +194,35 @@ def _speakers(theta: ChainClass) -> list[Speaker]:
         member = one.distribution
         if not isinstance(member, (MarkovChain, HiddenChain)):
             raise NotApplicable(f"{one.name}: is no series of entries")
-        speakers.append(Speaker(one.name, member_predictor(member), member.sample))
+        quick = partial(_moves_nats, member) if isinstance(member, MarkovChain) else None
+        speakers.append(Speaker(one.name, member_predictor(member), member.sample, quick))
     return speakers
+
+
+def _moves_nats(chain: MarkovChain, person: Codes) -> float:
+    """The negative log-likelihood of the transitions with both ends observed."""
+    seen = (person[:-1] >= 0) & (person[1:] >= 0)
+    chances = chain.transition[person[:-1][seen], person[1:][seen]]
+    return inf if (chances == 0).any() else -float(np.log(chances).sum())
+
+
+@_speakers.register
+def _(theta: RegimeClass) -> list[Speaker]:
+    """Each model, with its likelihood by the compiled recursion."""
+    return [
+        Speaker(
+            one.name,
+            member_predictor(one.distribution),
+            one.distribution.sample,
+            partial(_regime_nats, model),
+        )
+        for one, model in zip(theta.distributions(), theta.models, strict=True)
+        if isinstance(one.distribution, (MarkovChain, HiddenChain))
+    ]
+
+
+def _regime_nats(model: HiddenModel, person: Codes) -> float:
+    return -log_likelihood(model, [person])
 
 
 @_speakers.register
@@ -238,14 +275,16 @@ def allowed_contamination(theta: ChainClass) -> float:
     return min((part.contamination for part in theta.kernels()), default=0.0)
 
 
+def lists_models(theta: ChainClass) -> bool:
+    """Whether a class is given by models one by one, each known up to contamination at most."""
+    if theta.kernels():
+        return all(all(len(own) == 1 for own in part.forward) for part in theta.kernels())
+    return theta.lists_matrices
+
+
 def lists_all(theta: ChainClass) -> bool:
     """Whether a class holds no more than the distributions it lists, but for their start."""
-    if theta.kernels():
-        return all(
-            part.contamination == 0 and all(len(vertices) == 1 for vertices in part.forward)
-            for part in theta.kernels()
-        )
-    return theta.lists_matrices
+    return lists_models(theta) and all(part.contamination == 0 for part in theta.kernels())
 
 
 def forward_kernels(theta: ChainClass) -> list[Floats] | None:

@@ -18,6 +18,7 @@ from pufferkit import checks
 from pufferkit.beliefs.sequences import Codes, checked_people, checked_slots
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
+from pufferkit.threads import one_thread
 
 Predictor = Callable[[Codes, Codes], Floats]
 """Codes and slots of one person to log-probabilities of the entries after the first."""
@@ -233,7 +234,9 @@ def boosted_predictor(
         l2_regularization=5.0,
         early_stopping=True,
         random_state=seed,
-    ).fit(inputs[usable], targets[usable])
+    )
+    with one_thread():
+        model.fit(inputs[usable], targets[usable])
 
     def predict(person: Codes, slots: Codes) -> Floats:
         chances = np.full((len(person) - 1, states), _FLOOR)

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.beliefs.mixing_class import MixingClass
-from pufferkit.beliefs.row_coverage import closest_in_box
 from pufferkit.checks import Floats
 from pufferkit.data.series import Series
 from pufferkit.errors import NotApplicable
+from pufferkit.fitting.row_coverage import closest_in_box
 
 MOST_STATES = 128
 """With more states, the table of triples is not made."""
@@ -59,7 +59,7 @@ def order_check(series: Series, level: float) -> Check:
         name,
         np.moveaxis(table.reshape(size, size, size), 1, 0),
         level,
-        "the state before the last one still matters: look at ChainClass.order(2, ...)",
+        "the state before the last one still matters: look at fit(data, 'order')",
     )
 
 

@@ -24,7 +24,7 @@ import os
 import pickle
 import uuid
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -36,6 +36,7 @@ from pufferkit import noise
 from pufferkit.beliefs.meeting import check_step
 from pufferkit.beliefs.provenance import check_not_counted_from, check_paid
 from pufferkit.checks import Floats
+from pufferkit.data.count import SUBJECT, WINDOW
 from pufferkit.data.exact_rows import Rows, exact_rows, refuse_digits
 from pufferkit.data.queries import Histogram
 from pufferkit.data.query import Question
@@ -59,7 +60,6 @@ from pufferkit.fleet.subject_run import (
     pending_releases,
 )
 from pufferkit.frames import spark_storage
-from pufferkit.frames.aggregate import SUBJECT, WINDOW
 from pufferkit.frames.spark import ENTRIES, SCALE, ClusterTable, CountedTable
 from pufferkit.influence.progress import Progress
 from pufferkit.mechanisms.calibration import Calibration
@@ -70,6 +70,9 @@ _CHANGED = (
     "that was written to files"
 )
 
+Keep = Callable[[FleetRun], AbstractContextManager[Accounts | None]]
+"""Opens the accounts of a run; ``None`` if there are none."""
+
 ROWS_OF_A_FILE = 50_000
 """Most rows that the driver holds before writing them."""
 
@@ -77,11 +80,12 @@ ROWS_OF_A_FILE = 50_000
 def release_each_on_cluster(
     table: ClusterTable,
     run: FleetRun,
-    accounts: Accounts | None,
+    keep: Keep,
     prefix: str,
     storage: str | None,
     progress: Progress | None = None,
     *,
+    declared: int | None = None,
     anyway: bool = False,
 ) -> Any:
     """One noisy row for each subject and window, as a DataFrame that reads committed files."""
@@ -92,11 +96,11 @@ def release_each_on_cluster(
         )
     session, states = table.session, run.beliefs.states
     folder = spark_storage.full_path(session, os.fspath(storage).rstrip("/"))
-    if accounts is None:
-        spark_storage.try_executors(session, None)
-    else:
-        spark_storage.try_executors(session, f"{folder}/_trial-{uuid.uuid4().hex[:16]}")
-    with table.counted() as counted:
+    with keep(run) as trial:
+        place = None if trial is None else f"{folder}/_trial-{uuid.uuid4().hex[:16]}"
+    spark_storage.try_executors(session, place)
+    with table.counted() as counted, _kept(counted, run, keep, prefix, declared) as accounts:
+        run = run if accounts is None else accounts.run
         _refuse(counted, run)
         scales = _Scales.of(run, counted.lengths.longest)
         if not anyway:  # by the first pack, which stands for the others
@@ -129,10 +133,11 @@ def release_each_on_cluster(
 def release_all_on_cluster(
     table: ClusterTable,
     run: FleetRun,
-    keep: Callable[[FleetRun], AbstractContextManager[Accounts | None]],
+    keep: Keep,
     prefix: str,
     progress: Progress | None = None,
     *,
+    declared: int | None = None,
     anyway: bool = False,
 ) -> Releases:
     """One noisy answer over all subjects, or for each window; ``keep`` opens the accounts."""
@@ -149,6 +154,8 @@ def release_all_on_cluster(
         if run.question.counting:
             refuse_digits(run.question, run.one_entry, int(together.entries.sum()))
         longest = int(counted.lengths.longest.max())
+        with _kept(counted, run, keep, prefix, declared) as opened:
+            run = run if opened is None else opened.run
         run = run.decided(int(np.median(together.entries)), longest)
         calibration = run.calibration(longest)
         warn_if_rows_drown(run, together, [calibration] * len(together.window), anyway)
@@ -173,6 +180,20 @@ def release_all_on_cluster(
         sampler=sampler,
         step=counted.step,
     )
+
+
+@contextmanager
+def _kept(
+    counted: CountedTable, run: FleetRun, keep: Keep, prefix: str, declared: int | None
+) -> Iterator[Accounts | None]:
+    """The accounts of a run, with the longest series that they may cover."""
+    with keep(run) as accounts:
+        if accounts is not None:
+            names = account_names(next(counted.sizes()), prefix)
+            longest = int(counted.lengths.longest.max())
+            run = run.paid_for(accounts.ledger, names, longest, declared)
+    with keep(run) as accounts:
+        yield accounts
 
 
 @dataclass(frozen=True, eq=False)
@@ -256,14 +277,15 @@ class _Packs:
     scales: _Scales
     prefix: str
 
-    def check(self, accounts: Accounts) -> None:
+    def check(self, accounts: Accounts, *, members: bool = False) -> None:
         """Raise unless every account can pay; nothing is written."""
+        check = accounts.check_members if members else accounts.check
         for sizes in self.counted.sizes():
             names = account_names(sizes, self.prefix)
             telling = accounts.telling(names)
             wanted = np.array([name in telling for name in names])
             for pending in self._of_sizes(sizes, wanted):
-                accounts.check(pending)
+                check(pending)
                 accounts.forget()
 
     def paid(self, accounts: Accounts) -> Iterator[tuple[dict[str, Any], int]]:
@@ -303,7 +325,7 @@ class _Packs:
         self, accounts: Accounts, together: Rows, calibration: Calibration
     ) -> tuple[Floats, Floats]:
         """Charge every account, then draw and store the noisy sums, or return the stored ones."""
-        record, total, scale = f"{self.prefix}{EVERYBODY}", 0, calibration.scale
+        record, total = f"{self.prefix}{EVERYBODY}", 0
         before, after = _Used(), _Used()
         for pending in self._pending():
             before.add(pending)
@@ -311,10 +333,9 @@ class _Packs:
         if before.entries != int(together.entries.sum()):
             raise ValueError(_CHANGED)
         accounts.refuse_other_entries(record, used)
-        self.check(accounts)
+        self.check(accounts, members=True)
         for pending in self._pending():
-            own, charged = accounts.charge(pending)
-            total, scale = max(total, own), max(scale, charged)
+            total = max(total, accounts.charge(pending))
             accounts.forget()
             after.add(pending)
         if after.digest != used:
@@ -322,19 +343,16 @@ class _Packs:
         body = {
             "query": f"{self.run.query} over all subjects",
             "mechanism": self.run.mechanism,
-            "scale": scale,
+            "scale": calibration.scale,
             "windows": together.window.tolist(),
         }
 
-        def draw(least: float) -> dict[str, Any]:
-            values, scales = noisy_sums(together.counts, self.run, max(scale, least))
+        def draw() -> dict[str, Any]:
+            values, scales = noisy_sums(together.counts, self.run, calibration.scale)
             return {"value": values.tolist(), "scale": scales.tolist()}
 
-        stored = accounts.ledger.find(
-            record, accounts.pay_record(record, used, body, draw, (), total)
-        )
-        assert stored is not None
-        return np.array(stored.body["value"]), np.array(stored.body["scale"])
+        stored = accounts.pay_record(record, used, body, draw, least=total)
+        return np.array(stored["value"]), np.array(stored["scale"])
 
     def _pending(self) -> Iterator[list[PendingRelease]]:
         """The releases to charge; counts of states stay on the cluster."""
@@ -364,7 +382,7 @@ class _Used:
             line = canonical([release.account, release.window, *release.used]).encode()
             self._sum += int.from_bytes(hashlib.sha256(line).digest(), "big")
             self._rows += 1
-            self.entries += release.entries or 0
+            self.entries += release.entries
 
     @property
     def digest(self) -> str:

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pufferkit.accounting.amounts import in_epsilon, spent_micro
+from pufferkit.accounting.asked_window import Period
 from pufferkit.accounting.fingerprints import Data
 from pufferkit.accounting.ledger import Ledger
 from pufferkit.checks import Floats
 from pufferkit.data.exact_rows import Rows
-from pufferkit.data.query import Question
+from pufferkit.data.query import Query, Question
 from pufferkit.data.table import Counts, Table
 from pufferkit.errors import NotApplicable
-from pufferkit.fleet.accounts import Accounts
+from pufferkit.fleet.accounts import Accounts, used_digest
 from pufferkit.fleet.answering import (
     asked_of,
     noisy_sums,
@@ -27,6 +27,7 @@ from pufferkit.fleet.answering import (
     warn_if_rows_drown,
 )
 from pufferkit.fleet.groups import Groups
+from pufferkit.fleet.periods import cut, rows_in
 from pufferkit.fleet.releases import Releases
 from pufferkit.fleet.subject_recognition import TableData
 from pufferkit.fleet.subject_run import (
@@ -59,6 +60,8 @@ def release_each(
     progress: Progress | None = None,
     storage: str | None = None,
     data_meant: bool = False,
+    horizon: int | None = None,
+    period: Period | None = None,
     anyway: bool = False,
 ) -> Any:
     """One noisy histogram for each subject, or for each subject and window.
@@ -66,7 +69,7 @@ def release_each(
     Parameters
     ----------
     table
-        From `read_table`. With windows, each subject has a row for each of its windows.
+        From `read`. With windows, each subject has a row for each of its windows.
     beliefs
         A `MarkovChain` or a `ChainClass`, about every segment of every subject: a chain with a
         fixed initial distribution asserts that every segment starts from it, also after a declared
@@ -120,7 +123,7 @@ def release_each(
     >>> chain = pk.MarkovChain.steady([[0.8, 0.2], [0.3, 0.7]], states=["rest", "walk"])
     >>> states = [chain.states[code] for code in chain.sample(400, seed=1)]
     >>> rows = pl.DataFrame({"who": ["ann", "bob"] * 200, "t": range(400), "x": states})
-    >>> table = pk.read_table(rows, subject="who", time="t", state="x", states=chain.states)
+    >>> table = pk.read(rows, subject="who", time="t", state="x", states=chain.states)
     >>> each = release_each(table, chain, epsilon=1, query="frequencies")
     >>> each.subjects
     ('ann', 'bob')
@@ -130,9 +133,9 @@ def release_each(
     from pufferkit.frames.spark import ClusterTable  # noqa: PLC0415
 
     _check_read(table, ClusterTable)
-    far = isinstance(table, ClusterTable)
-    what = "each on a cluster" if far else "each"
-    run = FleetRun.of(what, beliefs, epsilon, query, mechanism, label, table.windows)
+    if period is not None and isinstance(table, ClusterTable):
+        raise NotApplicable(f"window: give the rows of {period.name}, filtered on the cluster")
+    run = FleetRun.of("each", beliefs, epsilon, query, mechanism, label, table.windows)
     if isinstance(table, ClusterTable):
         if not run.of_states:
             raise NotApplicable(
@@ -141,11 +144,12 @@ def release_each(
             )
         from pufferkit.fleet.cluster import release_each_on_cluster  # noqa: PLC0415
 
-        with _accounts(run, ledger, budget) as accounts:
-            return release_each_on_cluster(
-                table, run, accounts, prefix, storage, progress, anyway=anyway
-            )
-    asked, about = asked_of(table, run)
+        keep = partial(_accounts, ledger=ledger, budget=budget)
+        return release_each_on_cluster(
+            table, run, keep, prefix, storage, progress, declared=horizon, anyway=anyway
+        )
+    table, run, asked, about = _of_period(table, run, period)
+    run = _paid_for(run, table, ledger, prefix, horizon)
     run = run.decided(int(np.median(asked.entries)), int(table.longest.max()))
     used, calibrations = run.calibrations(table.longest)
     warn_if_rows_drown(run, asked, [calibrations[n] for n in used[asked.owner].tolist()], anyway)
@@ -155,23 +159,25 @@ def release_each(
     wanted = np.array([calibrations[n].scale for n in used.tolist()])[asked.owner]
     data = TableData(table, account_names(table, prefix)) if ledger is not None else {}
     with _accounts(run, ledger, budget, data, data_meant) as accounts:
-        chunks, repeated = chunks_of(asked.owner), list[int | None]()
+        chunks, read = chunks_of(asked.owner), None
         for rows in chunks if accounts is not None else ():
             pending = pending_releases(table, asked, rows, used, calibrations, prefix)
-            repeated.append(accounts.check(pending))
+            read = accounts.check(pending)
             accounts.forget()
-        for number, rows in enumerate(chunks):
+        for rows in chunks:
             if accounts is None:
                 scales[rows] = wanted[rows]
                 values[rows] = run.draw(asked.counts[rows], wanted[rows])
             else:
                 pending = pending_releases(table, asked, rows, used, calibrations, prefix)
                 draw = partial(_draw, run, asked.counts[rows], wanted[rows])
-                paid = accounts.repeated(pending, repeated[number]) or accounts.pay(pending, draw)
+                paid = accounts.pay(pending, draw, read if len(chunks) == 1 else None)
                 values[rows] = [stored["value"] for stored in paid.values]
                 scales[rows] = [stored["scale"] for stored in paid.values]
-                dearer = paid.joint_micro > spent_micro(run.epsilon)
-                together.append(in_epsilon(paid.joint_micro) if dearer else 0.0)
+                if (scales[rows] < wanted[rows]).any():  # drawn when a series was shorter
+                    least = float((wanted[rows] / scales[rows]).max())
+                    holds_everywhere = run.mechanism == "group_dp"
+                    together.append(run.epsilon * least if holds_everywhere else paid.total)
                 accounts.forget()
             if progress is not None:
                 progress(int(rows[-1]) + 1, len(asked.owner))
@@ -204,6 +210,8 @@ def release_all(
     storage: str | None = None,
     groups: Mapping[Hashable, Hashable] | None = None,
     keys: Sequence[Hashable] | None = None,
+    horizon: int | None = None,
+    period: Period | None = None,
     anyway: bool = False,
 ) -> Releases:
     """One noisy histogram over all subjects together, or one for each window ([Q] 5.3.1).
@@ -229,7 +237,7 @@ def release_all(
         come to the driver and noise is drawn there, so that nothing is written to the storage.
         With ``groups`` the counts of all subjects come to the driver.
     groups, keys
-        The group of each subject (`pufferkit.frames.groups_of` reads it from a column), and all
+        The group of each subject (`pufferkit.data.read.groups_of` reads it from a column), and all
         possible keys: a key without subjects has a row too.
 
     Examples
@@ -239,7 +247,7 @@ def release_all(
     >>> chain = pk.MarkovChain.steady([[0.8, 0.2], [0.3, 0.7]], states=["rest", "walk"])
     >>> states = [chain.states[code] for code in chain.sample(400, seed=1)]
     >>> rows = pl.DataFrame({"who": ["ann", "bob"] * 200, "t": range(400), "x": states})
-    >>> table = pk.read_table(rows, subject="who", time="t", state="x", states=chain.states)
+    >>> table = pk.read(rows, subject="who", time="t", state="x", states=chain.states)
     >>> together = release_all(table, chain, epsilon=1)
     >>> together.query, together.labels
     ('histogram', ('rest', 'walk'))
@@ -247,6 +255,8 @@ def release_all(
     from pufferkit.frames.spark import ClusterTable  # noqa: PLC0415
 
     _check_read(table, ClusterTable)
+    if period is not None and isinstance(table, ClusterTable):
+        raise NotApplicable(f"window: give the rows of {period.name}, filtered on the cluster")
     if isinstance(table, ClusterTable) and groups is None and keys is None:
         from pufferkit.fleet.cluster import release_all_on_cluster  # noqa: PLC0415
 
@@ -254,13 +264,16 @@ def release_all(
             "all on a cluster", beliefs, epsilon, query, mechanism, label, table.windows
         )
         keep = partial(_accounts, ledger=ledger, budget=budget)
-        return release_all_on_cluster(table, run, keep, prefix, progress, anyway=anyway)
+        return release_all_on_cluster(
+            table, run, keep, prefix, progress, declared=horizon, anyway=anyway
+        )
     local = table.collect() if isinstance(table, ClusterTable) else table
     grouped = None if groups is None and keys is None else Groups.of(local.subjects, groups, keys)
     what = "all" if grouped is None else f"all by {grouped.digest}"
     run = FleetRun.of(what, beliefs, epsilon, query, mechanism, label, local.windows)
-    asked, about = asked_of(local, run)
+    local, run, asked, about = _of_period(local, run, period)
     together = summed_up(asked, grouped)
+    run = _paid_for(run, local, ledger, prefix, horizon)
     run = run.decided(int(np.median(together.entries)), int(local.longest.max()))
     per = together.per(run.per)
     if per is not None and not per.all():
@@ -313,19 +326,40 @@ def _recorded(
         "windows": together.window.tolist(),
     }
 
-    def draw(least: float) -> dict[str, Any]:
-        values, scales = noisy_sums(together.counts, run, max(calibration.scale, least))
+    def draw() -> dict[str, Any]:
+        values, scales = noisy_sums(together.counts, run, calibration.scale)
         return {"value": values.tolist(), "scale": scales.tolist()}
 
     if len(asked.owner) <= AT_ONCE:
         every_row = np.arange(len(asked.owner))
-        key = accounts.pay_jointly(pending(every_row), record, body, draw)
+        everybody = pending(every_row)
+        stored = accounts.pay_record(record, used_digest([everybody]), body, draw, everybody)
     else:
         batches = chunks_of(asked.owner)
-        key = accounts.pay_in_batches(lambda: map(pending, batches), record, body, draw)
-    stored = accounts.ledger.find(record, key)
-    assert stored is not None
-    return np.array(stored.body["value"]), np.array(stored.body["scale"])
+        stored = accounts.pay_in_batches(lambda: map(pending, batches), record, body, draw)
+    return np.array(stored["value"]), np.array(stored["scale"])
+
+
+def _of_period(
+    table: Table, run: FleetRun, period: Period | None
+) -> tuple[Table, FleetRun, Rows, Query]:
+    """The table, run and exact rows, of a period if one is named."""
+    if period is not None and table.windows is None:
+        table, run = cut(table, period), replace(run, period=period)
+    asked, about = asked_of(table, run)
+    if period is not None and table.windows is not None:
+        asked = rows_in(asked, table, period)
+    return table, run, asked, about
+
+
+def _paid_for(
+    run: FleetRun, table: Table, ledger: Ledger | str | None, prefix: str, declared: int | None
+) -> FleetRun:
+    """The run, with the longest series that its accounts may cover."""
+    if ledger is None:
+        return run
+    book = ledger if isinstance(ledger, Ledger) else Ledger(ledger)
+    return run.paid_for(book, account_names(table, prefix), int(table.longest.max()), declared)
 
 
 def _draw(run: FleetRun, counts: Counts, wanted: Floats, which: Counts) -> tuple[Floats, Floats]:
@@ -354,9 +388,9 @@ def _accounts(
 
 
 def _check_read(table: Any, far: type) -> None:
-    """Raise unless the table was read by `read_table`, which checks order, gaps and states."""
+    """Raise unless the table was read by `read`, which checks order, gaps and states."""
     if not isinstance(table, (Table, far)):
         raise ValueError(
-            f"table: must come from read_table, got {type(table).__name__}; for example "
-            'read_table(frame, subject="person", time="time", state="activity")'
+            f"table: must come from read, got {type(table).__name__}; for example "
+            'read(frame, subject="person", time="time", state="activity")'
         )

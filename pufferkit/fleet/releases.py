@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
+from math import inf
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 import pufferkit
 from pufferkit.beliefs.provenance import PRIVATE_NOTE
+from pufferkit.beliefs.type_uncertainty import loss_if_unsure
 from pufferkit.checks import Floats, Frozen
 from pufferkit.data.query import KINDS, Over, Question
 from pufferkit.data.series import declared_independent
@@ -93,7 +95,7 @@ class Releases(Shown, Frozen, JsonRecord):
     >>> chain = pk.MarkovChain.steady([[0.8, 0.2], [0.3, 0.7]], states=["rest", "walk"])
     >>> codes = chain.sample(400, seed=1)
     >>> rows = pl.DataFrame({"t": range(400), "x": [chain.states[code] for code in codes]})
-    >>> table = pk.read_table(rows, time="t", state="x", states=chain.states, window=100)
+    >>> table = pk.read(rows, time="t", state="x", states=chain.states, window=100)
     >>> weeks = pk.release(table, chain, "histogram", 1, per="subject")
     >>> len(weeks), weeks.half_width().shape
     (4, (4,))
@@ -218,6 +220,7 @@ class Releases(Shown, Frozen, JsonRecord):
             unit=self.units[number],
             question=question,
             step=self.step,
+            loss_if_unsure=loss_if_unsure(own.beliefs, self.epsilon),
         )
 
     def follows(
@@ -302,6 +305,7 @@ class Releases(Shown, Frozen, JsonRecord):
             raise ValueError("releases: they have no calibrations, so there is no record")
         used = [self.calibrations[int(n)] for n in np.unique(self.lengths)]
         beliefs = used[0].beliefs
+        unsure = loss_if_unsure(beliefs, self.epsilon)
         rows: dict[str, Any] = {} if self.subjects is None else {"subject": list(self.subjects)}
         if self.groups is not None:
             rows["group"] = list(self.groups)
@@ -320,6 +324,7 @@ class Releases(Shown, Frozen, JsonRecord):
             "promise": str(self.guarantee),
             "labels": list(self.labels),
             "beliefs": None if beliefs is None else beliefs.to_dict(),
+            "loss_if_unsure": "unbounded" if unsure == inf else unsure,
             "calibrations": [
                 {
                     "length": own.query.longest,

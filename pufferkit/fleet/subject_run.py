@@ -5,7 +5,7 @@ Calibrations see lengths, never counts. There is a row for each subject and wind
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
@@ -15,6 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit import checks, noise
+from pufferkit.accounting.account import horizon_of
+from pufferkit.accounting.asked_window import Period
+from pufferkit.accounting.ledger import Ledger
 from pufferkit.beliefs.chain_class import ChainClass, as_chain_class
 from pufferkit.checks import Floats
 from pufferkit.data.exact_rows import Rows
@@ -23,6 +26,7 @@ from pufferkit.data.query import Over, Question, question
 from pufferkit.data.table import Counts, Table, Windows
 from pufferkit.fleet.shared_lengths import shared_lengths
 from pufferkit.mechanisms.calibration import Calibration
+from pufferkit.mechanisms.influence_curve import HORIZON, endless, goes_on
 from pufferkit.mechanisms.plan import MECHANISMS
 from pufferkit.mechanisms.quantiles import CHOSEN, better_way
 from pufferkit.records import digest, plain
@@ -64,6 +68,10 @@ class FleetRun:
     label: str
     windows: Windows | None
     chooses: bool = False
+    period: Period | None = None
+    """The period to which whole series are cut."""
+    horizon: int | None = None
+    """With accounts, the longest series whose every entry could be asked like these (`endless`)."""
     _calibrated: dict[int, Calibration] = field(default_factory=dict, compare=False, repr=False)
     """Calibrations by length, computed so far; both ways to a quantile have the same noise."""
 
@@ -123,7 +131,6 @@ class FleetRun:
         return digest(
             {
                 "what": self.what,
-                "beliefs": self.beliefs_digest,
                 "epsilon": self.epsilon,
                 "query": self.question.digest,
                 "order": plain(self.question.labels(self.one_entry))
@@ -133,6 +140,7 @@ class FleetRun:
                 "mechanism": self.mechanism,
                 "label": self.label,
                 "windows": None if self.windows is None else self.windows.to_dict(),
+                "period": None if self.period is None else self.period.key,
             }
         )
 
@@ -149,6 +157,21 @@ class FleetRun:
         share, states = float(asked.share), tuple(asked.levels)
         way, _, _ = better_way(self.beliefs, states, share, entries, scale)
         return replace(self, chooses=way == CHOSEN)
+
+    def paid_for(
+        self, ledger: Ledger, names: Sequence[str], longest: int, declared: int | None
+    ) -> FleetRun:
+        """The run, with the longest series that these accounts may cover.
+
+        For beliefs that do not mix it is declared, or that of the first table.
+        """
+        name, known = names[0], None
+        if declared is None and not goes_on(self.beliefs):
+            opened = ledger.look(names).opened
+            name = next(iter(opened), name)
+            known = opened[name]["about"] if opened else None
+        horizon = horizon_of(declared, self.beliefs, longest, known, name)
+        return replace(self, horizon=horizon.get("horizon", HORIZON))
 
     @property
     def released(self) -> Question:
@@ -177,7 +200,11 @@ class FleetRun:
         share, levels = Fraction(self.question.share), list(self.question.levels.values())
         rows = ([Fraction(n) for n in row] for row in counts.tolist())
         places = [
-            noise.noisy_choice(rank_scores(row, share), float(scale), share.denominator)
+            noise.noisy_choice(
+                rank_scores(row, share),
+                noise.choice_scale(float(scale), len(row)),
+                share.denominator,
+            )
             for row, scale in zip(rows, scales, strict=True)
         ]
         return np.array([[levels[place]] for place in places])
@@ -216,7 +243,10 @@ class FleetRun:
         """The noise for the question over segments of at most this length, in whole units."""
         if longest not in self._calibrated:
             query = self.question.whole(self.beliefs.states, longest)
-            made = MECHANISMS[self.mechanism](self.beliefs, query, self.epsilon)
+            if self.horizon is not None and self.mechanism == "influence_curve":
+                made = endless(self.beliefs, query, self.epsilon, self.horizon)
+            else:
+                made = MECHANISMS[self.mechanism](self.beliefs, query, self.epsilon)
             self._calibrated[longest] = made
         return self._calibrated[longest]
 
@@ -225,19 +255,40 @@ class FleetRun:
 
         Where noise for a longer segment is hardly more, it serves the shorter one too.
         """
+        if self.horizon is not None and self.mechanism == "influence_curve":
+            most = int(longest.max())  # the same noise for all
+            return np.full(len(longest), most), {most: self.calibration(most)}
         known = shared_lengths(longest, lambda length: self.calibration(length).scale)
         used = known[np.searchsorted(known, longest)]
         return used, {length: self.calibration(length) for length in known.tolist()}
 
 
+class TableClock(NamedTuple):
+    """How a table counts entries: by the time between them, or by rows if that is not known."""
+
+    every: int | float | None
+    of_time: bool
+    zone: str | None
+    independent_after: str | None
+
+    @classmethod
+    def of(cls, table: Table) -> TableClock:
+        return cls(table.every, table.of_time, table.timezone, table.independent_after)
+
+    @property
+    def tells(self) -> bool:
+        """Whether it tells the place of an entry in an account."""
+        return self.of_time and self.every is not None
+
+
 class PendingRelease(NamedTuple):
     """One release to pay for: entries ``first`` to ``last`` of a subject, counted from 1.
 
-    Places include unobserved entries, by the clock. ``begins`` is the time of entry 1 and ``step``
-    the time between entries, so that the account detects a change of numbering. ``entries`` of the
-    places were observed. A row that arrives late, for a place that was unobserved when an earlier
-    run was charged, may be part of a later run: the earlier run did not use it, the account counts
-    it as if it had, and the later run pays for it again.
+    Places include unobserved entries, by the clock. ``begins`` is the time of entry 1, so that the
+    account detects a change of numbering. ``entries`` of the places were observed. A row that
+    arrives late, for a place that was unobserved when an earlier run was charged, may be part of a
+    later run: the earlier run did not use it, the account counts it as if it had, and the later run
+    pays for it again.
     """
 
     account: str
@@ -246,16 +297,15 @@ class PendingRelease(NamedTuple):
     first: int
     last: int
     calibration: Calibration
+    entries: int
     begins: int | float | None = None
-    entries: int | None = None
-    step: int | float | None = None
-    independent_after: str | None = None
+    clock: TableClock = TableClock(None, False, None, None)
 
     @property
     def used(self) -> list[int]:
         """The places, and the number observed if some were not."""
-        gaps = self.entries not in (None, self.last - self.first + 1)
-        return [self.first, self.last, *([self.entries or 0] if gaps else [])]
+        gaps = self.entries != self.last - self.first + 1
+        return [self.first, self.last, *([self.entries] if gaps else [])]
 
 
 def account_names(table: Table, prefix: str) -> list[str]:
@@ -282,6 +332,7 @@ def pending_releases(
     lengths = table.lengths_between(lowest, int(owner.max()) + 1)
     asked_for = (asked.window, asked.first, asked.last, asked.entries)
     columns = (owner, used[owner], *(column[rows] for column in asked_for))
+    clock = TableClock.of(table)
     return [
         PendingRelease(
             f"{prefix}{table.subjects[number]}",
@@ -290,10 +341,9 @@ def pending_releases(
             first,
             last,
             calibrations[length],
-            None if table.begins is None else table.begins[number],
             entries,
-            table.every,
-            table.independent_after,
+            None if table.begins is None else table.begins[number],
+            clock,
         )
         for number, length, window, first, last, entries in zip(
             *(column.tolist() for column in columns), strict=True

@@ -21,16 +21,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pufferkit.data import count, sources
+from pufferkit.data.assemble import (
+    HIGHEST,
+    LOWEST,
+    assembled,
+    clock_step,
+    moves,
+    state_labels,
+)
+from pufferkit.data.count import HIGH, LOW, STATE, SUBJECT, TIME, WINDOW, Rules
 from pufferkit.data.durations import SECOND
+from pufferkit.data.spark_source import moment, quoted
 from pufferkit.data.table import Counts, Table, Windows
-from pufferkit.frames import aggregate, table_sources
 from pufferkit.frames import spark_workers as workers
-from pufferkit.frames.aggregate import HIGH, LOW, STATE, SUBJECT, TIME, WINDOW, Rules
-from pufferkit.frames.series_files import state_labels
-from pufferkit.frames.spark_source import moment, quoted
 from pufferkit.frames.spark_storage import job
 from pufferkit.frames.spark_workers import FACTS, PACKS, PAIRS, PIECES, SplitReading
-from pufferkit.frames.table_assembly import HIGHEST, LOWEST, assembled, clock_step, moves
 
 if TYPE_CHECKING:
     import polars as pl
@@ -48,9 +54,9 @@ TableWork = Callable[[Iterator[Table]], Iterator[Mapping[str, Any]]]
 
 @dataclass(frozen=True, eq=False)
 class ClusterTable:
-    """A table on a cluster, whose rows are linked and cut there; see `read_table`."""
+    """A table on a cluster, whose rows are linked and cut there; see `read`."""
 
-    source: table_sources.Source
+    source: sources.Source
     rules: Rules
     """The source of the rows, and how they become entries."""
     states: tuple[Hashable, ...] | None
@@ -76,7 +82,7 @@ class ClusterTable:
         """
         from pyspark.sql import functions as f  # noqa: PLC0415
 
-        entries = aggregate.entries(self.source.frame, self.rules)
+        entries = count.entries(self.source.frame, self.rules)
         rows = entries.to_native().repartition(SUBJECT).sortWithinPartitions(SUBJECT, TIME)
         packs = rows.mapInArrow(partial(workers.count_rows, rules=self.rules), PACKS)
         packs = _kept(packs.withColumn("_mark", f.lit(uuid.uuid4().hex)))
@@ -106,7 +112,7 @@ class ClusterTable:
                 frame = workers.opened(bytes(row["payload"]))
                 if row["kind"] == PAIRS:
                     parts = [frame] if pairs is None else [pairs, frame]
-                    pairs = aggregate.merged_pairs(parts)
+                    pairs = count.merged_pairs(parts)
                     continue
                 assert row["kind"] == FACTS
                 own = frame.row(0, named=True)

@@ -13,10 +13,9 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from pufferkit.data.durations import in_words
-from pufferkit.data.table import Table
-from pufferkit.frames import aggregate, row_batches
-from pufferkit.frames.aggregate import (
+from pufferkit.data import count
+from pufferkit.data.assemble import extents_of, sizes_of, table_of
+from pufferkit.data.count import (
     BASE,
     FRESH,
     HIGH,
@@ -27,7 +26,8 @@ from pufferkit.frames.aggregate import (
     WINDOW,
     Rules,
 )
-from pufferkit.frames.table_assembly import extents_of, sizes_of, table_of
+from pufferkit.data.durations import in_words
+from pufferkit.data.table import Table
 
 if TYPE_CHECKING:
     import polars as pl
@@ -52,17 +52,17 @@ def count_rows(batches: Iterator[Any], *, rules: Rules) -> Iterator[Any]:
     nobody, steps, ends = 0, list[Any](), list[pl.DataFrame]()
     for rows in _frames(batches, ROWS_AT_ONCE):
         nobody += rows[SUBJECT].null_count()
-        frame = row_batches.with_carry(rows.filter(~pl.col(SUBJECT).is_null()), carry)
+        frame = count.with_carry(rows.filter(~pl.col(SUBJECT).is_null()), carry)
         if frame.height == 0:
             continue
-        linked = row_batches.linked(frame, rules)
+        linked = count.linked_rows(frame, rules)
         if rules.every is not None:
-            steps.append(row_batches.smallest(frame))
+            steps.append(count.smallest(frame))
         fresh = linked.filter(pl.col(FRESH) == 1) if FRESH in linked.columns else linked
-        counts = row_batches.collected(aggregate.pair_counts(row_batches.lazy(fresh)))
-        pairs = aggregate.merged_pairs([counts] if pairs is None else [pairs, counts])
-        pieces = row_batches.collected(aggregate.piece_counts(row_batches.lazy(linked), rules))
-        pieces, last = row_batches.numbered(pieces, linked, frame)
+        counts = count.evaluated(count.pair_counts(count.lazy(fresh)))
+        pairs = count.merged_pairs([counts] if pairs is None else [pairs, counts])
+        pieces = count.evaluated(count.piece_counts(count.lazy(linked), rules))
+        pieces, last = count.numbered(pieces, linked, frame)
         open_subject = frame[SUBJECT].tail(1)
         before = [last] if carry is None else [last, carry]
         carry = pl.concat(before).unique(SUBJECT, keep="first", maintain_order=True)
@@ -236,7 +236,7 @@ def _merged(lines: list[pl.DataFrame], rules: Rules) -> pl.DataFrame:
 
     keys = [SUBJECT, SEGMENT, STATE, *([WINDOW] if rules.windows is not None else [])]
     together = pl.concat(lines, how="vertical_relaxed")
-    sums = [pl.col("n").cast(pl.Int64).sum(), pl.col(aggregate.FIRST).min()]
+    sums = [pl.col("n").cast(pl.Int64).sum(), pl.col(count.FIRST).min()]
     return together.group_by(keys, maintain_order=True).agg(
         *sums, pl.col(LOW).min(), pl.col(HIGH).max()
     )

@@ -18,15 +18,17 @@ There are two separate guarantees:
 [0.342902, 0.255443]
 """
 
-from pufferkit.local.bayesian_loss import loss, tanh_bound
 from pufferkit.local.correlated import XorChain, correlated_noise_rows
-from pufferkit.local.correlated_response import CorrelatedResponse
 from pufferkit.local.estimates import Estimates, estimate
 from pufferkit.local.least_noise import cheapest_noise, constraint_planes
-from pufferkit.local.losses import Loss
-from pufferkit.local.matrix_response import MatrixResponse
-from pufferkit.local.mechanism_records import mechanism_from_json
-from pufferkit.local.response import KaryResponse, RandomizedResponse
+from pufferkit.local.losses import Loss, loss, tanh_bound
+from pufferkit.local.responses import (
+    CorrelatedResponse,
+    KaryResponse,
+    MatrixResponse,
+    RandomizedResponse,
+    mechanism_from_json,
+)
 from pufferkit.local.sanitizing import sanitize
 
 __all__ = [

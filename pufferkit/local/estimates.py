@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from pufferkit import checks
 from pufferkit.checks import Floats
 from pufferkit.data.series import Series
-from pufferkit.local.mechanism_records import Response
+from pufferkit.local.responses import Response
 from pufferkit.local.sanitizing import coded
 from pufferkit.shown import aligned
 

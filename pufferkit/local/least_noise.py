@@ -13,28 +13,46 @@ t = (w + sqrt(w^2 + 4 (1-q)(1-r))) / (2 (1-q)).
 
 If the chain tends to alternate, both directions depend on A and B. The edge of what is private is
 then a curve, along which the cheapest point is searched.
+
+*A distribution of answers for each state* (``design="optimised"``). The loss of an ordered pair of
+states is what its own answers say plus what both sides say. With limits A(x, x') on the former,
+
+    M(x, z) <= e^{A(x, x')} M(x', z)    for all answers z,
+
+the fewest wrong answers are a linear programme in M. For two states A is the pair (A*, B*)
+above and the programme is the polygon. For more states the limits are
+searched: they are scaled until the loss of M, as certified by `pufferkit.local.kary`, is
+epsilon, then raised for pairs that lose less than others and lowered for the rest. No answer may be
+likelier than the right one. Every M that is kept is private by its own certificate, so the search
+can miss the best design, not the promise.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import permutations
 from math import exp, expm1, inf, log
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from pufferkit import checks
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
-from pufferkit.local.bayesian_loss import binary_loss, known_adversary, loss
-from pufferkit.local.correlated_response import CorrelatedResponse, cheapest_correlated
-from pufferkit.local.diameter_bounds import largest_entry_epsilon
-from pufferkit.local.kary_loss import matrix_loss
-from pufferkit.local.matrix_response import cheapest_matrix
-from pufferkit.local.mechanism_records import Response
-from pufferkit.local.one_sided import Binary
-from pufferkit.local.response import KaryResponse, RandomizedResponse, state_weights
+from pufferkit.local.correlated import check_bits, least_shares
+from pufferkit.local.kary import matrix_loss, pair_losses
+from pufferkit.local.losses import binary_loss, known_adversary, largest_entry_epsilon, loss
+from pufferkit.local.responses import (
+    CorrelatedResponse,
+    KaryResponse,
+    MatrixResponse,
+    RandomizedResponse,
+    Response,
+    state_weights,
+)
+from pufferkit.local.sides import Binary
 from pufferkit.rounding import last_passing
 
 _DESIGNS = ("independent", "optimised", "correlated")
@@ -285,3 +303,134 @@ def _private_side(
         nudge *= 4
         raised = tuple(min(most, r * (1 + nudge)) for r in rho)
     return raised
+
+
+_MIXED = 1e-9
+"""Share of answers that do not look at the state, so that no answer is impossible."""
+
+
+_SHAPES = 12
+_SCALED = 1e-5
+_TEMPER = 0.7
+_LEAST = 1e-3
+_WIDER = 1.1
+
+
+def cheapest_matrix(symmetric: KaryResponse, epsilon: float) -> MatrixResponse:
+    """The fewest wrong answers found, at most those of the symmetric response that is given.
+
+    Shapes of the limits are tried against the ignorant adversary, who is quick to hide from; the
+    best one is then scaled against the adversary of the promise.
+    """
+    chain, name, length = symmetric.chain, symmetric.adversary, symmetric.length
+    sought, shares = symmetric.epsilon, state_weights(chain, length)
+
+    def wrong(matrix: Floats) -> float:
+        return float(shares @ (1 - np.diagonal(matrix)))
+
+    def losses_of(matrix: Floats, every: bool) -> Floats | None:
+        losses = pair_losses(chain, matrix, length, every, reach=False)
+        return None if losses is None else losses[0]
+
+    shape = np.full((len(chain), len(chain)), symmetric.entry_epsilon)
+    best, fewest = shape, inf
+    for _ in range(_SHAPES):
+        losses = losses_of(fewest_wrong(shape, shares), every=False)
+        if losses is None:
+            break
+        scaled = np.minimum(shape * sought / float(losses.max()), sought)
+        share = wrong(fewest_wrong(scaled, shares))
+        if share < fewest:
+            best, fewest = scaled, share
+        room = sought / np.maximum(losses, _LEAST * sought)
+        np.fill_diagonal(room, 1.0)
+        shape = np.minimum(shape * room**_TEMPER, sought)
+
+    def margin(scale: float) -> float:
+        losses = losses_of(fewest_wrong(best * scale, shares), name == "every")
+        return -inf if losses is None else sought - float(losses.max())
+
+    low, high = 1.0, _WIDER
+    while margin(low) < 0 and low > _LEAST:
+        low, high = low / _WIDER, low
+    while margin(high) >= 0:
+        low, high = high, high * _WIDER
+    matrix = fewest_wrong(best * last_passing(margin, low, high, _SCALED), shares)
+    if wrong(matrix) < symmetric.expected_noise:
+        made = MatrixResponse(chain, matrix, epsilon, name, length)
+        if made.loss <= sought:
+            return made
+    return MatrixResponse(chain, symmetric.drawn_matrix, epsilon, name, length)
+
+
+def fewest_wrong(limits: ArrayLike, shares: Floats) -> Floats:
+    """M with the fewest wrong answers, if M(x, z) <= e^limits(x, x') M(x', z) for all answers."""
+    from scipy.optimize import linprog  # noqa: PLC0415  (slow to load)
+
+    size = len(shares)
+    limits = np.asarray(limits, dtype=float)
+    rows = []
+    for x, other in permutations(range(size), 2):
+        for z in range(size):
+            row = np.zeros((size, size))
+            row[x, z], row[other, z] = 1.0, -np.exp(limits[x, other])
+            rows.append(row.ravel())
+        row = np.zeros((size, size))
+        row[x, other], row[x, x] = 1.0, -1.0
+        rows.append(row.ravel())
+    solution = linprog(
+        -np.diag(shares).ravel(),
+        A_ub=np.array(rows),
+        b_ub=np.zeros(len(rows)),
+        A_eq=np.kron(np.eye(size), np.ones(size)),
+        b_eq=np.ones(size),
+        bounds=(0, 1),
+    )
+    matrix: Floats = np.maximum(solution.x.reshape(size, size), 0.0)
+    matrix = (1 - _MIXED) * matrix / matrix.sum(axis=1, keepdims=True) + _MIXED / size
+    return matrix
+
+
+_TOTALS = 25
+_SPLIT = 9
+_ALIKE = 1e-6
+_COARSE = 1e-7
+
+
+def cheapest_correlated(
+    chain: MarkovChain, epsilon: float, adversary: str, length: int | None
+) -> CorrelatedResponse:
+    """The noise chain with the least share of flips known to lose at most ``epsilon``.
+
+    Of noise chains with the same share the one nearest to independent flips is taken: it leaves the
+    smallest variance. The search is over rho_0 + rho_1, and what it ends with is checked.
+    """
+    check_bits(chain)
+    every = adversary == "every"
+    totals = np.linspace(0, 2, _TOTALS + 2)[1:-1]  # 1 is one of them
+    shares = least_shares(chain, totals, epsilon, every, length, _COARSE)
+    for edge in (False, False, True, True):
+        least = shares.min()
+        alike = np.flatnonzero(shares <= least * (1 + _ALIKE))
+        at = int(alike[np.abs(totals[alike] - 1).argmin()])
+        low, high = max(at - 1, 0), min(at + 1, len(totals) - 1)
+        if edge:  # how near to 1 does the least share stay the least?
+            low, high = (low, at) if totals[at] > 1 else (at, high)
+        extra = np.linspace(totals[low], totals[high], _SPLIT + 2)[1:-1]
+        more = least_shares(chain, extra, epsilon, every, length, _COARSE)
+        order = np.argsort(np.concatenate([totals, extra]), kind="stable")
+        totals = np.concatenate([totals, extra])[order]
+        shares = np.concatenate([shares, more])[order]
+    alike = np.flatnonzero(shares <= shares.min() * (1 + _ALIKE))
+    total = float(totals[alike[np.abs(totals[alike] - 1).argmin()]])
+    (share,) = least_shares(chain, np.array([total]), epsilon, every, length).tolist()
+    for nudge in (0.0, *np.geomspace(1e-15, 1e-3, 13).tolist()):
+        raised = share * (1 + nudge)
+        if not 0 < raised <= 0.5:
+            break
+        made = CorrelatedResponse(
+            chain, raised * total, (1 - raised) * total, epsilon, adversary, length
+        )
+        if made.is_private:
+            return made
+    raise NotApplicable("epsilon: no correlated noise is certified to keep this promise")

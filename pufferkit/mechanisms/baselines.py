@@ -23,11 +23,11 @@ from pufferkit.beliefs.base import Beliefs, as_beliefs
 from pufferkit.beliefs.chain_class import ChainClass, Member
 from pufferkit.beliefs.field_class import FieldClass
 from pufferkit.beliefs.network_class import NetworkClass
-from pufferkit.beliefs.powers import TINY, Kernel, row_log_ratios
 from pufferkit.checks import Floats
 from pufferkit.data.query import Query, Question, bound
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.curve.influence_matrix import Spread, graph_spread
+from pufferkit.influence.kernels import TINY, Kernel, row_log_ratios
 from pufferkit.mechanisms.calibration import Calibration, check_states, checked
 from pufferkit.mechanisms.evidence import Evidence, Guarantee
 from pufferkit.rounding import last_passing, round_up

@@ -19,6 +19,7 @@ from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.beliefs.meeting import check_series, check_step
 from pufferkit.beliefs.provenance import check_paid
 from pufferkit.beliefs.secrets import Secrets
+from pufferkit.beliefs.type_uncertainty import loss_if_unsure
 from pufferkit.data.queries import rank_scores
 from pufferkit.data.query import Query, bound
 from pufferkit.data.series import Series, declared_independent
@@ -125,7 +126,7 @@ class Calibration(Shown, Asked):
         words = f"{self.mechanism} for {self.query.name}: scale {self.scale:.6g}"
         return (
             f"{words}, epsilon {self.epsilon:g}; 95% within {self.half_width():.4g}\n"
-            f"  {self.guarantee}\n  binds: {self.evidence}"
+            f"  {self.guarantee}\n  decided by: {self.evidence}"
         )
 
     def asked(self) -> dict[str, Any]:
@@ -176,7 +177,8 @@ class Calibration(Shown, Asked):
         levels, scale (1 + 1/2 + ... + 1 / (levels - 1)).
         """
         if self.query.chooses:
-            return self.scale * sum(1 / n for n in range(1, self.query.size))
+            scale = noise.choice_scale(self.scale, self.query.size)
+            return scale * sum(1 / n for n in range(1, self.query.size))
         unit = self.unit
         if self.scales is None:
             return self.query.size * expected_size(self.scale, unit)
@@ -271,6 +273,7 @@ class Calibration(Shown, Asked):
             question=self.query.question,
             step=data.step,
             calibration=self.digest,
+            loss_if_unsure=loss_if_unsure(self.beliefs, self.epsilon),
         )
         return drawn.as_histogram() if self.query.binned else drawn
 
@@ -287,7 +290,8 @@ class Calibration(Shown, Asked):
         """
         share = Fraction((self.query.question or {})["share"])
         scores = rank_scores(list(counts), share)
-        return noise.noisy_choice(scores, self.scale, share.denominator)
+        scale = noise.choice_scale(self.scale, len(scores))
+        return noise.noisy_choice(scores, scale, share.denominator)
 
     def _verification_data(self) -> dict[str, Any] | None:
         record = dict(self.verification_data or {})

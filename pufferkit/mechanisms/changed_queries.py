@@ -54,7 +54,7 @@ def coarser(theta: Beliefs, query: Query) -> Iterator[tuple[str, Any, Query]]:
         if not chains or max(fewer) < 2:
             return
         thinned = [_every(chain, step) for chain in chains]
-        text = f"every {step}th reading (the guarantee is then about these readings)"
+        text = f"one reading in {step} (the guarantee is then about these readings)"
         yield text, ChainClass.of(*thinned), over(query, fewer, seen if query.missing else None)
 
 

@@ -92,7 +92,7 @@ class Evidence:
         Event-level epsilon of the noisy counts that the beliefs were bought with, where it is
         ``beside`` this release or in the account that the release is charged to.
     horizon
-        For a stream: number of entries that the guarantee covers, all other releases of the stream
+        With an account: number of entries that the guarantee covers, all its other releases
         included; ``None`` if it is about the entries of this release only.
     notes
         How the numbers were obtained, in words. No program reads them.
@@ -175,7 +175,7 @@ class Evidence:
         if self.counted is not None:
             parts.append(_COUNTED[self.counted])
         if self.horizon is not None:
-            parts.append(f"with all other releases of the stream, over {self.horizon:.0e} entries")
+            parts.append(f"with all other releases of the account, over {self.horizon:.0e} entries")
         return "; ".join([*parts, *self.notes])
 
 

@@ -1,8 +1,9 @@
-"""The least Laplace noise for one sum over a known chain, by the exact distribution of the sum."""
+"""The least Laplace noise for one sum under known beliefs, by exact distributions of the sum."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import singledispatch
 from itertools import product
@@ -10,25 +11,42 @@ from typing import Any
 
 import numpy as np
 
-from pufferkit.beliefs.base import Member
+from pufferkit.beliefs.base import Beliefs, Member
 from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.beliefs.chain_tables import GivenStartTables, tables_of
 from pufferkit.beliefs.event_class import EventClass
+from pufferkit.beliefs.field_class import FieldClass
+from pufferkit.beliefs.network_class import NetworkClass
 from pufferkit.beliefs.secrets import Events, Runs, Secrets
 from pufferkit.data.query import Query, Question
-from pufferkit.errors import NotApplicable
+from pufferkit.errors import NotApplicable, TakesLong
 from pufferkit.influence.sums.chain_sums import check_work
-from pufferkit.influence.sums.label_scale import label_shares, least_label_scale
-from pufferkit.influence.sums.least_scale import EntryDistributions, LeastScale, least_scale
-from pufferkit.mechanisms.calibration import GAPS, Calibration, chains_only, checked
-from pufferkit.mechanisms.chain_distances import summed_chain, values_of
-from pufferkit.mechanisms.event_distances import labels_of_sum, window_labels
+from pufferkit.influence.sums.lattice import Masses
+from pufferkit.influence.sums.least_scale import (
+    Additive,
+    EntryDistributions,
+    LeastScale,
+    least_scale,
+    least_scale_of_rows,
+)
+from pufferkit.mechanisms.calibration import GAPS, Calibration, checked
 from pufferkit.mechanisms.evidence import Evidence
+from pufferkit.mechanisms.influence_curve import influence_curve
+from pufferkit.mechanisms.sum_distances import (
+    labels_of_sum,
+    summed_chain,
+    summed_network,
+    values_of,
+    window_labels,
+)
 from pufferkit.noise import grid_exponent, is_discrete
 from pufferkit.rounding import at_least, round_up
 
 MOST_WORK = 5e11
 """Most nanoseconds, about, before the mechanism gives up: some minutes."""
+
+MOST_FIELD = 200
+"""Most nodes of a Markov random field for which the distribution of a sum is computed."""
 
 _FOR_THE_GRID = 2.0**-24
 """Share of epsilon kept for rounding the answer to the grid of noise that is not discrete."""
@@ -45,9 +63,9 @@ def exact_sum(
     """The least Laplace noise that hides every entry when one sum is released and nothing else.
 
     *Secrets*: any two values of any entry; or, for beliefs ``with_secrets``, any two labels of a
-    window, such as whether a state took more than 30% of the week. *Beliefs*: one known chain, or
-    finitely many; for labels with a stationary start. *Releases*: this sum only. The scale is the
-    least, to about one part in a thousand, at which
+    window, such as whether a state took more than 30% of the week. *Beliefs*: one known chain,
+    network or random field, or finitely many; for labels with a stationary start. *Releases*: this
+    sum only. The scale is the least, to about one part in a thousand, at which
 
         sup over w of log p(w | X_i = x) / p(w | X_i = x')  <=  epsilon
 
@@ -56,9 +74,12 @@ def exact_sum(
     too, which can only add to the loss. Windows grow until that changes hardly anything, so the
     cost does not depend on the length of the series.
 
-    For labels the distributions of the sum given either are compared
-    (`pufferkit.influence.sums.label_scale`). Where the sum counts what the label is about, one pass
-    through the chain gives them, for windows of thousands of entries; else windows must be short.
+    For labels and nodes the distributions of the sum given each of two are compared. Where the sum
+    counts what the label is about, one pass through the chain gives them, for windows of thousands
+    of entries; else windows must be short.
+
+    Where larger windows do not fit into memory and the influence curve needs less noise, the
+    calibration is that of `influence_curve`.
 
     A second release about the same data is charged by the event-level epsilons of both, which can
     be far more than the sum of the two epsilons. If other releases follow, use `influence_curve`.
@@ -66,9 +87,10 @@ def exact_sum(
     Parameters
     ----------
     beliefs
-        A `MarkovChain`, or `ChainClass.of` several.
+        A `MarkovChain`, or `ChainClass.of` several; a `BayesianNetwork` or a `MarkovRandomField`.
     query
-        One number that is a sum over entries: `count`, `total` or `mean`.
+        One number that is a sum over entries: `count`, `total` or `mean`; for chains also one that
+        is a sum over moves: `episodes`.
     epsilon
         Pufferfish privacy for each entry.
     most_work
@@ -93,46 +115,18 @@ def exact_sum(
             f"exact_sum is for numbers, and {query.name} has {query.size} coordinates; use "
             "influence_curve"
         )
-    if query.weights is None:
-        raise NotApplicable(f"{query.name} is not a sum over entries; use influence_curve")
     if query.missing:
         raise NotApplicable(GAPS)
-    chains = chains_only(theta, "exact_sum")
-    named = chains.names_secrets
-    members = _known(chains)
-    values, unit = values_of(query, chains.states)
-    if max(values) == 0:
+    added, unit = _additive(query, theta.states)
+    if added.largest == 0:
         raise NotApplicable("no entry moves the answer: there is nothing to hide")
     # Discrete noise has no grid; no scale is above that of group privacy.
     coarsest = query.lipschitz * query.longest / epsilon
     discrete = is_discrete(query.unit, coarsest, query.largest)
     kept = epsilon if discrete else epsilon * (1 - _FOR_THE_GRID)
-    worst: tuple[LeastScale, str, int] | None = None
-    if named:
-        chains.check_length(query.longest)
-        worst = _of_labels(chains, members, query, kept)
-        if not any(_of_entries(hidden) for hidden in chains.every_secret()):
-            members = ()
-        if worst is None and not members:
-            raise NotApplicable("no secret moves the answer: there is nothing to hide")
-    for member in members:
-        enough = None
-        # The longest segment need not be the hardest: counts of a chain that alternates are not.
-        for length in sorted(set(query.lengths), reverse=True):
-            if enough is not None and length >= enough:
-                continue
-            least = least_scale(
-                member.chain.transition,
-                entry_distributions(member, length),
-                np.array(values, dtype=np.int64),
-                length,
-                kept,
-                most_work / len(members),
-            )
-            enough = least.enough
-            if worst is None or least.scale > worst[0].scale:
-                worst = least, member.name, length
-    assert worst is not None
+    worst = _worst(theta, _SumAsked(query, added, kept, most_work))
+    if worst is None:
+        raise NotApplicable("no secret moves the answer: there is nothing to hide")
     least, name, length = worst
     calibration = Calibration(
         "exact_sum",
@@ -144,24 +138,145 @@ def exact_sum(
     )
     if not discrete or calibration.unit is None:
         _check_grid(calibration)
+    if least.limited:
+        curve = influence_curve(theta, query, epsilon)
+        if curve.scale < calibration.scale:
+            notes = (*curve.evidence.notes, "windows of the sum that fit into memory need more")
+            return replace(curve, evidence=replace(curve.evidence, notes=notes))
     return calibration
 
 
-def _of_entries(hidden: Secrets) -> bool:
+@dataclass(frozen=True)
+class _SumAsked:
+    """A query, what entries add to its answer in whole units, and the most loss and work."""
+
+    query: Query
+    added: Additive
+    epsilon: float
+    most_work: float
+
+
+Worst = tuple[LeastScale, str, int]
+"""The largest of the least scales, the belief that needs it, and the length."""
+
+
+def _additive(query: Query, states: Sequence[Hashable]) -> tuple[Additive, Fraction]:
+    """What entries and moves add to an answer in whole units, and the unit."""
+    if query.weights is not None:
+        values, unit = values_of(query, states)
+        return Additive.of_values(np.array(values, dtype=np.int64)), unit
+    moves = None if query.asks is None else query.asks.additive(states)
+    if moves is None or query.unit is None:
+        raise NotApplicable(f"{query.name} is not a sum over entries or moves; use influence_curve")
+    return Additive(*moves), query.unit
+
+
+@singledispatch
+def _worst(theta: Beliefs, asked: _SumAsked) -> Worst | None:
+    """The largest scale over a class; ``None`` if no secret moves the answer."""
+    raise NotApplicable(
+        f"exact_sum needs Markov chains, networks or random fields, not a {theta.description}"
+    )
+
+
+@_worst.register
+def _(theta: ChainClass, asked: _SumAsked) -> Worst | None:
+    return _of_entries(_known(theta), asked)
+
+
+@_worst.register
+def _(theta: EventClass, asked: _SumAsked) -> Worst | None:
+    theta.check_length(asked.query.longest)
+    if asked.query.weights is None:
+        raise NotApplicable(
+            f"exact_sum covers {asked.query.name} for single entries only; use influence_curve"
+        )
+    members = theta.known_chains()
+    worst = _of_labels(theta, members, asked)
+    if any(map(_is_entry, theta.every_secret())):
+        entries = _of_entries(members, asked)
+        worst = entries if worst is None or entries[0].scale > worst[0].scale else worst
+    return worst
+
+
+@_worst.register
+def _(theta: NetworkClass, asked: _SumAsked) -> Worst | None:
+    if asked.query.weights is None:
+        raise NotApplicable(f"{asked.query.name} is not a sum over entries; use influence_curve")
+    added = dict(zip(theta.states, asked.added.first.tolist(), strict=True))
+    worst: Worst | None = None
+    for number, network in enumerate(theta.networks, 1):
+        summed = summed_network(network, added)
+        if summed.work > asked.most_work:
+            raise TakesLong("the distributions of the sum take long")
+        nodes, joints, error = summed.joint_rows()
+        least = least_scale_of_rows(joints, asked.epsilon, error)
+        if least is not None and (worst is None or least[0] > worst[0].scale):
+            node = network.nodes[nodes[least[1] - 1]]
+            name = f"network {number} of {len(theta.networks)}"
+            worst = LeastScale(least[0], node, None, None, len(nodes)), name, len(nodes)
+    return worst
+
+
+@_worst.register
+def _(theta: FieldClass, asked: _SumAsked) -> Worst | None:
+    if len(theta.nodes) > MOST_FIELD:
+        raise NotApplicable(
+            f"the distribution of a sum over a Markov random field is computed for up to "
+            f"{MOST_FIELD} nodes, here are {len(theta.nodes):,}; use influence_curve"
+        )
+    networks, rounding = theta.networks()
+    if asked.epsilon <= rounding:
+        raise NotApplicable(
+            f"epsilon {asked.epsilon:g} is below the rounding error of {theta.description}; use a "
+            "larger one"
+        )
+    own = replace(asked, epsilon=asked.epsilon - rounding)
+    scales = [worst for network in networks if (worst := _worst(network, own)) is not None]
+    if not scales:
+        return None
+    number = max(range(len(scales)), key=lambda n: scales[n][0].scale)
+    least, _, length = scales[number]
+    return least, f"field {number + 1} of {len(networks)}", length
+
+
+def _is_entry(hidden: Secrets) -> bool:
     return isinstance(hidden, Runs) and hidden.window == 1
 
 
-def _of_labels(
-    theta: ChainClass, members: Sequence[Member], query: Query, epsilon: float
-) -> tuple[LeastScale, str, int] | None:
-    """The least scale for the labels of all windows; ``None`` if they need hardly any noise.
+def _of_entries(members: Sequence[Member], asked: _SumAsked) -> Worst:
+    """The least scale for the values of all entries of known chains."""
+    worst: Worst | None = None
+    for member in members:
+        enough = None
+        # The longest segment need not be the hardest: counts of a chain that alternates are not.
+        for length in sorted(set(asked.query.lengths), reverse=True):
+            if enough is not None and length >= enough:
+                continue
+            least = least_scale(
+                member.chain.transition,
+                entry_distributions(member, length),
+                asked.added,
+                length,
+                asked.epsilon,
+                asked.most_work / len(members),
+            )
+            enough = least.enough
+            if worst is None or least.scale > worst[0].scale:
+                worst = least, member.name, length
+    assert worst is not None
+    return worst
+
+
+def _of_labels(theta: EventClass, members: Sequence[Member], asked: _SumAsked) -> Worst | None:
+    """The least scale for the labels of all windows; ``None`` if there are none.
 
     Another segment is independent of the label, so its part of the sum only blurs the answer.
     """
-    worst: tuple[LeastScale, str, int] | None = None
-    values, _ = values_of(query, theta.states)
-    for hidden, member, length in product(theta.every_secret(), members, set(query.lengths)):
-        if _of_entries(hidden) or hidden.window > length:
+    worst: Worst | None = None
+    values = asked.added.first.tolist()
+    for hidden, member, length in product(theta.every_secret(), members, set(asked.query.lengths)):
+        if _is_entry(hidden) or hidden.window > length:
             continue
         if not isinstance(hidden, (Events, Runs)):
             raise NotApplicable(
@@ -169,15 +284,15 @@ def _of_labels(
             )
         summed = summed_chain(member.chain, values, length)
         of_sum = labels_of_sum(hidden, theta.states, values, length)
+        windows: Iterable[Masses]
         if of_sum is not None:
             windows, cases = [summed.split(of_sum)], len(values)
         else:
             labels = window_labels(hidden, theta.states, length)
             check_work(summed.work(labels))
-            windows = list(summed.joint(labels))
+            windows = summed.joint(labels)
             cases = max(map(len, labels.cases(summed.transition)))
-        shares = [label_shares(rows) for rows in windows]
-        least = least_label_scale(shares, epsilon, summed.error(cases))
+        least = least_scale_of_rows(windows, asked.epsilon, summed.error(cases))
         if least is not None and (worst is None or least[0] > worst[0].scale):
             found = LeastScale(least[0], least[1], None, None, length)
             worst = found, f"{member.name}: {hidden.description}", length
@@ -196,7 +311,6 @@ def entry_distributions(member: Member, length: int) -> EntryDistributions:
     return EntryDistributions(initial, table, possible, *repeats, source.prior_error(1))
 
 
-@singledispatch
 def _known(theta: ChainClass) -> tuple[Member, ...]:
     """The chains of the beliefs, with known starts."""
     try:
@@ -212,11 +326,6 @@ def _known(theta: ChainClass) -> tuple[Member, ...]:
             "the starts with ChainClass.of, or use influence_curve"
         )
     return members
-
-
-@_known.register
-def _(theta: EventClass) -> tuple[Member, ...]:
-    return theta.known_chains()
 
 
 def _check_grid(calibration: Calibration) -> None:

@@ -18,8 +18,7 @@ from pufferkit.checks import Floats
 from pufferkit.data.query import Query
 from pufferkit.data.series import SegmentPattern
 from pufferkit.influence.curve.engine import EntryLoss
-from pufferkit.influence.curve.member_curves import Run
-from pufferkit.influence.curve.profile import InfluenceCurve
+from pufferkit.influence.curve.profile import InfluenceCurve, Run
 from pufferkit.mechanisms.evidence import Bound, Evidence
 from pufferkit.rounding import largest_within
 

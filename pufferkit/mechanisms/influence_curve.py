@@ -19,8 +19,7 @@ from pufferkit.beliefs.secrets import Secrets
 from pufferkit.checks import Floats
 from pufferkit.data.query import Query, Question
 from pufferkit.errors import NotApplicable, NoTheorem
-from pufferkit.influence.answers import record_loss
-from pufferkit.influence.curve.graphs import GraphCurve, graph_work
+from pufferkit.influence.curve.graphs import GraphCurve, graph_work, record_loss
 from pufferkit.influence.curve.profile import InfluenceCurve, as_metric, metric_of_sum
 from pufferkit.influence.progress import Progress
 from pufferkit.mechanisms.calibration import Calibration, chains_only, checked

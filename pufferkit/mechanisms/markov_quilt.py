@@ -27,7 +27,6 @@ from pufferkit.beliefs.region_class import RegionClass
 from pufferkit.beliefs.secrets import Secrets, Sets
 from pufferkit.data.query import Query, Question
 from pufferkit.errors import NotApplicable
-from pufferkit.influence.curve.regions import region_influence
 from pufferkit.influence.progress import Progress
 from pufferkit.influence.quilts.chains import (
     AroundBlock,
@@ -246,7 +245,7 @@ def influence_between(
 
 @influence_between.register
 def _(theta: RegionClass, node: int, left: int | None = None, right: int | None = None) -> float:
-    return region_influence(theta).between(node, left, right)[0]
+    return theta.influence.between(node, left, right)[0]
 
 
 @influence_between.register
@@ -406,7 +405,7 @@ def _(theta: RegionClass, search: QuiltSearch) -> QuiltBound:
         raise NotApplicable(
             "[Q] (5) as printed is for known matrices; over a region use influence='definition'"
         )
-    named = [("all chains of the region", region_influence(theta))]
+    named = [("all chains of the region", theta.influence)]
     start = "any start" if theta.before is None else "both directions"
     return QuiltBound.of_chain(
         hardest_of(named, search.length, search.epsilon),

@@ -19,10 +19,10 @@ from dataclasses import replace
 import numpy as np
 
 from pufferkit.beliefs.chain_class import ChainClass, Member
+from pufferkit.beliefs.chain_parts import part_of
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
-from pufferkit.influence.curve.chain_parts import part_of
 from pufferkit.influence.curve.engine import PartCurve
 
 _SHORT = 12

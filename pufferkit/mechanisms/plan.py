@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import inf
@@ -14,7 +14,9 @@ import numpy as np
 
 from pufferkit.beliefs.base import Beliefs, Member
 from pufferkit.beliefs.meeting import step_assumed
+from pufferkit.beliefs.provenance import words_of_tests
 from pufferkit.beliefs.secrets import Secrets
+from pufferkit.beliefs.type_uncertainty import loss_if_unsure
 from pufferkit.data.query import Query, Question
 from pufferkit.errors import NotApplicable, TakesLong, printable
 from pufferkit.influence.progress import NamedProgress
@@ -32,11 +34,11 @@ from pufferkit.mechanisms.influence_curve import (
 )
 from pufferkit.mechanisms.markov_quilt import markov_quilt, markov_quilt_approx
 from pufferkit.mechanisms.posterior_odds import in_odds
-from pufferkit.mechanisms.release import in_words
+from pufferkit.mechanisms.release import half_width
 from pufferkit.mechanisms.usefulness import Usefulness, questioned
 from pufferkit.mechanisms.wasserstein import estimated_work, wasserstein
 from pufferkit.noise import SAMPLER_NAMES
-from pufferkit.shown import Shown
+from pufferkit.shown import Shown, at_most, wrapped
 from pufferkit.threads import one_thread
 
 _LOG = logging.getLogger(__name__)
@@ -59,6 +61,8 @@ MECHANISMS: dict[str, Mechanism] = {
 """Every mechanism by name, all with the same signature."""
 
 _REPORTING = ("wasserstein", "markov_quilt", "influence_curve")
+_BOUNDED = ("exact_sum", "markov_quilt")
+"""Mechanisms that say how far they are, and those that give up after a given amount of work."""
 
 OPTIONS = frozenset({"influence_curve_per_bin"})
 """Rows of a plan that are never its best: their noise is less in total, not in every bin."""
@@ -137,8 +141,22 @@ class PlanRow:
         }
 
 
-HEADINGS = ("mechanism", "noise scale", "expected L1 error", "hides entries", "tight")
-"""Of the numbers in a plan, wherever it is shown."""
+HEADINGS = ("mechanism", "95% within", "hides entries", "room to improve")
+"""Of the table of a plan, wherever it is shown."""
+
+
+@dataclass(frozen=True, repr=False)
+class Reasons(Shown):
+    """What decides the noise of each mechanism of a plan, or why it is not in the table."""
+
+    rows: tuple[tuple[str, str], ...]
+
+    def table_rows(self) -> list[dict[str, Any]]:
+        """A row for each mechanism."""
+        return [{"mechanism": name, "why": why} for name, why in self.rows]
+
+    def __str__(self) -> str:
+        return "\n".join(line for name, why in self.rows for line in wrapped(f"{name}: {why}"))
 
 
 @dataclass(frozen=True, repr=False)
@@ -160,6 +178,8 @@ class Plan(Shown):
     ['influence_curve', 'markov_quilt']
     >>> sides.useful.drowned
     False
+    >>> dict(sides.explain().rows)["influence_curve"]
+    'chain 1 of 1; entry X_500 of 1000'
     """
 
     query: Query
@@ -230,53 +250,74 @@ class Plan(Shown):
         return f"{self.query.name} over {size}, epsilon {self.epsilon:g}; beliefs: {self.beliefs}"
 
     def __str__(self) -> str:
-        table = [(*HEADINGS, ""), *self.cells()]
-        widths = [max(len(line[j]) for line in table) for j in range(5)]
-        lines = []
-        for name, scale, error, hides, tight, why in table:
-            cells = (
-                f"{name:<{widths[0]}}",
-                f"{scale:>{widths[1]}}",
-                f"{error:>{widths[2]}}",
-                f"{hides:<{widths[3]}}",
-                f"{tight:>{widths[4]}}",
-                why,
-            )
-            lines.append("  ".join(cells).rstrip())
-        rule = "-" * min(100, max(len(line) for line in lines))
-        return "\n".join([self.head, "", lines[0], rule, *lines[1:], "", *self.remarks()])
+        rows = [tuple(row.values()) for row in self.shown_rows()]
+        widths = [max(len(row[column]) for row in (HEADINGS, *rows)) for column in range(4)]
 
-    def cells(self) -> Iterator[tuple[str, ...]]:
-        """The rows in words: a text for each of `HEADINGS`, and what decides."""
-        for row in self.entries:
-            if row.calibration is None:
-                left_out = "not tried" if row.slow else "not applicable"
-                yield row.mechanism, "-", "-", "-", "-", f"{left_out}: {row.why}"
-            else:
-                yield (
-                    row.mechanism,
-                    in_words(row.calibration.scale, row.calibration.scales),
-                    f"{row.calibration.expected_l1_error:.6g}",
-                    "yes" if row.pufferfish else "NO",
-                    percent(row.tightness),
-                    row.why,
-                )
+        def line(name: str, error: str, hides: str, room: str) -> str:
+            left = f"{name:<{widths[0]}}  {error:>{widths[1]}}  {hides:<{widths[2]}}"
+            return f"{left}  {room:>{widths[3]}}"
+
+        # What does not hide entries stands below a line of its own.
+        rule = "-" * (sum(widths) + 6)
+        safe = sum(row.pufferfish for row in self.entries)
+        lines = [line(*HEADINGS), rule, *(line(*row) for row in rows[:safe])]
+        lines += [rule, *(line(*row) for row in rows[safe:])] if rows[safe:] else []
+        head = [part for words in self.head.split("; ", 1) for part in wrapped(words)]
+        below = [part for words in self.remarks() for part in wrapped(words)]
+        return "\n".join([*head, "", *lines, "", *below])
 
     def shown_rows(self) -> list[dict[str, Any]]:
-        """The numbers that a notebook shows; the evidence is in the text."""
-        return [dict(zip(HEADINGS, cells[:-1], strict=True)) for cells in self.cells()]
+        """The mechanisms that apply: a text for each of `HEADINGS`, least error first."""
+        return [
+            dict(zip(HEADINGS, _cells(row, row.calibration), strict=True))
+            for row in self.entries
+            if row.calibration is not None
+        ]
+
+    def caption(self) -> str:
+        """The head."""
+        return self.head
+
+    def explain(self) -> Reasons:
+        """What decides the noise of each mechanism, and why some do not apply."""
+        rows = []
+        for row in self.entries:
+            left_out = "not tried: " if row.slow else "does not apply: "
+            rows.append((row.mechanism, row.why if row.applicable else left_out + row.why))
+        return Reasons(tuple(rows))
 
     def remarks(self) -> list[str]:
-        """How useful the best answer is, and what epsilon means."""
+        """How useful the best answer is, what epsilon means, and what is not in the table."""
         words = [str(self.useful), *in_odds(self.epsilon), self._to_whom, questioned(self.epsilon)]
         words.append(self._on_trust)
+        if self.best.beliefs is not None:
+            words.append(words_of_tests(self.best.beliefs.sources))
+        for row in self.entries:
+            if row.alone and row.mechanism == self.best.mechanism:
+                words.append(f"{row.mechanism} is {_one_release(row.together)}")
         words.append(f"the noise would be drawn by {SAMPLER_NAMES[self.best.sampler]}")
+        words.append(f"{self.best.mechanism} is decided by: {self.best.evidence}")
+        for heading, slow in (("not tried", True), ("do not apply", False)):
+            names = [r.mechanism for r in self.entries if not r.applicable and r.slow is slow]
+            words.append(f"{heading}: {', '.join(names)}" if names else None)
+        words.append(
+            "explain() or --explain says what decides each row, and why others do not apply"
+        )
         return [word for word in words if word is not None]
 
 
-def percent(share: float | None) -> str:
-    """A share in per cent, rounded down; a dash if it is unknown."""
-    return "-" if share is None else f"{int(100 * share)}%"
+def _cells(row: PlanRow, calibration: Calibration) -> tuple[str, ...]:
+    error = at_most(calibration.half_width())
+    if calibration.scales is not None:
+        least = half_width(min(calibration.scales), 0.95, unit=calibration.unit)
+        error = f"{at_most(least)} to {error}"
+    hides = "yes" if row.pufferfish else "NO"
+    return row.mechanism, error, hides, room(row.tightness)
+
+
+def room(tightness: float | None) -> str:
+    """The share of epsilon that no attack has used up: less noise may be possible there."""
+    return "unknown" if tightness is None else f"{100 - int(100 * min(tightness, 1.0))}%"
 
 
 def calibrate(
@@ -285,16 +326,18 @@ def calibrate(
     query: Query,
     epsilon: float,
     progress: NamedProgress | None = None,
+    most_work: float | None = None,
 ) -> Calibration:
-    """The noise of one mechanism, by its name."""
+    """The noise of one mechanism, by its name; given up after so many nanoseconds, if it can."""
     if mechanism not in MECHANISMS:
         raise ValueError(f"mechanism: {mechanism!r} is unknown; known are {', '.join(MECHANISMS)}")
-    started = perf_counter()
+    started, options = perf_counter(), dict[str, Any]()
+    if progress is not None and mechanism in _REPORTING:
+        options["progress"] = partial(progress, mechanism)
+    if most_work is not None and mechanism in _BOUNDED:
+        options["most_work"] = most_work
     try:
-        if progress is not None and mechanism in _REPORTING:
-            own = partial(progress, mechanism)
-            return MECHANISMS[mechanism](beliefs, query, epsilon, progress=own)
-        return MECHANISMS[mechanism](beliefs, query, epsilon)
+        return MECHANISMS[mechanism](beliefs, query, epsilon, **options)
     finally:
         _LOG.info("%s: %.2f s", mechanism, perf_counter() - started)
 
@@ -334,29 +377,21 @@ def plan(
             entries.append(PlanRow(name, None, f"{why}; {_BY_NAME}", slow=True))
             continue
         try:
-            if name == "exact_sum":
-                # Its loops take about four multiplications a nanosecond.
-                calibration = exact_sum(theta, query, epsilon, most_work=most_work)
-            elif name == "markov_quilt":
-                calibration = markov_quilt(
-                    theta,
-                    query,
-                    epsilon,
-                    progress=None if progress is None else partial(progress, name),
-                    # The curve, where there is one, has less noise as a rule.
-                    most_work=most_work / 2
-                    if any(row.pufferfish for row in entries)
-                    else most_work,
-                )
-            elif name == "influence_curve_per_bin" and (own := _found("influence_curve", entries)):
-                calibration = scale_per_bin(own)
-            else:
-                calibration = calibrate(name, theta, query, epsilon, progress)
+            one_scale = _found("influence_curve", entries) if name in OPTIONS else None
+            calibration = (
+                calibrate(name, theta, query, epsilon, progress, most_work)
+                if one_scale is None
+                else scale_per_bin(one_scale)
+            )
         except TakesLong as reason:
             entries.append(PlanRow(name, None, f"{reason}; {_BY_NAME}", slow=True))
         except NotApplicable as reason:
             entries.append(PlanRow(name, None, str(reason)))
         else:
+            if not name.startswith(calibration.mechanism):
+                why = f"{calibration.mechanism} needs less: {calibration.evidence.notes[-1]}"
+                entries.append(PlanRow(name, None, why))
+                continue
             together = _together(calibration)
             tight = _tightness(theta, calibration)
             entries.append(PlanRow(name, calibration, _why(calibration, together), together, tight))
@@ -374,9 +409,8 @@ def plan(
         size = max(size, least) if row.mechanism in OPTIONS else size
         return calibration is None, not row.pufferfish, size
 
-    more = theta.loss_of_type
-    unsure = None if more is None else epsilon + more
     ordered = tuple(sorted(entries, key=order))
+    unsure = loss_if_unsure(theta, epsilon)
     return Plan(query, epsilon, theta.description, ordered, unsure)
 
 
@@ -387,7 +421,7 @@ def _found(mechanism: str, rows: Sequence[PlanRow]) -> Calibration | None:
 def _together(calibration: Calibration) -> float | None:
     """The epsilon of two such releases: the loss on the influence curve at twice the cost."""
     theta = calibration.beliefs
-    if calibration.mechanism not in OF_SUMS or theta is None or calibration.query.weights is None:
+    if calibration.mechanism not in OF_SUMS or theta is None or calibration.query.rows is None:
         return None
     return loss_at(theta, calibration.query, 2 * calibration.entry_epsilon)
 
@@ -446,5 +480,9 @@ def _why(calibration: Calibration, together: float | None) -> str:
         return f"a scale for each bin: {scales}; {calibration.evidence}"
     if calibration.mechanism not in OF_SUMS:
         return str(calibration.evidence)
+    return f"{_one_release(together)}; {calibration.evidence}"
+
+
+def _one_release(together: float | None) -> str:
     charge = "no theorem" if together is None else f"epsilon {together:.3g}"
-    return f"for this release only (two such: {charge}); {calibration.evidence}"
+    return f"for this release only (two such: {charge})"

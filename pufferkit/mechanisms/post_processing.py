@@ -19,6 +19,7 @@ import numpy as np
 
 from pufferkit import checks
 from pufferkit.checks import Floats
+from pufferkit.noise import choice_scale
 from pufferkit.shown import Shown, aligned
 
 if TYPE_CHECKING:
@@ -362,11 +363,11 @@ def rank_error(scale: float, levels: int, level: float) -> float:
     """A bound on the error in ranks of a noisy choice among levels, with this probability.
 
     A level with error t is chosen only if its exponential noise is at least t, because some
-    level has no error: P(error >= t) <= (levels - 1) e^{-t / scale}.
+    level has no error: P(error >= t) <= (levels - 1) e^{-t / s}, s the scale of the choice.
     """
     if not 0 < checks.real("level", level) < 1:
         raise ValueError(f"level: must lie between 0 and 1, got {level:g}; for example 0.95")
-    return scale * max(0.0, log((levels - 1) / (1 - level)))
+    return choice_scale(scale, levels) * max(0.0, log((levels - 1) / (1 - level)))
 
 
 def _made_for(release: Release, what: str) -> bool:

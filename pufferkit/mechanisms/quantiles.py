@@ -3,7 +3,9 @@
 *The noisy histogram inverted* (`Release.derive`) comes with an interval of levels, and any
 number of quantiles follow from one release. *The exponential mechanism* (`pufferkit.quantile`)
 releases a level only; its noise does not add up over the levels, so with many of them its error is
-smaller. Both have noise of the same scale, 2 / b with b the event-level epsilon: the same cost.
+smaller. Both cost the same event-level epsilon b: the histogram has noise of scale 2 / b, the
+choice the least that costs b (`pufferkit.noise.choice_scale`): half of that with two levels, near
+to it with many.
 
 The error of a method is the share of the entries by which its level misses the quantile:
 max(0, F_{j-1} - q n, q n - F_j) / n with F_j entries at or below level j. Its mean is taken over
@@ -30,6 +32,7 @@ from pufferkit.mechanisms.influence_curve import influence_curve
 from pufferkit.mechanisms.post_processing import Derived
 from pufferkit.mechanisms.release import Release, project_to_simplex
 from pufferkit.mechanisms.usefulness import warn_if_drowned
+from pufferkit.noise import choice_scale
 from pufferkit.shown import Shown
 
 QuantileMethod = Literal["noisy histogram inverted", "exponential mechanism"]
@@ -167,7 +170,7 @@ def expected_errors(
     share
         Share of the quantile.
     entries, scale
-        Number of entries, and scale of the noise.
+        Number of entries, and scale of the noise of the histogram.
     """
     rng = np.random.default_rng(0)
     counts, wanted, size = shares * entries, share * entries, (_DRAWS, len(shares))
@@ -177,7 +180,8 @@ def expected_errors(
     noise = rng.geometric(kept, size) - rng.geometric(kept, size)
     noisy = np.cumsum(project_to_simplex(counts + noise, np.full(_DRAWS, float(entries))), axis=1)
     places = np.minimum((noisy < wanted * (1 - 1e-12)).sum(axis=1), len(shares) - 1)
-    choices = np.argmax(rng.exponential(scale, size) - misses, axis=1)
+    ranks = choice_scale(scale, len(shares))
+    choices = np.argmax(rng.exponential(ranks, size) - misses, axis=1)
     return float(misses[places].mean()) / entries, float(misses[choices].mean()) / entries
 
 

@@ -12,6 +12,7 @@ so an interval of m units to either side has at least its level, and the least s
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
@@ -30,10 +31,10 @@ from pufferkit.mechanisms.evidence import Evidence, Guarantee, is_list, is_numbe
 from pufferkit.mechanisms.post_processing import Derived, derive, rank_error
 from pufferkit.noise import Family, Sampler
 from pufferkit.records import Report
-from pufferkit.shown import aligned
+from pufferkit.shown import aligned, three_digits
 
-FORMAT = 2
-"""Format of the files written now. Format 1 can be read as well."""
+FORMAT = 1
+"""Format of the files: docs/release.schema.json. Formats of later versions are refused in words."""
 
 Presentation = Literal["as drawn", "nearest histogram"]
 
@@ -71,7 +72,7 @@ class Release(Report):
     beliefs
         The class Theta, as plain data; ``None`` if the mechanism needs none.
     evidence
-        What binds.
+        What decides the noise.
     released_at
         Time in UTC.
     version
@@ -89,6 +90,10 @@ class Release(Report):
         Seconds from one entry of the data to the next; ``None`` if the data have no clock.
     calibration
         Digest of what was asked for (`Calibration.asked`); the charge in a ledger has the same.
+    loss_if_unsure
+        The most that an adversary loses who knows the class and is unsure which member is in force:
+        epsilon and what an entry tells about the member (`Beliefs.loss_of_type`). ``None`` if the
+        class has no members to choose from; infinite if an entry can rule a member out.
 
     Examples
     --------
@@ -134,6 +139,7 @@ class Release(Report):
     sampler: Sampler | None = None
     step: float | None = None
     calibration: str | None = None
+    loss_if_unsure: float | None = None
 
     @property
     def totals(self) -> tuple[float, ...] | None:
@@ -186,6 +192,39 @@ class Release(Report):
                 self.labels, self.value, self.interval(), strict=True
             )
         ]
+
+    def caption(self) -> str:
+        """The question, epsilon, mechanism and scale, in one line."""
+        head = f"{self.query}: {self.mechanism}, epsilon {self.epsilon:g}, noise scale "
+        head += in_words(self.scale, self.scales)
+        head += " (exponential mechanism)" if self.noise == "noisy choice" else ""
+        return head
+
+    def shown_rows(self) -> list[dict[str, Any]]:
+        """Three digits of each number, and the interval at 95%."""
+        if self.noise == "noisy choice":
+            level = three_digits(self.value[0])
+            return [{"": self.labels[0], "value": level, "95%": self._rank_in_words()}]
+        return [
+            {
+                "": row["label"],
+                "value": three_digits(row["value"]),
+                "95% interval": f"{three_digits(row['low_95'])} to {three_digits(row['high_95'])}",
+            }
+            for row in self.table_rows()
+        ]
+
+    def remarks(self) -> list[str]:
+        """What is promised, what decides the noise, and how the numbers are presented."""
+        words = [str(self.guarantee), f"decided by: {self.evidence}"]
+        if self.presentation == "nearest histogram":
+            words.append("the value is the nearest histogram to the answer as drawn")
+        if self.observed is not None:
+            words.append(
+                f"{sum(self.observed):,} of {sum(self.lengths):,} entries were observed; the "
+                "others are hidden as well"
+            )
+        return words
 
     def explain(self) -> Any:
         """How well each pair of values of an entry is hidden; see `pufferkit.explain`."""
@@ -246,17 +285,21 @@ class Release(Report):
         guarantee = Guarantee.of_code(self.guarantee)
         promised = {"guarantee": guarantee.code, "promise": str(guarantee)}
         unit = None if self.unit is None else str(self.unit)
-        return {"format": FORMAT, **asdict(self), **promised, "unit": unit}
+        unsure = "unbounded" if self.loss_if_unsure == math.inf else self.loss_if_unsure
+        written = {"unit": unit, "loss_if_unsure": unsure}
+        return {"format": FORMAT, **asdict(self), **promised, **written}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Release:
         """The release that ``to_dict`` described."""
         check_format("release", data)
         fields = {name: data[name] for name in cls.__dataclass_fields__ if name in data}
-        missing = set(cls.__dataclass_fields__) - set(fields) - _OPTIONAL
+        missing = set(cls.__dataclass_fields__) - set(fields)
         if missing:
             raise ValueError(f"release: must have {', '.join(sorted(missing))}, which is missing")
-        fields = {"noise": "laplace", "sampler": None} | fields
+        strange = sorted(str(name) for name in set(data) - set(fields) - _BESIDE)
+        if strange:
+            raise ValueError(f"release: has unknown fields {', '.join(strange)}; leave them out")
         for name, known in _RECORD_WORDS.items():
             if fields[name] not in known and (name != "sampler" or fields[name] is not None):
                 raise ValueError(
@@ -271,14 +314,15 @@ class Release(Report):
             raise ValueError(f"release: total must be a number or null, got {fields['total']!r}")
         fields["guarantee"] = Guarantee.of_code(fields["guarantee"])
         fields["evidence"] = Evidence.from_dict(fields["evidence"])
-        fields["step"] = seconds("release: step", fields.get("step"))
-        if fields.get("observed") is not None:
+        fields["step"] = seconds("release: step", fields["step"])
+        fields["loss_if_unsure"] = unsure_of(fields["loss_if_unsure"])
+        if fields["observed"] is not None:
             fields["observed"] = tuple(fields["observed"])
-        if fields.get("scales") is not None:
+        if fields["scales"] is not None:
             if not is_list(fields["scales"]) or not all(map(is_number, fields["scales"])):
                 raise ValueError("release: scales must be a list of numbers")
             fields["scales"] = tuple(fields["scales"])
-        if fields.get("unit") is not None:
+        if fields["unit"] is not None:
             fields["unit"] = unit_of(fields["unit"])
         if fields["kind"] not in ("own", *KINDS):
             kinds = ", ".join(("own", *KINDS))
@@ -288,30 +332,20 @@ class Release(Report):
         return release
 
     def __str__(self) -> str:
-        intervals = self.interval()
         labels = [printable(label) for label in self.labels]
-        each = (
-            f"{value:>12.6g}   95%: {low:.6g} to {high:.6g}"
-            for value, (low, high) in zip(self.value, intervals, strict=True)
-        )
-        rows = aligned(zip(labels, each, strict=True))
-        head = f"{self.query}: {self.mechanism}, epsilon {self.epsilon:g}, scale "
-        head += in_words(self.scale, self.scales)
-        head += " (discrete)" if self.noise == "discrete laplace" else ""
-        head += " (exponential mechanism)" if self.noise == "noisy choice" else ""
-        head += ", the nearest histogram" if self.presentation == "nearest histogram" else ""
         if self.noise == "noisy choice":
-            rows = [f"  {labels[0]}  {self.value[0]:>12.6g}   {self._rank_in_words()}"]
-        if self.observed is not None:
-            rows.append(
-                f"  {sum(self.observed):,} of {sum(self.lengths):,} entries were observed; the "
-                "others are hidden as well"
+            rows = [f"  {labels[0]}  {self.value[0]:>12.6g}   95%: {self._rank_in_words()}"]
+        else:
+            each = (
+                f"{value:>12.6g}   95%: {low:.6g} to {high:.6g}"
+                for value, (low, high) in zip(self.value, self.interval(), strict=True)
             )
-        return "\n".join([head, *rows, f"  {self.guarantee}", f"  binds: {self.evidence}"])
+            rows = aligned(zip(labels, each, strict=True))
+        return "\n".join([self.caption(), *rows, *(f"  {words}" for words in self.remarks())])
 
     def _rank_in_words(self) -> str:
         ranks = rank_error(self.scale, len((self.question or {})["levels"]), 0.95)
-        return f"95%: its rank is off by at most {ranks:.6g} entries"
+        return f"its rank is off by at most {ranks:.6g} entries"
 
 
 def _check_question(release: Release) -> None:
@@ -322,9 +356,8 @@ def _check_question(release: Release) -> None:
         remade(release.kind, release.question, release.lengths, release.observed)
 
 
-_OPTIONAL = {"verification_data", "observed", "noise", "unit", "scales", "question", "sampler"}
-_OPTIONAL |= {"step", "calibration"}
-"""Fields that files may leave out."""
+_BESIDE = {"format", "promise", "derived"}
+"""What a file holds beside the fields: its format, the guarantee in words, answers derived."""
 
 _RECORD_WORDS = {
     "presentation": get_args(Presentation),
@@ -354,14 +387,25 @@ def _check_types(fields: Mapping[str, Any]) -> None:
         raise ValueError("release: labels must be a list of texts")
     if not all(map(is_whole, fields["lengths"])):
         raise ValueError("release: lengths must be a list of whole numbers")
-    seen = fields.get("observed")
+    seen = fields["observed"]
     if seen is not None and not (is_list(seen) and all(map(is_whole, seen))):
         raise ValueError("release: observed must be a list of whole numbers, or null")
     for name in ("mechanism", "query", "guarantee"):
         if not isinstance(fields[name], str):
             raise ValueError(f"release: {name} must be text, got {fields[name]!r:.60}")
-    if not isinstance(fields.get("calibration"), (str, type(None))):
+    if not isinstance(fields["calibration"], (str, type(None))):
         raise ValueError("release: calibration must be a digest, or null")
+
+
+def unsure_of(written: Any) -> float | None:
+    """The loss to an adversary who is unsure of the member, as it stands in a file."""
+    if written == "unbounded":
+        return math.inf
+    if written is not None and not (is_number(written) and 0 <= written <= sys.float_info.max):
+        raise ValueError(
+            f"release: loss_if_unsure must be a number, 'unbounded' or null, got {written!r:.60}"
+        )
+    return None if written is None else float(written)
 
 
 def unit_of(written: Any) -> Fraction:
@@ -385,7 +429,7 @@ def check_format(what: str, data: Mapping[str, Any]) -> None:
     written: Any = data.get("format")
     if is_whole(written) and written > FORMAT:
         raise ValueError(
-            f"{what}: is of format {written}, and this pufferkit reads formats up to {FORMAT}; "
+            f"{what}: is of format {written}, and this pufferkit reads format {FORMAT}; "
             "use the pufferkit that wrote it, or a later one"
         )
     if not is_whole(written) or written != FORMAT:

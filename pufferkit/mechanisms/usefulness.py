@@ -2,8 +2,9 @@
 
 The range of an answer is public: shares lie between 0 and 1, counts between 0 and the number of
 entries. An *average answer* is the value of a coordinate when nothing is known: an equal part of
-the total for histograms, the middle of the range for single numbers. Noise *drowns* an answer if
-half its 95% interval is more than half of that.
+the total for histograms, the middle of the range for single numbers. A quantile by a noisy choice
+is judged by its rank, a number of entries. Noise *drowns* an answer if half its 95% interval is
+more than half of an average one.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from pufferkit.data.query import Query
 from pufferkit.errors import DrownedAnswer
-from pufferkit.shown import Shown
+from pufferkit.shown import Shown, three_digits
 
 if TYPE_CHECKING:
     from pufferkit.mechanisms.calibration import Calibration
@@ -29,9 +30,16 @@ LARGE_EPSILON = 10.0
 _LARGEST_EXPONENT = 700
 
 
+def answer_range(query: Query) -> tuple[float, float] | None:
+    """The least and largest value of a coordinate, in the unit of its noise, if known."""
+    if query.chooses:
+        return 0.0, float(sum(query.observed or query.lengths))
+    return query.bounds
+
+
 def average_answer(query: Query) -> float | None:
     """How far an average coordinate is above its least possible value."""
-    bounds = query.bounds
+    bounds = answer_range(query)
     if bounds is None:
         return None
     if query.total is not None:
@@ -79,12 +87,13 @@ class Usefulness(Shown):
     def of(cls, calibration: Calibration, level: float = 0.95) -> Usefulness:
         """The noise of a calibration compared with the answer of its query."""
         query = calibration.query
+        noun = "answers" if query.asks is None else query.asks.noun
         return cls(
-            "answers" if query.asks is None else query.asks.noun,
+            "ranks" if query.chooses else noun,
             calibration.half_width(level),
             level,
             average_answer(query),
-            query.bounds,
+            answer_range(query),
             calibration.mechanism,
             calibration.epsilon,
         )
@@ -113,21 +122,21 @@ class Usefulness(Shown):
 
     def __str__(self) -> str:
         sure = f"{100 * self.level:g}%"
-        text = f"{self.mechanism}: {sure} of {self.what} within {self.half_width:.3g}"
+        text = f"{self.mechanism}: {sure} of {self.what} are within {self.half_width:.3g}"
         if self.bounds is None or self.average is None or self.relative is None:
             return text + "; the range of the answer is not known, so judge it yourself"
         low, high = self.bounds
         text += f" of the truth, which lies between {low:g} and {high:g}"
-        text += f"; {_percent(self.relative)} of an average one, {self.average:.4g}"
+        text += f"; that is {_times(self.relative)} an average answer, {self.average:.4g}"
         return text if not self.drowned else f"{text}\n{self.warning}"
 
     @property
     def warning(self) -> str:
         """The warning about noise that drowns the answer."""
-        part = "unknown" if self.relative is None else f"{100 * self.relative:,.0f}%"
+        part = "" if self.relative is None else f", {_times(self.relative)} an average answer"
         return (
-            f"the noise drowns the answer: at {100 * self.level:g}% the {self.what} are off by up "
-            f"to {self.half_width:.3g}, {part} of an average one"
+            f"the noise drowns the answer: {100 * self.level:g}% of {self.what} are off by up "
+            f"to {self.half_width:.3g}{part}"
         )
 
 
@@ -162,10 +171,16 @@ def questioned(epsilon: float) -> str | None:
     factor = f"{math.exp(epsilon):,.3g}" if epsilon < _LARGEST_EXPONENT else "more than 1e304"
     return (
         f"epsilon {epsilon:g} lets a release multiply the odds of any two values of an entry by "
-        f"{factor}; is that meant? 0.1 to 3 are usual"
+        f"{factor}; 0.1 to 3 are usual"
     )
 
 
-def _percent(part: float) -> str:
-    """A percentage with two digits, without an exponent."""
-    return f"{100 * part:.0f}%" if part >= 0.1 else f"{100 * part:.2g}%"
+def _times(part: float) -> str:
+    """A share in per cent, without an exponent; in times where it is large.
+
+    >>> _times(0.089), _times(0.01234), _times(1164.34)
+    ('8.9% of', '1.2% of', '1,160 times')
+    """
+    if part > 2:
+        return f"{three_digits(part)} times"
+    return f"{100 * part:.0f}% of" if part >= 0.1 else f"{100 * part:.2g}% of"

@@ -25,28 +25,26 @@ from pufferkit.data.query import Query, Question
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.progress import Progress
 from pufferkit.mechanisms.calibration import GAPS, Calibration, checked
-from pufferkit.mechanisms.chain_distances import (
+from pufferkit.mechanisms.evidence import Evidence, Guarantee
+from pufferkit.mechanisms.sum_distances import (
+    Event,
     Farthest,
     LargestDistance,
     chain_distance,
     checked_distance,
-    known_members,
-    largest_between,
-    summed_network,
-    values_of,
-    work_of_chain,
-)
-from pufferkit.mechanisms.event_distances import (
-    Event,
     condition,
     events_of_nodes,
+    known_members,
+    largest_between,
     of_conditions,
     of_network_events,
     recorded_events,
+    summed_network,
+    values_of,
     window_distance,
+    work_of_chain,
     work_of_windows,
 )
-from pufferkit.mechanisms.evidence import Evidence, Guarantee
 from pufferkit.rounding import as_fraction, at_least, round_up
 from pufferkit.threads import one_thread
 

@@ -22,7 +22,7 @@ from __future__ import annotations
 from typing import Literal
 
 from pufferkit.noise.grid_noise import grid_exponent, grid_sampler, laplace, paid_scale
-from pufferkit.noise.opendp_draws import noisy_choice
+from pufferkit.noise.opendp_draws import choice_cost, choice_scale, noisy_choice
 from pufferkit.noise.randomised_response import WORD, flip_threshold, response_stream, responses
 from pufferkit.noise.whole_noise import (
     SAMPLER_NAMES,
@@ -44,6 +44,8 @@ __all__ = [
     "Family",
     "Sampler",
     "as_shares",
+    "choice_cost",
+    "choice_scale",
     "discrete_laplace",
     "discrete_laplace_rows",
     "flip_threshold",

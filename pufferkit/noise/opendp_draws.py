@@ -12,10 +12,13 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from functools import cache, lru_cache
+from math import exp, log
 from typing import Any
 
+import numpy as np
+
 from pufferkit import checks
-from pufferkit.rounding import at_least, round_up
+from pufferkit.rounding import at_least, last_passing, round_up
 
 _home = [os.getpid()]
 """Not that of a process that was forked: Python's hook clears it, or other code forked."""
@@ -63,6 +66,10 @@ def _opendp() -> tuple[Any, Any, Any]:
     return domains, metrics, measurements
 
 
+_SMALL_RATE = 1e-3  # below this the cost is its limit, to one part in a thousand
+_ROUNDING = 1e-10
+
+
 def _sampler(atoms: dict[str, Any], size: int, scale: float, **grid: int) -> Any:
     domains, metrics, measurements = _opendp()
     domain = domains.vector_domain(domains.atom_domain(**atoms), size=size)
@@ -94,6 +101,50 @@ def choice_measurement(scale: float, step: int) -> tuple[Any, float]:
         scale=scale,
     )
     return measurement, float(measurement.map(step))
+
+
+_MOST_NODES = 200  # nodes of a quadrature that are computed to full precision
+
+
+def choice_cost(scale: float, levels: int) -> float:
+    """How far an entry moves the log-likelihood of a quantile, noise of this scale on the ranks.
+
+    Theorem: FIXES 4. For scores -max(0, F_{j-1} - q, q - F_j), with F_j entries at or below level
+    j, and permute and flip, moving an entry by at most g = ``levels`` - 1 levels moves the
+    log-likelihood of a choice by at most
+
+        phi = log[(g + 1) E int_0^1 (1 - t) (1 - t / E)^(g - 1) dt],   E = e^(1 / scale),
+
+    and some data attain it. It is concave in 1 / scale, and lies between 1 / scale and (2 - 1 / g)
+    / scale. *Proof* in docs/theory.md. The integrand is a polynomial, and all terms of the
+    quadrature are positive, so it is right to a few roundings; those of a logarithm near 1 matter
+    at large scales only, where the limit is used.
+    """
+    moved, rate = max(1, levels - 1), 1 / scale
+    limit = (2 - 1 / moved) * rate
+    if moved == 1 or rate < _SMALL_RATE:
+        return limit
+    nodes = (moved + 1) // 2 + 1
+    if nodes > _MOST_NODES:
+        return min(limit, rate + log((moved + 1) / 2))
+    points, weights = np.polynomial.legendre.leggauss(nodes)
+    t = (points + 1) / 2
+    mean = float(weights @ ((1 - t) * (1 - t * exp(-rate)) ** (moved - 1))) / 2
+    return min(limit, (rate + log((moved + 1) * mean)) * (1 + _ROUNDING))
+
+
+@lru_cache(64)
+def choice_scale(scale: float, levels: int) -> float:
+    """The least scale of a quantile's choice that costs an entry no more than 2 / ``scale``.
+
+    So much costs a histogram with Laplace noise of ``scale``, and a quantile has the same cost: a
+    half of its scale for two levels, more of it the more levels there are.
+    """
+    cost = 2 / scale
+    good, bad = scale, scale / 2
+    if choice_cost(bad, levels) <= cost:
+        return bad
+    return last_passing(lambda s: cost - choice_cost(s, levels), good, bad, 1e-9)
 
 
 def noisy_choice(scores: Sequence[int], scale: float, step: int = 1) -> int:

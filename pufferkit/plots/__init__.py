@@ -1,6 +1,6 @@
 """Figures: rows in, figure out. The only importer of matplotlib."""
 
-from pufferkit.plots.belief_figures import days_figure, influence_figure
+from pufferkit.plots.belief_figures import days_figure, influence_figure, profile_figure
 from pufferkit.plots.canvas import FORMATS, check_picture, panels, picture
 from pufferkit.plots.pictures import figure_of
 from pufferkit.plots.release_figures import (
@@ -11,6 +11,7 @@ from pufferkit.plots.release_figures import (
     release_figure,
     simulation_figure,
 )
+from pufferkit.plots.release_report import release_report
 
 __all__ = [
     "FORMATS",
@@ -24,6 +25,8 @@ __all__ = [
     "panels",
     "picture",
     "plan_figure",
+    "profile_figure",
     "release_figure",
+    "release_report",
     "simulation_figure",
 ]

@@ -35,6 +35,10 @@ BLUE, ORANGE, GREEN, PINK, YELLOW, SKY = (
 BLACK, GREY, PALE = "#222222", "#6B6B6B", "#E3E3E3"
 COLOURS = (BLUE, ORANGE, GREEN, PINK, YELLOW, SKY, BLACK)
 """Colours of successive curves."""
+STATES = (BLUE, YELLOW, GREEN, PINK, SKY, BLACK)
+"""Colours of states, in their order, wherever states have colours; orange is for warnings."""
+FADED = 0.35
+"""How much is left of the colour of a number that its noise drowns."""
 
 
 def panels(
@@ -191,6 +195,38 @@ def blank(width: float, height: float, title: str) -> tuple[Figure, Axes]:
     """A figure with one empty set of axes."""
     figure, every = panels(1, width, height, title)
     return figure, every[0]
+
+
+def noted_dot(axes: Axes, y: float, x: float, note: str, *, good: bool) -> None:
+    """A dot on a logarithmic axis, where a bar would have no beginning; words right of the axes.
+
+    Hollow for what does not hide entries or fails.
+    """
+    axes.plot(
+        [x],
+        [y],
+        linestyle="none",
+        marker="o",
+        markersize=9,
+        markerfacecolor=BLUE if good else "white",
+        markeredgecolor=BLUE if good else ORANGE,
+        markeredgewidth=1.6,
+    )
+    axes.annotate(
+        note,
+        (1.02, y),
+        xycoords=("axes fraction", "data"),
+        va="center",
+        fontsize=9,
+        color=BLACK,
+        annotation_clip=False,
+    )
+
+
+def measure_up(axes: Axes, text: str) -> None:
+    """What the heights measure, in lines that are no longer than the axes are high."""
+    high = axes.figure.bbox.height / axes.figure.dpi
+    axes.set_ylabel(fill(text, max(16, int(8.5 * (high - 1.2)))), parse_math=False)
 
 
 def noted_bar(axes: Axes, y: float, width: float, note: str, *, good: bool) -> None:

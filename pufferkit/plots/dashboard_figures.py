@@ -51,8 +51,8 @@ def dashboard_figure(release: Release) -> Figure:
 def _numbers(axes: Axes, part: Release) -> None:
     """A bar for each number, with its interval."""
     places = list(range(len(part.labels)))
-    low, high = zip(*part.interval(), strict=True)
-    axes.bar(places, part.value, width=0.6, color=SKY)
+    low, high = zip(*part.as_drawn().interval(), strict=True)
+    axes.bar(places, part.raw, width=0.6, color=SKY)
     axes.vlines(places, low, high, color=BLACK, linewidth=1.3)
     axes.axhline(0, color=BLACK, linewidth=0.9)
     few = len(places) <= _MOST_LABELS

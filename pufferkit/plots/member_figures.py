@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from pufferkit.plots.canvas import (
     BLACK,
-    COLOURS,
     GREY,
     PALE,
+    STATES,
     blank,
     grid,
     legend,
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _MOST_PANELS = 4
 _MOST_NUMBERS = 12
+_DAY = 86_400
 
 
 def matrices_figure(matrices: Sequence[Matrix], title: str) -> Figure:
@@ -71,13 +72,19 @@ def matrices_figure(matrices: Sequence[Matrix], title: str) -> Figure:
 
 def clock_figure(theta: SeasonalClass) -> Figure:
     """How likely each state is at each slot of the clock."""
-    figure, axes = blank(7.6, 4.2, theta.description)
+    title = f"What an adversary may know: {theta.description}"
+    figure, axes = blank(7.6, 4.2, title)
     slots = range(len(theta.marginals))
     for n, state in enumerate(theta.states):
         heights = [float(marginal[n]) for marginal in theta.marginals]
-        axes.step(slots, heights, where="mid", color=COLOURS[n % len(COLOURS)], label=str(state))
-    whole_numbers(axes)
-    axes.set_xlabel("slot of the clock, counted from 0")
+        axes.step(slots, heights, where="mid", color=STATES[n % len(STATES)], label=str(state))
+    if theta.step is not None and round(theta.step * len(slots)) == _DAY:
+        places = [hour * len(slots) / 24 for hour in range(0, 25, 6)]
+        axes.set_xticks(places, [f"{hour}:00" for hour in range(0, 25, 6)])
+        axes.set_xlabel("time of day")
+    else:
+        whole_numbers(axes)
+        axes.set_xlabel("slot of the clock, counted from 0")
     axes.set_ylabel("probability of the state")
     axes.set_ylim(0, 1)
     grid(axes)

@@ -29,7 +29,18 @@ from pufferkit.mechanisms.post_processing import Derived
 from pufferkit.mechanisms.quantiles import QuantilePlan
 from pufferkit.mechanisms.release import Release
 from pufferkit.mechanisms.synthetic import Synthetic
-from pufferkit.plots.canvas import BLACK, BLUE, COLOURS, blank, grid, legend, panels, whole_numbers
+from pufferkit.plots.canvas import (
+    BLACK,
+    BLUE,
+    COLOURS,
+    STATES,
+    blank,
+    grid,
+    legend,
+    measure_up,
+    panels,
+    whole_numbers,
+)
 from pufferkit.plots.dashboard_figures import (
     dashboard_figure,
     questions_figure,
@@ -70,7 +81,8 @@ def figure_of(thing: Any) -> Figure:
 
 @figure_of.register(Plan)
 def _(thing: Plan) -> Figure:
-    return plan_figure(thing.rows, thing.head.replace("; ", "\n"))
+    title = f"{thing.best.mechanism} hides every entry with the least error"
+    return plan_figure(thing.rows, f"{title}\n{thing.head}")
 
 
 @figure_of.register(AccountPlan)
@@ -94,7 +106,7 @@ figure_of.register(Audit, audit_figure)
 @figure_of.register(MarkovChain)
 def _(thing: MarkovChain) -> Figure:
     matrix = Matrix.of("probability of the next state", thing.states, thing.transition)
-    return matrices_figure([matrix], str(thing))
+    return matrices_figure([matrix], f"What an adversary may know: {thing}")
 
 
 @figure_of.register(Beliefs)
@@ -102,7 +114,7 @@ def _(thing: Beliefs) -> Figure:
     matrices = thing.matrices_shown()
     if not matrices:
         raise ValueError(f"{thing}: names no matrix, so there is no picture of it")
-    return matrices_figure(matrices, thing.description)
+    return matrices_figure(matrices, f"What an adversary may know: {thing.description}")
 
 
 @figure_of.register(SeasonalClass)
@@ -146,13 +158,14 @@ def _(thing: Account) -> Figure:
     history = thing.history
     if not history:
         raise ValueError("account: nothing was released yet, so there is nothing to draw")
-    figure, axes = blank(7.2, 4.0, str(thing))
+    left = f"{thing.remaining:.3g} of {thing.budget:.3g} remain"
+    figure, axes = blank(7.2, 4.0, f"What {thing.name} has spent: {left}")
     places = range(1, len(history) + 1)
     axes.step(places, [row["total"] for row in history], where="mid", color=BLUE, label="total")
     axes.axhline(thing.budget, color=BLACK, linestyle="--", linewidth=1.1, label="budget")
     whole_numbers(axes)
     axes.set_xlabel("releases, in their order")
-    axes.set_ylabel("epsilon for everything so far")
+    measure_up(axes, "epsilon for everything so far")
     axes.set_ylim(bottom=0)
     grid(axes)
     legend(figure, 2)
@@ -175,7 +188,7 @@ def _(thing: Releases) -> Figure:
     derived = thing.asked is not None and thing.asked.replaced and thing.noise != "noisy choice"
     if derived and not isinstance(thing.asked, TopStates):
         return follows_figure(thing)
-    title = f"{thing.query}: {thing.mechanism}, epsilon {thing.epsilon:g}"
+    title = f"{thing.query.capitalize()}: {thing.mechanism} at epsilon {thing.epsilon:g}"
     whose = owners(thing)
     subjects = tuple(dict.fromkeys(whose))
     height = measured(thing)
@@ -204,7 +217,7 @@ def _(thing: Releases) -> Figure:
         axes.set_xlabel("start of the window")
         _slanted(axes)
         grid(axes)
-    every[0].set_ylabel(f"{height}, with noise")
+    measure_up(every[0], f"{height}, with noise")
     if len(shown) <= len(COLOURS):
         legend(figure, 4)
     return figure
@@ -224,7 +237,7 @@ def _states(thing: Releases, over: Any, title: str) -> Figure:
             list(over)[shown],
             thing.value[shown, number],
             yerr=half,
-            color=COLOURS[number % len(COLOURS)],
+            color=STATES[number % len(STATES)],
             linestyle="-" if windows else "none",
             marker="o",
             markersize=4,
@@ -233,7 +246,7 @@ def _states(thing: Releases, over: Any, title: str) -> Figure:
             label=label,
         )
     axes.set_xlabel("start of the window" if windows else "group" if thing.groups else "subject")
-    axes.set_ylabel(f"{measured(thing)}, {'with noise' if chosen else 'with 95% of the noise'}")
+    measure_up(axes, f"{measured(thing)}, {'with noise' if chosen else 'with 95% of the noise'}")
     _slanted(axes)
     grid(axes)
     legend(figure, 4)

@@ -8,7 +8,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pufferkit.data.calendar import WEEKDAYS
-from pufferkit.plots.canvas import BLACK, BLUE, COLOURS, blank, footnote, grid, legend, panels
+from pufferkit.mechanisms.release import half_width
+from pufferkit.mechanisms.usefulness import DROWNED
+from pufferkit.plots.canvas import (
+    BLACK,
+    BLUE,
+    COLOURS,
+    FADED,
+    blank,
+    footnote,
+    grid,
+    legend,
+    measure_up,
+    panels,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -45,8 +58,9 @@ def time_figure(release: Release) -> Figure:
         np.array(release.value),
         question,
         np.array(question["observed"], dtype=float),
-        f"{release.query}, {sum(release.lengths):,} entries\n{release.mechanism}, epsilon "
-        f"{release.epsilon:g}, noise scale {release.scale:.4g}",
+        f"{release.query.capitalize()} of {sum(release.lengths):,} entries: {release.mechanism} "
+        f"at epsilon {release.epsilon:g}",
+        half_width(release.scale, 0.95, unit=release.unit),
     )
 
 
@@ -64,34 +78,41 @@ def slots_figure(releases: Releases) -> Figure:
         releases.value[0],
         question,
         observed[0].astype(float),
-        f"{releases.query} of {whose}, {int(releases.entries[0]):,} entries\n"
-        f"{releases.mechanism}, epsilon {releases.epsilon:g}, noise scale "
-        f"{releases.scale[0]:.4g}",
+        f"{releases.query.capitalize()} of {whose}, {int(releases.entries[0]):,} entries: "
+        f"{releases.mechanism} at epsilon {releases.epsilon:g}",
+        float(releases.half_width()[0]),
     )
 
 
 def _slots(
-    labels: Sequence[str], numbers: Any, question: Mapping[str, Any], seen: Any, title: str
+    labels: Sequence[str],
+    numbers: Any,
+    question: Mapping[str, Any],
+    seen: Any,
+    title: str,
+    error: float,
 ) -> Figure:
     slots = list(question["slots"])
     values = numbers.reshape(len(slots), -1)
     shares = values / np.maximum(seen, 1.0)[:, None]
     shares[seen == 0] = np.nan
+    drowned = error > DROWNED * seen / values.shape[1]
+    faint = np.where(drowned, FADED, 1.0)
     states = [label.removeprefix(f"{slots[0]}, ") for label in labels[: values.shape[1]]]
     if question["by"] == "weekday and hour":
         shown = states[:_MOST_PANELS]
         figure, every = panels(len(shown), min(16.0, 1.6 + 4.2 * len(shown)), 3.4, title)
         for n, (axes, state) in enumerate(zip(every, shown, strict=True)):
-            drawn = _heat(axes, shares[:, n].reshape(7, 24))
+            drawn = _heat(axes, shares[:, n].reshape(7, 24), faint.reshape(7, 24))
             axes.set_title(state, fontsize=10, parse_math=False)
             axes.set_xticks(range(0, 24, 6), [f"{hour}:00" for hour in range(0, 24, 6)])
             axes.set_yticks(range(7), [day[:3] for day in WEEKDAYS])
             axes.set_xlabel("hour of the day")
         every[0].set_ylabel("day of the week")
     else:
-        figure, axes = blank(min(14.0, 3.4 + 0.3 * len(slots)), 1.8 + 0.4 * len(states), title)
-        drawn = _heat(axes, shares.T)
-        step = max(1, len(slots) // 24)
+        figure, axes = blank(min(10.0, 3.4 + 0.3 * len(slots)), 2.2 + 0.4 * len(states), title)
+        drawn = _heat(axes, shares.T, np.tile(faint, (len(states), 1)))
+        step = -(-len(slots) // 24)
         names = [slot.removeprefix("week of ") for slot in slots]
         axes.set_xticks(range(0, len(slots), step), names[::step], rotation=45, ha="right")
         axes.set_yticks(range(len(states)), states, parse_math=False)
@@ -101,6 +122,9 @@ def _slots(
     bar.set_label("share of the slot", fontsize=9)
     if question["by"] == "weekday and hour" and len(states) > _MOST_PANELS:
         footnote(figure, f"Not drawn: {', '.join(states[_MOST_PANELS:])}.")
+    elif drowned.any():
+        count = f"{int(drowned.sum()):,} of {len(slots):,} slots"
+        footnote(figure, f"Faded: in {count} the noise is more than half of an average count.")
     return figure
 
 
@@ -125,7 +149,7 @@ def derived_figure(derived: Derived) -> Figure:
     axes.set_xticks(places, list(derived.labels), rotation=40, ha="right", parse_math=False)
     axes.set_xlabel(_ACROSS.get(derived.what, ""))
     unit = _UNITS.get(derived.what, "")
-    axes.set_ylabel(f"{derived.what}{unit}, {derived.level:.0%} intervals", parse_math=False)
+    measure_up(axes, f"{derived.what}{unit}, {derived.level:.0%} intervals")
     grid(axes, "y")
     return figure
 
@@ -182,7 +206,7 @@ def follows_figure(releases: Releases) -> Figure:
         if len(shown) <= len(COLOURS):
             legend(figure, 4)
     level = f", {readings[0].level:.0%} intervals" if single else ""
-    axes.set_ylabel(f"{readings[0].what}{level}")
+    measure_up(axes, f"{readings[0].what}{level}")
     grid(axes, "y")
     return figure
 
@@ -194,10 +218,7 @@ def moves_figure(release: Release) -> Figure:
     """
     rates, states = rates_of(release)
     size = len(states)
-    title = (
-        f"Where each state goes next\n{release.mechanism}, epsilon {release.epsilon:g}, noise "
-        f"scale {release.scale:.4g} on each count"
-    )
+    title = f"Where each state goes next: {release.mechanism} at epsilon {release.epsilon:g}"
     side = min(12.0, 3.0 + 0.6 * size)
     figure, axes = blank(side + 1.2, side, title)
     drawn = _heat(axes, rates)
@@ -244,7 +265,7 @@ def rates_of(release: Release) -> tuple[Any, list[str]]:
     return rates, [label[: (len(label) - len(" to ")) // 2] for label in own]
 
 
-def _heat(axes: Axes, shares: Any) -> Any:
+def _heat(axes: Axes, shares: Any, faint: Any = None) -> Any:
     axes.tick_params(length=0)
     axes.spines["bottom"].set_visible(False)
-    return axes.imshow(shares, cmap="Blues", vmin=0.0, vmax=1.0, aspect="auto")
+    return axes.imshow(shares, cmap="Blues", vmin=0.0, vmax=1.0, aspect="auto", alpha=faint)

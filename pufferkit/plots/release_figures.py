@@ -6,10 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pufferkit.data.bins import Bins
-from pufferkit.mechanisms.plan import percent
+from pufferkit.mechanisms.evidence import Guarantee
+from pufferkit.mechanisms.plan import room
+from pufferkit.mechanisms.usefulness import DROWNED
 from pufferkit.plots.canvas import (
     BLACK,
     BLUE,
+    FADED,
     GREEN,
     ORANGE,
     PINK,
@@ -19,14 +22,18 @@ from pufferkit.plots.canvas import (
     footnote,
     grid,
     legend,
+    measure_up,
     name_bars,
     note_beside,
     noted_bar,
+    noted_dot,
     whole_numbers,
 )
 from pufferkit.plots.question_figures import moves_figure, time_figure
+from pufferkit.shown import at_most
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from pufferkit.audit.report import Audit
@@ -38,33 +45,33 @@ _MOST_LABELS = 40
 
 
 def plan_figure(rows: Sequence[Mapping[str, Any]], title: str = "") -> Figure:
-    """Noise of each mechanism as horizontal bars on a logarithmic scale.
+    """The error of each mechanism as a dot on a logarithmic axis.
 
     Parameters
     ----------
     rows
-        ``Plan.rows``. Mechanisms that do not apply are named below the bars.
+        ``Plan.rows``. Mechanisms that do not apply are named below the dots.
     title
         Drawn above.
     """
-    bars = [row for row in rows if row["applicable"]]
+    dots = [row for row in rows if row["applicable"]]
     others = [row["mechanism"] for row in rows if not row["applicable"]]
-    if not bars:
+    if not dots:
         raise ValueError("rows: no mechanism applies, so there is nothing to draw")
-    figure, axes = blank(7.2, 1.9 + 0.42 * len(bars), title)
-    scales = [row["scale"] for row in bars]
+    figure, axes = blank(7.2, 1.9 + 0.36 * len(dots), title)
     axes.set_xscale("log")
-    # Room on the right for the numbers; on the left so that the shortest bar can be seen.
-    axes.set_xlim(min(scales) / 3, max(scales) * 4 * (max(scales) / min(scales)) ** 0.12)
-    names = [row["mechanism"] for row in bars]
-    positions = range(len(bars))
-    for y, row in zip(positions, bars, strict=True):
-        hides = row["pufferfish"]
-        note = f"{row['scale']:,.4g}" + ("" if hides else "  does not hide correlated entries")
-        if row.get("tightness") is not None:
-            note += f"  tight to {percent(row['tightness'])}"
-        noted_bar(axes, y, row["scale"], note, good=hides)
-    name_bars(axes, names, "scale of the Laplace noise on each coordinate (less is better)")
+    for y, row in enumerate(dots):
+        note = at_most(row["half_width_95"])
+        if not row["pufferfish"]:
+            note += ", does not hide entries"
+        elif row.get("tightness") is not None:
+            note += f", room {room(row['tightness'])}"
+        noted_dot(axes, y, row["half_width_95"], note, good=row["pufferfish"])
+    errors = [row["half_width_95"] for row in dots]
+    axes.set_xlim(min(errors) / 2, max(errors) * 2)
+    axes.set_ylim(-0.6, len(dots) - 0.4)
+    names = [row["mechanism"] for row in dots]
+    name_bars(axes, names, "95% of answers are within this of the truth (left is better)")
     axes.tick_params(axis="y", length=0)
     if others:
         footnote(figure, f"Not applicable here: {', '.join(others)}.")
@@ -74,10 +81,13 @@ def plan_figure(rows: Sequence[Mapping[str, Any]], title: str = "") -> Figure:
 def release_figure(release: Release, exact: Sequence[float] | None = None) -> Figure:
     """A release as bars with 95% intervals of the noise; by time and for moves, as a heat map.
 
+    Bars are ``raw``, the answer as drawn, around which the intervals lie. Where ``value`` is the
+    nearest histogram, a mark shows it. What noise drowns is faded.
+
     Parameters
     ----------
     release
-        What was released. Bars are ``value``; intervals are those of `Release.interval`.
+        What was released.
     exact
         The exact answer, drawn only if given. It has no privacy.
     """
@@ -87,39 +97,47 @@ def release_figure(release: Release, exact: Sequence[float] | None = None) -> Fi
     picture = "bars" if release.asks is None or exact is not None else release.asks.picture
     if picture != "bars":
         return time_figure(release) if picture == "slots" else moves_figure(release)
-    figure, axes = blank(min(14.0, max(6.4, 1.6 + 0.75 * count)), 4.4, _heading(release))
     positions = list(range(count))
-    lows, highs = zip(*release.interval(), strict=True)
-    axes.bar(positions, release.value, width=0.62, color=SKY, label="released, with noise")
-    middle = [(low + high) / 2 for low, high in zip(lows, highs, strict=True)]
+    chosen = release.noise == "noisy choice"
+    lows, highs = zip(*release.as_drawn().interval(), strict=True)
     reach = [(high - low) / 2 for low, high in zip(lows, highs, strict=True)]
-    axes.errorbar(
+    total = release.total
+    drowned = total is not None and not chosen and max(reach) > DROWNED * total / count
+    title = _heading(release)
+    title += "\nfaded: the noise is more than half of an average answer" if drowned else ""
+    figure, axes = blank(min(14.0, max(6.4, 1.6 + 0.75 * count)), 4.4, title)
+    axes.bar(
         positions,
-        middle,
-        yerr=reach,
-        fmt="none",
-        ecolor=BLACK,
-        elinewidth=1.3,
-        capsize=5,
-        label="95% interval of the noise",
+        release.raw,
+        width=0.62,
+        color=SKY,
+        alpha=FADED if drowned else 1.0,
+        label="as drawn, with noise",
     )
-    if exact is not None:
-        axes.plot(
+    if not chosen:
+        axes.errorbar(
             positions,
-            list(exact),
-            linestyle="none",
-            marker="D",
-            markersize=8,
-            markerfacecolor=ORANGE,
-            markeredgecolor=BLACK,
-            label="exact: not private",
+            release.raw,
+            yerr=reach,
+            fmt="none",
+            ecolor=BLACK,
+            elinewidth=1.3,
+            capsize=5,
+            label="95% interval of the noise",
         )
+    if release.presentation == "nearest histogram":
+        _marks(axes, release.value, BLUE, "nearest histogram")
+    if exact is not None:
+        _marks(axes, exact, ORANGE, "exact: not private")
+    if total is not None:
+        shown = [*release.raw, *release.value, *highs, *(exact or ())]
+        axes.set_ylim(0, min(total, 1.05 * max(shown)))
     margin = 0.6 if count > 2 else 1.5
     axes.set_xlim(-margin, count - 1 + margin)
     axes.spines["bottom"].set_visible(False)
     axes.axhline(0, color=BLACK, linewidth=0.9)
     grid(axes, "y")
-    axes.set_ylabel(f"{counted(release)}, with noise", parse_math=False)
+    measure_up(axes, f"{counted(release)}, with noise")
     if count > 1:
         axes.set_xlabel(_of_what(release.labels), parse_math=False)
     if count <= _MOST_LABELS:
@@ -134,6 +152,19 @@ def release_figure(release: Release, exact: Sequence[float] | None = None) -> Fi
     axes.tick_params(axis="x", length=0)
     legend(figure, 3)
     return figure
+
+
+def _marks(axes: Axes, values: Sequence[float], colour: str, label: str) -> None:
+    axes.plot(
+        range(len(values)),
+        list(values),
+        linestyle="none",
+        marker="D",
+        markersize=7,
+        markerfacecolor=colour,
+        markeredgecolor="white",
+        label=label,
+    )
 
 
 def error_figure(
@@ -187,7 +218,7 @@ def error_figure(
     axes.set_yscale("log")
     grid(axes)
     axes.set_xlabel("epsilon (left: more privacy)")
-    axes.set_ylabel(f"95% of {what} are within this", parse_math=False)
+    measure_up(axes, f"95% of {what} are within this")
     legend(figure, 3)
     return figure
 
@@ -217,10 +248,16 @@ def simulation_figure(
         axes.plot(
             spread, ys, linestyle="none", marker="o", markersize=4, color=SKY, label="simulated"
         )
-        axes.plot([x - 0.3, x + 0.3], [truth] * 2, color=BLACK, linewidth=2, label="truth, made up")
+        axes.plot(
+            [x - 0.3, x + 0.3],
+            [truth] * 2,
+            color=BLACK,
+            linewidth=2,
+            label="exact answer of invented data",
+        )
     axes.axhline(0, color=BLACK, linewidth=0.6)
     grid(axes, "y")
-    axes.set_ylabel(f"{what}, simulated and true", parse_math=False)
+    measure_up(axes, f"{what}, simulated and exact")
     if len(labels) > 1:
         axes.set_xlabel(_of_what(labels), parse_math=False)
     if len(labels) <= _MOST_LABELS:
@@ -254,7 +291,7 @@ def active_figure(table: ActiveQuilts) -> Figure:
 
     ``table`` comes from `pufferkit.active_quilts`. Of many named nodes those that need most.
     """
-    title = f"{table.query}: noise that each node needs, epsilon {table.epsilon:g}"
+    title = f"How much noise each node needs for a {table.query} at epsilon {table.epsilon:g}"
     measure = "scale of the noise by the active quilt"
     places = [row.node for row in table.rows if isinstance(row.node, int)]
     if len(places) == len(table.rows):
@@ -263,7 +300,7 @@ def active_figure(table: ActiveQuilts) -> Figure:
         axes.axhline(table.scale, color=BLACK, linewidth=1.2, linestyle="--")
         axes.set_ylim(bottom=0)
         axes.set_xlabel("node")
-        axes.set_ylabel(measure)
+        measure_up(axes, measure)
         whole_numbers(axes)
         grid(axes, "y")
         return figure
@@ -283,7 +320,7 @@ def pair_figure(table: PairTable) -> Figure:
     names = [str(state) for state in table.states]
     count = len(names)
     side = min(12.0, 2.6 + 0.7 * count)
-    title = f"{table.query}: loss of each pair of values, epsilon {table.epsilon:g}"
+    title = f"How well a {table.query} at epsilon {table.epsilon:g} hides each pair of values"
     figure, axes = blank(side + 0.8, side, title)
     axes.imshow(table.losses, cmap="Blues", vmin=0, vmax=table.epsilon)
     axes.set_xticks(range(count), names, parse_math=False)
@@ -324,7 +361,8 @@ def _of_what(labels: Sequence[str]) -> str:
 
 def _heading(release: Release) -> str:
     entries = f"{sum(release.lengths):,} entries"
+    hides = "hides every entry" if release.guarantee is not Guarantee.ENTRY else "hides too little"
     return (
-        f"{release.query} over {entries}\n{release.mechanism}, epsilon {release.epsilon:g}, "
-        f"noise scale {release.scale:.4g}"
+        f"{release.query.capitalize()} of {entries}: {release.mechanism} {hides} at epsilon "
+        f"{release.epsilon:g}"
     )

@@ -47,6 +47,7 @@ def loss_of_chain(
     recorded: Any,
     work: Allowance,
     window: int = 1,
+    weights: Floats | None = None,
 ) -> float:
     """Largest loss of a pair of values of an entry; infinite if a recorded limit does not hold.
 
@@ -61,11 +62,13 @@ def loss_of_chain(
         ``left`` and ``right``: limits, blocks and plans, counted from that end.
     window
         So many entries in a row are hidden together.
+    weights
+        What the loss of each pair of values is multiplied by, if pairs have different epsilons.
     """
     if not isinstance(recorded, Mapping):
         raise TypeError("the proof of a chain must have a left and a right side")
     with np.errstate(over="ignore", invalid="ignore"):
-        found = _loss(chain, runs, recorded, work, window)
+        found = _loss(chain, runs, recorded, work, window, weights)
     return found if isfinite(found) else inf  # what is no number bounds nothing
 
 
@@ -75,9 +78,12 @@ def _loss(
     recorded: Mapping[str, Any],
     work: Allowance,
     window: int,
+    weights: Floats | None,
 ) -> float:
     length = sum(count for count, _ in runs)
     whole = sum(count * float(cost.max()) for count, cost in runs)
+    if weights is not None:
+        whole *= float(weights.max())
     if window >= length > 1:
         return whole
     left = _CheckedSide(chain, runs, recorded["left"], work, to_left=True).rows()
@@ -97,7 +103,7 @@ def _loss(
         own = node < last - chain.period
         known = isinstance(chain, KnownChain)
         pairs = chain.pairs(node) if own and known else _together(chain, last - chain.period, last)
-        own_loss = float(loss[pairs].max())
+        own_loss = float((loss if weights is None else loss * weights)[pairs].max())
         if not isfinite(own_loss):
             return whole
         largest = max(largest, own_loss)
@@ -125,12 +131,14 @@ def _of_windows(
         stop = first + window - 1
         inside, begun = 0.0, 1
         for end, own in zip(ends, paid, strict=True):
-            inside += max(0, min(stop, end) - max(first, begun) + 1) * own
+            inside += max(0, min(stop - 1, end) - max(first + 1, begun) + 1) * own
             begun = end + 1
-        sides = float(_at(left, first).max()) + float(_at(right, length + 1 - stop).max())
-        if not isfinite(inside + sides):
+        before = runs[bisect_left(ends, first)][1] + _at(left, first)
+        after = runs[bisect_left(ends, stop)][1] + _at(right, length + 1 - stop)
+        loss = float(before.max()) + inside + float(after.max())
+        if not isfinite(loss):
             return inf
-        largest = max(largest, inside + sides)
+        largest = max(largest, loss)
     return largest
 
 

@@ -20,14 +20,14 @@ from pufferkit.data.durations import seconds
 from pufferkit.data.queries import Quantile
 from pufferkit.data.query import Over, Question, decoded, question_of
 from pufferkit.mechanisms.evidence import Evidence, Guarantee
-from pufferkit.mechanisms.release import Release, check_format
+from pufferkit.mechanisms.release import Release, check_format, unsure_of
 from pufferkit.noise import Family, Sampler
 from pufferkit.records import read_text
 from pufferkit.verification.query_checks import is_multiple, near, nearest_histogram
 
 _COMMON: tuple[str, ...]
 _COMMON = ("mechanism", "epsilon", "guarantee", "kind", "labels", "beliefs", "presentation")
-_COMMON += ("calibrations",)
+_COMMON += ("calibrations", "question", "noise", "sampler", "step", "loss_if_unsure")
 _MOST_NAMED = 5
 _OTHERS = {"subject", "group", "window_start", "entries", "scale", "note"}
 """Columns of a table beside the answers."""
@@ -166,6 +166,7 @@ class Fleet:
                     sampler=self.common["sampler"],
                     step=self.common["step"],
                     verification_data=self.verification_data(length),
+                    loss_if_unsure=self.common["loss_if_unsure"],
                 ),
             )
 
@@ -176,7 +177,7 @@ def read_fleet(data: Mapping[str, Any]) -> Fleet:
     missing = [name for name in _COMMON if name not in data]
     if missing:
         raise ValueError(f"releases: the record lacks the fields {', '.join(missing)}")
-    question = question_of(data["kind"], data.get("question"))
+    question = question_of(data["kind"], data["question"])
     labels = data["labels"]
     if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
         raise ValueError("releases: labels must be a list of texts")
@@ -191,17 +192,17 @@ def read_fleet(data: Mapping[str, Any]) -> Fleet:
     strange = sorted(set(columns["length"]) - set(evidence))
     if strange:
         raise ValueError(f"releases: there is no calibration for segments of {strange[0]}")
-    noise = data.get("noise", "laplace")
+    noise = data["noise"]
     if noise not in get_args(Family):
         known = ", ".join(get_args(Family))
         raise ValueError(f"releases: noise must be one of {known}, not {noise!r}")
     common = {name: data[name] for name in _COMMON}
-    sampler = data.get("sampler")
+    sampler = data["sampler"]
     if sampler not in (None, *get_args(Sampler)):
         known = ", ".join(get_args(Sampler))
         raise ValueError(f"releases: sampler must be one of {known}, not {sampler!r}")
-    common |= {"noise": noise, "sampler": sampler, "question": data["question"]}
-    common["step"] = seconds("releases: step", data.get("step"))
+    common["step"] = seconds("releases: step", data["step"])
+    common["loss_if_unsure"] = unsure_of(data["loss_if_unsure"])
     return Fleet(common, evidence, columns)
 
 

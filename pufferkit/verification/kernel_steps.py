@@ -1,6 +1,6 @@
-"""The pairwise curve of hulls, seasons and hidden regimes for `verify`, by another solver.
+"""Checks the proof of a curve of hulls, seasons and hidden regimes: recorded limits and plans.
 
-As in `pufferkit.verification.pair_steps`, on the hidden states: replacing one of them costs
+As in `pufferkit.verification.chain_proofs`, on the hidden states: replacing one of them costs
 
     D(w, w') = step(E(w, .), E(w', .); c),
 
@@ -17,18 +17,16 @@ value.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from math import inf
+from collections.abc import Mapping, Sequence
+from math import inf, isfinite
 from typing import Any
 
 import numpy as np
 
 from pufferkit.beliefs.kernel_class import Kernels, Paths
 from pufferkit.checks import Floats
-from pufferkit.verification.pair_steps import plan_value, plans, steps
+from pufferkit.verification.pair_steps import Programmes, plan_value, plans
 from pufferkit.verification.pair_tables import LARGEST, Allowance, NotChecked
-
-PairStep = Callable[[Floats], Floats]
 
 _HARDLY = 1.001e-7
 _MOST_PINNED = 2_100
@@ -48,30 +46,44 @@ def loss_of_kernels(
     cost
         Cost of replacing an entry, for each pair of states.
     recorded
-        Limits to the ``left`` and the ``right``; ``None`` for a side that is computed entry by
-        entry.
+        ``left`` and ``right``: limits and plans of each side, with seasons for each slot that the
+        first entry can have, or for one round; ``emission``, ``last`` and ``pinned``: plans of the
+        other steps.
     """
     if not cost.max() < LARGEST:
         raise NotChecked(f"costs of {cost.max():.3g} and more are not checked here")
+    with np.errstate(over="ignore", invalid="ignore"):
+        loss = _loss(part, length, cost, recorded, work)
+    return loss if isfinite(loss) else inf  # what is no number bounds nothing
+
+
+def _loss(
+    part: Kernels, length: int, cost: Floats, recorded: Mapping[str, Any], work: Allowance
+) -> float:
     hidden = cost
     if part.emission is not None:
-        hidden = _steps(part.emission, part.contamination, work)(_closed(cost))
+        plans = _Plans(recorded["emission"], work)
+        hidden = plans.steps(part.emission, part.contamination, _closed(cost))
+        plans.end()
     window = min(part.window, length)
-    if part.paths is not None and part.window > length:
-        return inf  # the series has no such secrets: no such release is made
     sides = _sides(part, length, window, hidden, recorded, work)
-    if sides is None:
-        return inf
+    if sides is None or (part.paths is not None and part.window > length):
+        return inf  # in a shorter series there are no such secrets: no such release is made
     if part.sets > 1:
         return min(part.sets, length) * _among_given(part, cost, sides, recorded, work)
     if part.paths is not None:
-        ours = np.max([before for _, before, _ in sides], axis=0)
-        theirs = np.max([after for _, _, after in sides], axis=0)
-        return _of_labels(part.paths, cost, ours, theirs, work)
+        ours = np.max([before for _, _, before, _ in sides], axis=0)
+        theirs = np.max([after for *_, after in sides], axis=0)
+        return _of_labels(part.paths, cost, ours, theirs, _Plans(recorded["last"]["plans"], work))
     if window > 1:
-        return max(_of_values(part, cost, *side, window) for side in sides)
-    sums = [(slot, before + after) for slot, before, after in sides]
-    return max(_secret(part, cost, hidden, slot, both, work) for slot, both in _largest(sums))
+        return max(_of_values(part, cost, *side[1:], window) for side in sides)
+    if part.emission is None:
+        return max(_masked(part, cost + before + after, slot) for _, slot, before, after in sides)
+    return _of_hidden(part, cost, hidden, sides, recorded, work)
+
+
+SidesAt = tuple[int, int, Floats, Floats]
+"""An entry, its slot, and what the left side adds to it and the right one, or to its window."""
 
 
 def _sides(
@@ -81,33 +93,40 @@ def _sides(
     hidden: Floats,
     recorded: Mapping[str, Any],
     work: Allowance,
-) -> list[tuple[int, Floats, Floats]] | None:
-    """Slots of first entries of windows, and what the left and the right side add there."""
-    mixed = part.contamination if part.emission is None else 0.0
-    left = [_steps(vertices, mixed, work) for vertices in part.backward]
-    right = [_steps(vertices, mixed, work) for vertices in part.forward]
-    if part.period == 1:
-        ours = _side(left[0], length, hidden, recorded.get("left"))
-        theirs = _side(right[0], length, hidden, recorded.get("right"))
-        if ours is None or theirs is None:
+) -> list[SidesAt] | None:
+    """First entries of windows, and what the left and the right side add there."""
+    last, period = length - window + 1, part.period
+    if period > 1 and isinstance(recorded["right"], Mapping):
+        before = _round(part, part.backward, hidden, -1, recorded["left"], work)
+        after = _round(part, part.forward, hidden, 1, recorded["right"], work)
+        if before is None or after is None:
             return None
-        last = length - window + 1
+        ends = [(slot + window - 1) % period for slot in range(period)]
+        return [(1, slot, before[slot], after[end]) for slot, end in enumerate(ends)]
+    phases = range(period) if part.start is None else (part.start,)
+    lefts, rights = recorded["left"], recorded["right"]
+    if period == 1:
+        phases, lefts, rights = (0,), [lefts], [rights]
+    places: list[SidesAt] = []
+    for phase, left, right in zip(phases, lefts, rights, strict=True):
+        own = [part.backward[(phase + n) % period] for n in range(period)]
+        theirs = [part.forward[(phase + length - 1 - n) % period] for n in range(period)]
+        ours = _side(part, own, length, hidden, left, work)
+        others = _side(part, theirs, length, hidden, right, work)
+        if ours is None or others is None:
+            return None
         nodes = {*range(1, min(last, len(ours) + 1) + 1)}
-        nodes |= {*range(max(1, last - len(theirs)), last + 1)}
-        return [
-            (0, ours[min(n, len(ours)) - 1], theirs[min(last + 1 - n, len(theirs)) - 1])
-            for n in nodes
+        nodes |= {*range(max(1, last - len(others)), last + 1)}
+        places += [
+            (
+                n,
+                (phase + n - 1) % period,
+                ours[min(n, len(ours)) - 1],
+                others[min(last + 1 - n, len(others)) - 1],
+            )
+            for n in sorted(nodes)
         ]
-    if recorded.get("right") is None:
-        return _followed(part, left, right, length, hidden, window)
-    before = _round(left, hidden, -1, recorded["left"])
-    after = _round(right, hidden, 1, recorded["right"])
-    if before is None or after is None:
-        return None
-    return [
-        (slot, before[slot], after[(slot + window - 1) % part.period])
-        for slot in range(part.period)
-    ]
+    return places
 
 
 def _of_values(
@@ -129,7 +148,7 @@ def _of_values(
     return float((before + largest)[np.ix_(here, here)].max())
 
 
-def _of_labels(paths: Paths, cost: Floats, before: Floats, after: Floats, work: Allowance) -> float:
+def _of_labels(paths: Paths, cost: Floats, before: Floats, after: Floats, plans: _Plans) -> float:
     """The largest loss between two labels of a window."""
     if not (np.isfinite(before).all() and np.isfinite(after).all()):
         return inf
@@ -139,26 +158,28 @@ def _of_labels(paths: Paths, cost: Floats, before: Floats, after: Floats, work: 
 
     variation = _closed(at(0, cost + before))
     for n, kernel in enumerate(paths.kernels, 1):
-        variation = _closed(at(n, cost) + steps(kernel, variation, work))
-    return float(steps(paths.posterior, _closed(variation + at(-1, after)), work).max())
+        variation = _closed(at(n, cost) + plans.steps([kernel], 0.0, variation))
+    last = plans.steps([paths.posterior], 0.0, _closed(variation + at(-1, after)))
+    plans.end()
+    return float(last.max())
 
 
 def _among_given(
     part: Kernels,
     cost: Floats,
-    sides: Sequence[tuple[int, Floats, Floats]],
+    sides: Sequence[SidesAt],
     recorded: Mapping[str, Any],
     work: Allowance,
 ) -> float:
     """The largest loss of an entry, whichever others are given."""
     left, right = (
-        _pinned(own[0][0], cost, limit, work)
-        for own, limit in zip((part.backward, part.forward), recorded["pinned"], strict=True)
+        _pinned(own[0][0], cost, one, work)
+        for own, one in zip((part.backward, part.forward), recorded["pinned"], strict=True)
     )
     if left is None or right is None:
         return inf
-    ours = np.max([left, *(side for _, side, _ in sides)], axis=0)
-    theirs = np.max([right, *(side for _, _, side in sides)], axis=0)
+    ours = np.max([left, *(before for _, _, before, _ in sides)], axis=0)
+    theirs = np.max([right, *(after for *_, after in sides)], axis=0)
     return float((cost + ours + theirs).max())
 
 
@@ -168,46 +189,64 @@ def _pinned(kernel: Floats, cost: Floats, recorded: Any, work: Allowance) -> Flo
     Short ones are computed; where the kernel hardly depends on the given value any more, one limit
     must hold for all, with the remaining dependence added to every step.
     """
-    limit = _table(recorded, len(cost))
+    limit, plans = _table(recorded["limit"], len(cost)), _Plans(recorded["plans"], work)
     if not (kernel > 0).all():
         return None
     power, variation, adds = kernel, _closed(cost), np.zeros_like(cost)
     for _ in range(_MOST_PINNED):
         apart = float(np.ptp(np.log(power), axis=0).max())
         if apart <= _HARDLY:
-            last = steps(kernel, limit, work) + 2 * apart * (1 - np.eye(len(cost)))
+            last = plans.steps([kernel], 0.0, limit) + 2 * apart * (1 - np.eye(len(cost)))
             holds = np.all(variation <= limit) and np.all(_closed(cost + last) <= limit)
+            plans.end()
             return np.maximum(adds, last) if holds else None
         weighted = [kernel * column for column in power.T]
-        own = [steps(w / w.sum(axis=1, keepdims=True), variation, work) for w in weighted]
-        adds = np.max([adds, *own], axis=0)
-        variation = _closed(cost + np.max(own, axis=0))
+        given = [w / w.sum(axis=1, keepdims=True) for w in weighted]
+        own = plans.steps(given, 0.0, variation)
+        adds = np.maximum(adds, own)
+        variation = _closed(cost + own)
         power = power @ kernel
     return None
 
 
-def _largest(sums: Sequence[tuple[int, Floats]]) -> list[tuple[int, Floats]]:
-    """Without those dominated by another of the same slot."""
-    kept: list[tuple[int, Floats]] = []
-    for slot, both in sorted(sums, key=lambda s: -float(s[1].max())):
-        if not any(slot == other and np.all(both <= larger) for other, larger in kept):
-            kept.append((slot, both))
-    return kept
-
-
-def _secret(
-    part: Kernels, cost: Floats, hidden: Floats, slot: int, both: Floats, work: Allowance
+def _of_hidden(
+    part: Kernels,
+    cost: Floats,
+    hidden: Floats,
+    sides: Sequence[SidesAt],
+    recorded: Mapping[str, Any],
+    work: Allowance,
 ) -> float:
-    if not np.isfinite(both).all():
+    """The largest loss of an entry, or of its hidden state.
+
+    The last step is taken at the recorded entries. Elsewhere the sides add no more than at one of
+    these, up to a remainder, and a step grows by no more than what is added to the variation.
+    """
+    sums = {entry: before + after for entry, _, before, after in sides}
+    if not all(np.isfinite(both).all() for both in sums.values()):
         return inf
     if part.secret == "regime":
-        return float((hidden + both).max())
-    if part.emission is None:
-        loss = cost + both
-    elif not part.posterior:
-        loss = cost + float(both.max()) * (1 - np.eye(len(cost)))
-    else:
-        loss = cost + _steps(part.posterior[slot], 0.0, work)(_closed(both))
+        return max(float((hidden + both).max()) for both in sums.values())
+    if not part.posterior:
+        outside = 1 - np.eye(len(cost))
+        return max(_masked(part, cost + b.max() * outside, 0) for b in sums.values())
+    entries, plans = recorded["last"]["entries"], _Plans(recorded["last"]["plans"], work)
+    if not isinstance(entries, list) or not set(entries) <= set(sums) or not entries:
+        raise TypeError("the last step is taken at entries of the series")
+    remainder = max(
+        min(float((both - sums[entry]).max()) for entry in entries) for both in sums.values()
+    )
+    outside = max(remainder, 0.0) * (1 - np.eye(len(cost)))
+    largest = max(
+        _masked(part, cost + plans.steps(part.posterior[0], 0.0, _closed(sums[entry])) + outside, 0)
+        for entry in entries
+    )
+    plans.end()
+    return largest
+
+
+def _masked(part: Kernels, loss: Floats, slot: int) -> float:
+    """The largest loss of a pair of values that is a secret and possible."""
     if part.parts is not None:
         loss = loss * part.parts
     here = part.possible[slot]
@@ -223,26 +262,50 @@ def _closed(variation: Floats) -> Floats:
     return closed
 
 
-def _steps(vertices: Sequence[Floats], eta: float, work: Allowance) -> PairStep:
-    """The largest step over the vertices."""
+class _Plans:
+    """Steps by recorded plans, one after another; by a solver where there are none."""
 
-    def exact(limit: Floats) -> Floats:
-        return np.asarray(np.max([steps(kernel, limit, work) for kernel in vertices], axis=0))
+    def __init__(self, text: Any, work: Allowance) -> None:
+        self.programmes, self.work = Programmes(text, work), work
 
-    def mixed(limit: Floats) -> Floats:
-        return np.asarray(np.max([_mixed(kernel, eta, limit, work) for kernel in vertices], axis=0))
+    def steps(self, vertices: Sequence[Floats], eta: float, limit: Floats) -> Floats:
+        """The largest step over the vertices, with contamination ``eta`` of every row."""
+        one = self._mixed if eta else self._plain
+        return np.asarray(np.max([one(kernel, eta, limit) for kernel in vertices], axis=0))
 
-    return mixed if eta else exact
+    def _plain(self, kernel: Floats, eta: float, limit: Floats) -> Floats:
+        return self.programmes.steps(kernel, limit)
+
+    def _mixed(self, kernel: Floats, eta: float, limit: Floats) -> Floats:
+        if self.programmes.bases is None:
+            return _mixed(kernel, eta, limit, self.work)
+        size = len(kernel)
+        extra = np.zeros((2 * size, 2))
+        extra[:size, 0] = extra[size:, 1] = eta
+        both = np.hstack([(1 - eta) * np.vstack([kernel, kernel]), extra])
+        table = self.programmes.steps(both, _larger(limit))[:size, size:].copy()
+        np.fill_diagonal(table, 0.0)
+        return table
+
+    def end(self) -> None:
+        """All recorded plans must have been used."""
+        self.programmes.end()
 
 
-def _mixed(kernel: Floats, eta: float, limit: Floats, work: Allowance) -> Floats:
-    """Steps between rows with contamination eta: on the top state above, the bottom one below."""
-    size, states = kernel.shape
+def _larger(limit: Floats) -> Floats:
+    """The variation with the largest and the smallest value of a function as two states."""
+    states = len(limit)
     larger = np.zeros((states + 2, states + 2))
     larger[:states, :states] = limit
     larger[states, :states] = limit.max(axis=0)
     larger[:states, states + 1] = limit.max(axis=1)
     larger[states, states + 1] = limit.max()
+    return larger
+
+
+def _mixed(kernel: Floats, eta: float, limit: Floats, work: Allowance) -> Floats:
+    """Steps between rows with contamination eta: on the top state above, the bottom one below."""
+    size, larger = len(kernel), _larger(limit)
     top = np.hstack([(1 - eta) * kernel, np.tile([eta, 0.0], (size, 1))])
     bottom = np.hstack([(1 - eta) * kernel, np.tile([0.0, eta], (size, 1))])
     pairs = [(x, y) for x in range(size) for y in range(size) if x != y]
@@ -255,13 +318,6 @@ def _mixed(kernel: Floats, eta: float, limit: Floats, work: Allowance) -> Floats
     return table
 
 
-def _limit(recorded: Mapping[str, Any], size: int, name: str) -> tuple[int, Floats]:
-    place = recorded[name]
-    if isinstance(place, bool) or not isinstance(place, int):
-        raise TypeError(f"a limit holds from a place on, not from {place!r}")
-    return place, _table(recorded["limit"], size)
-
-
 def _table(recorded: Any, size: int) -> Floats:
     limit = np.array(recorded, dtype=float)
     if limit.shape != (size, size) or not np.isfinite(limit).all() or limit.min() < 0:
@@ -270,65 +326,64 @@ def _table(recorded: Any, size: int) -> Floats:
     return limit
 
 
+def _whole(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"a limit holds from a place on, not from {value!r}")
+    return value
+
+
 def _side(
-    step: PairStep, length: int, cost: Floats, recorded: Mapping[str, Any] | None
+    part: Kernels,
+    own: Sequence[Sequence[Floats]],
+    length: int,
+    cost: Floats,
+    recorded: Mapping[str, Any],
+    work: Allowance,
 ) -> list[Floats] | None:
-    """What a side adds to its entries 1, 2, ..., counted from its end; the last one repeats."""
-    tables = [np.zeros_like(cost)]
+    """What a side adds to its entries 1, 2, ..., counted from its end; the last one repeats.
+
+    ``own`` are the kernels of the entries, which repeat.
+    """
+    eta = part.contamination if part.emission is None else 0.0
+    plans, limits = _Plans(recorded["plans"], work), recorded["limits"]
     start, limit = length + 1, cost
-    if recorded is not None:
-        start, limit = _limit(recorded, len(cost), "from")
-    variation = _closed(cost)
-    for _ in range(2, min(length + 1, start)):
-        tables.append(step(variation))
+    if limits:
+        (one,) = limits
+        start, limit = _whole(one["first"]), _table(one["limit"], len(cost))
+        if len(own) > 1 or not 2 <= start <= length or _whole(one["last"]) != length:
+            return None
+    tables, variation = [np.zeros_like(cost)], _closed(cost)
+    for entry in range(2, start):
+        tables.append(plans.steps(own[(entry - 1) % len(own)], eta, variation))
         variation = _closed(cost + tables[-1])
-    if start > length:
-        return tables
-    if start < 2 or not np.all(variation <= limit):
-        return None
-    tables.append(step(limit))
-    return tables if np.all(_closed(cost + tables[-1]) <= limit) else None
+    if start <= length:
+        if not np.all(variation <= limit):
+            return None
+        tables.append(plans.steps(own[0], eta, limit))
+        if not np.all(_closed(cost + tables[-1]) <= limit):
+            return None
+    plans.end()
+    return tables
 
 
 def _round(
-    own: Sequence[PairStep], cost: Floats, ahead: int, recorded: Mapping[str, Any]
+    part: Kernels,
+    own: Sequence[Sequence[Floats]],
+    cost: Floats,
+    ahead: int,
+    recorded: Mapping[str, Any],
+    work: Allowance,
 ) -> list[Floats] | None:
     """What a side adds at every slot, by one round through the period."""
-    period = len(own)
-    begin, limit = _limit(recorded, len(cost), "slot")
-    if not 0 <= begin < period:
-        raise TypeError(f"the clock has slots 0 to {period - 1}, not {begin}")
-    tables = [np.zeros_like(cost)] * period
-    slot, variation = begin, limit
+    eta = part.contamination if part.emission is None else 0.0
+    period, plans = len(own), _Plans(recorded["plans"], work)
+    slot, limit = _whole(recorded["slot"]), _table(recorded["limit"], len(cost))
+    if not 0 <= slot < period:
+        raise TypeError(f"the clock has slots 0 to {period - 1}, not {slot}")
+    tables, variation = [np.zeros_like(cost)] * period, limit
     for _ in range(period):
         slot = (slot - ahead) % period
-        tables[slot] = own[slot](variation)
+        tables[slot] = plans.steps(own[slot], eta, variation)
         variation = _closed(cost + tables[slot])
+    plans.end()
     return tables if np.all(variation <= limit) else None
-
-
-def _followed(
-    part: Kernels,
-    left: Sequence[PairStep],
-    right: Sequence[PairStep],
-    length: int,
-    cost: Floats,
-    window: int,
-) -> list[tuple[int, Floats, Floats]]:
-    """What both sides add to every window of every first slot: slot, left, right."""
-    period, sides = part.period, []
-    for phase in range(period) if part.start is None else (part.start,):
-        before, after = [np.zeros_like(cost)], [np.zeros_like(cost)]
-        variation = _closed(cost)
-        for n in range(1, length):
-            before.append(left[(phase + n) % period](variation))
-            variation = _closed(cost + before[-1])
-        variation = _closed(cost)
-        for n in range(length - 2, -1, -1):
-            after.append(right[(phase + n) % period](variation))
-            variation = _closed(cost + after[-1])
-        sides += [
-            ((phase + n) % period, before[n], after[length - window - n])
-            for n in range(length - window + 1)
-        ]
-    return sides

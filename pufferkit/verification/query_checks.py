@@ -92,6 +92,12 @@ def weights_of(record: Release, states: Sequence[Hashable] | None = None) -> lis
     return None if rows is None or len(record.labels) != 1 else [row[0] for row in rows]
 
 
+def moves_of(record: Release, states: Sequence[Hashable]) -> tuple[Any, Any] | None:
+    """What a first entry and each move add to a sum over moves; ``None`` for other questions."""
+    query = asked_of(record)
+    return None if query is None or query.asks is None else query.asks.additive(states)
+
+
 def vectors_of(
     record: Release, states: Sequence[Hashable] | None = None
 ) -> list[tuple[Fraction, ...]] | None:
@@ -173,7 +179,7 @@ def _not_asked(record: Release, query: Query, states: Sequence[Hashable] | None)
         yield f"labels: those of a {kind} are {shown}, not {list(record.labels)[:8]}"
     if record.lipschitz < query.lipschitz * (1 - 1e-12):
         moved = f"{query.lipschitz:g}, not {record.lipschitz:g}"
-        yield f"lipschitz: one entry moves a {kind} by {moved}"
+        yield f"lipschitz: one entry moves the answer by {moved} ({kind})"
     total = None if query.chooses else query.total
     if record.total != total:
         entries = entries_in(record)

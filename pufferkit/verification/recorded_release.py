@@ -24,7 +24,7 @@ from pufferkit.verification.query_checks import (
 
 
 def longest_promised(record: Release) -> int:
-    """The longest segment that the guarantee covers: of the release, or of the whole stream."""
+    """The longest segment that the guarantee covers: of the release or the account."""
     return record.evidence.horizon or max(record.lengths)
 
 

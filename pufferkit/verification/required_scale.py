@@ -17,6 +17,7 @@ from pufferkit.beliefs.kernel_class import KernelClass
 from pufferkit.beliefs.network_class import NetworkClass
 from pufferkit.beliefs.region_class import RegionClass
 from pufferkit.beliefs.secrets import Events, Pairs, Runs, Secrets, Sets
+from pufferkit.checks import Floats
 from pufferkit.data.series import SegmentPattern
 from pufferkit.mechanisms.release import Release
 from pufferkit.verification.chain_bounds import Task, loss_by_curve
@@ -338,9 +339,6 @@ def _around_windows(theta: EventClass, claim: _Claim) -> float:
     record, work = claim.record, claim.work
     longest, base = longest_promised(record), theta.beliefs
     b = claim.lipschitz / claim.scale + (record.evidence.beside or 0.0)
-    strictest = min((m for one in theta.hidden for m in _multiples(one)), default=1.0)
-    task = Task(longest, b, record.epsilon * strictest, None, work)
-    window = max(one.window for one in theta.hidden)
     sides: Sequence[PairTables] = (
         _sides(base, longest, work, False)
         if base.names_matrices
@@ -349,25 +347,33 @@ def _around_windows(theta: EventClass, claim: _Claim) -> float:
     proofs = claim.verification_data.get("pairs") or {}
     cost = cost_in_scales(record, theta, claim.lipschitz, claim.scale)
     largest = 0.0
-    for side, name in zip(sides, _names(base, sides, proofs), strict=True):
-        if proofs.get(name) is not None:
-            loss = loss_of_chain(side, [(longest, cost)], proofs[name], work, window)
-        else:
-            loss = loss_by_curve(side, task, window)
-        largest = max(largest, loss / strictest)
+    for one in theta.hidden:
+        window, weights = min(longest, one.window), _weights(one, theta)
+        strictest = 1.0 if weights is None else float(weights.max())
+        task = Task(longest, b, record.epsilon / strictest, None, work)
+        ending = f": {one.description}" if len(theta.hidden) > 1 else ""
+        mine = {name: proof for name, proof in proofs.items() if name.endswith(ending)}
+        names = _names(base, sides, {name.removesuffix(ending): None for name in mine})
+        for side, name in zip(sides, names, strict=True):
+            proof = mine.get(name + ending)
+            if proof is not None:
+                loss = loss_of_chain(side, [(longest, cost)], proof, work, window, weights)
+            else:
+                loss = loss_by_curve(side, task, window) * strictest
+            largest = max(largest, loss)
     claim.checks.append(
-        f"influence_curve: {window} entries in a row for {base.description}, over segments of up "
-        f"to {longest}; the largest loss is {largest:.9g}"
+        f"influence_curve: {theta.description}, over segments of up to {longest}; the largest loss "
+        f"is {largest:.9g}"
     )
     return claim.scale_for(largest)
 
 
-def _multiples(secrets: Secrets) -> tuple[float, ...]:
-    """Of epsilon, for named pairs; 1 for everything else."""
+def _weights(secrets: Secrets, theta: EventClass) -> Floats | None:
+    """What the loss of each pair of values counts, for named pairs."""
     if isinstance(secrets, Pairs):
-        return tuple(multiple for _, multiple in secrets.multiples)
+        return secrets.parts(theta.states)
     if isinstance(secrets, Runs):
-        return (1.0,)
+        return None
     raise BadBeliefs(
         f"hide {secrets.description}, for which no theorem covers these initial distributions"
     )
@@ -382,8 +388,9 @@ def _on_kernels(theta: KernelClass, claim: _Claim) -> float:
     longest, scale = longest_promised(record), claim.scale
     recorded = claim.verification_data.get("pairs")
     cost = cost_in_scales(record, theta, claim.lipschitz, scale)
-    if record.evidence.bound != "pairs":
-        largest = longest * float(cost.max())
+    largest = longest * float(cost.max())  # a segment paid for whole hides all about it
+    if record.evidence.bound != "pairs" or largest <= record.epsilon:
+        pass
     elif not isinstance(recorded, Mapping):
         raise BadBeliefs("no pairs of values are recorded for them in the verification data")
     else:

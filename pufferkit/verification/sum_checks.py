@@ -45,7 +45,7 @@ from pufferkit.errors import NotApplicable
 from pufferkit.mechanisms.release import Release
 from pufferkit.rounding import as_fraction
 from pufferkit.verification.pair_tables import TOLERANCE, Allowance, BadBeliefs, NotChecked
-from pufferkit.verification.query_checks import vectors_of, weights_of
+from pufferkit.verification.query_checks import moves_of, vectors_of, weights_of
 
 Numbers = Any  # arrays of np.longdouble
 
@@ -76,46 +76,22 @@ def wasserstein_scale(record: Release, theta: Beliefs, checks: list[str], work: 
     return float(distance) / record.epsilon
 
 
-@singledispatch
-def _naming_secrets(theta: Beliefs) -> EventClass | None:
-    """Beliefs that name other secrets than entries; ``None`` for others."""
-    return None
-
-
-@_naming_secrets.register
-def _(theta: EventClass) -> EventClass | None:
-    return theta
-
-
 def exact_sum_scale(record: Release, theta: Beliefs, checks: list[str], work: Allowance) -> float:
-    """The recorded scale if the loss at it is small enough, of every chain and length."""
-    weights = weights_of(record, theta.states)
+    """The recorded scale if the loss at it is small enough, of every belief and length."""
     if record.observed is not None:
         raise BadBeliefs("exact_sum has no theorem for entries that were not observed")
-    named = _naming_secrets(theta)
-    try:
-        members = theta.members() if named is None else named.known_chains()
-    except NotApplicable as reason:
-        raise BadBeliefs(f"exact_sum needs known chains: {reason}") from None
-    if any(member.any_start for member in members):
-        raise BadBeliefs("exact_sum needs known chains with known initial distributions")
-    if weights is None or len(weights) != len(theta.states):
+    weights = weights_of(record, theta.states)
+    moves = moves_of(record, theta.states)
+    if moves is None and (weights is None or len(weights) != len(theta.states)):
         raise NotChecked(_NO_WEIGHTS)
+    enough = record.epsilon * (1 + TOLERANCE)
+    asked = RecordedSum(weights, record.lengths, work)
+    unit = asked.values[1] if moves is None else 1
     reach = max((n for n in record.evidence.blocks or () if n is not None), default=None)
-    values, unit = _whole(weights)
-    enough, rate = record.epsilon * (1 + TOLERANCE), record.scale * (1 + TOLERANCE) / float(unit)
-    worst = 0.0
-    for member, length in product(members, set(record.lengths)):
-        if named is not None:
-            labels = [own for own in named.hidden if not _of_entries(own)]
-            sums = _SegmentSums(member.chain, values, length, work)
-            worst = max(worst, _loss_of_labels(sums, labels, theta.states, rate))
-        if named is None or any(map(_of_entries, named.hidden)):
-            loss = _loss_of_sum(member.chain, values, length, rate, enough, reach, work)
-            worst = max(worst, loss)
-    what = "an entry" if named is None else "a secret"
+    noise = _Noise(record.scale * (1 + TOLERANCE) / float(unit), enough, reach, moves)
+    worst = _loss_of(theta, asked, noise)
     checks.append(
-        f"exact_sum: the largest loss of {what} is {worst:.9g}, by the distribution of the sum "
+        f"exact_sum: the largest loss of a secret is {worst:.9g}, by the distribution of the sum "
         f"given its value, over {theta.description}"
     )
     return record.scale if worst <= enough else record.scale * (1 + 2 * TOLERANCE)
@@ -664,22 +640,86 @@ def _given_parents(
 # --- the loss of a noisy sum ----------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class _Noise:
+    """The scale in units of the sum, the most loss, the reach of windows that is tried first."""
+
+    scale: float
+    epsilon: float
+    reach: int | None
+    moves: tuple[Any, Any] | None
+
+
+@singledispatch
+def _loss_of(theta: Beliefs, asked: RecordedSum, noise: _Noise) -> float:
+    """The largest loss of a secret, or a bound on it that suffices."""
+    raise BadBeliefs(f"exact_sum has no theorem for a {theta.description}")
+
+
+@_loss_of.register
+def _(theta: ChainClass, asked: RecordedSum, noise: _Noise) -> float:
+    try:
+        members = theta.members()
+    except NotApplicable as reason:
+        raise BadBeliefs(f"exact_sum needs known chains: {reason}") from None
+    if any(member.any_start for member in members):
+        raise BadBeliefs("exact_sum needs known chains with known initial distributions")
+    return _loss_of_entries([member.chain for member in members], asked, noise)
+
+
+@_loss_of.register
+def _(theta: EventClass, asked: RecordedSum, noise: _Noise) -> float:
+    try:
+        chains = [member.chain for member in theta.known_chains()]
+    except NotApplicable as reason:
+        raise BadBeliefs(f"exact_sum needs known chains: {reason}") from None
+    values, _ = asked.values
+    labels = [hidden for hidden in theta.hidden if not _of_entries(hidden)]
+    worst = 0.0
+    for chain, length in product(chains, set(asked.lengths)):
+        sums = _SegmentSums(chain, values, length, asked.work)
+        worst = max(worst, _loss_of_labels(sums, labels, theta.states, noise.scale))
+    if any(map(_of_entries, theta.hidden)):
+        worst = max(worst, _loss_of_entries(chains, asked, noise))
+    return worst
+
+
+@_loss_of.register
+def _(theta: NetworkClass, asked: RecordedSum, noise: _Noise) -> float:
+    values, _ = asked.values
+    added = dict(zip(theta.states, values, strict=True))
+    return max(
+        _loss_given(joint_with_sum(network, (node,), asked.work, added), noise.scale)
+        for network in theta.networks
+        for node in network.nodes
+    )
+
+
+@_loss_of.register
+def _(theta: FieldClass, asked: RecordedSum, noise: _Noise) -> float:
+    networks, rounding = theta.networks()
+    return max(_loss_of(network, asked, noise) for network in networks) + rounding
+
+
+def _loss_of_entries(chains: Sequence[MarkovChain], asked: RecordedSum, noise: _Noise) -> float:
+    values = None if noise.moves is not None else asked.values[0]
+    added = noise.moves or (values, [values] * len(values or ()))
+    return max(
+        _loss_of_sum(chain, added, length, noise, asked.work)
+        for chain, length in product(chains, set(asked.lengths))
+    )
+
+
 def _loss_of_sum(
-    chain: MarkovChain,
-    values: list[int],
-    length: int,
-    scale: float,
-    epsilon: float,
-    reach: int | None,
-    work: Allowance,
+    chain: MarkovChain, added: tuple[Any, Any], length: int, noise: _Noise, work: Allowance
 ) -> float:
     """An upper bound on the loss of every entry: the first below epsilon, or the least tried."""
-    tried, best = reach or 8, inf
-    for _ in range(_TRIES if reach else 4 * _TRIES):
+    tried, best = noise.reach or 8, inf
+    for _ in range(_TRIES if noise.reach else 4 * _TRIES):
         whole = 2 * tried >= length
-        windows = _WindowSums(chain, values, length, length if whole else tried, work)
-        best = min(best, windows.largest_loss(scale))
-        if best <= epsilon or whole:
+        windows = _WindowSums(chain, added, length, length if whole else tried, work)
+        best = min(best, windows.largest_loss(noise.scale))
+        if best <= noise.epsilon or whole:
             break
         tried += tried // 2
     return best
@@ -700,11 +740,16 @@ def _loss_of_labels(
         if hidden.window > sums.length:
             continue
         for labels in _of_labels(sums, hidden, states):
-            given = np.array([masses / masses.sum() for masses in labels if masses.any()])
-            with np.errstate(divide="ignore"):
-                logs = np.log(_smoothed(given, scale))
-            worst = max(worst, float((logs.max(axis=0) - logs.min(axis=0)).max()))
+            worst = max(worst, _loss_given(labels, scale))
     return worst
+
+
+def _loss_given(rows: Iterable[Numbers], scale: float) -> float:
+    """The largest loss between secrets, by the joint distribution of each with the sum."""
+    given = np.array([masses / masses.sum() for masses in rows if masses.any()])
+    with np.errstate(divide="ignore"):
+        logs = np.log(_smoothed(given, scale))
+    return float((logs.max(axis=0) - logs.min(axis=0)).max())
 
 
 def _smoothed(sums: Numbers, scale: float) -> Numbers:
@@ -718,21 +763,41 @@ def _smoothed(sums: Numbers, scale: float) -> Numbers:
     return below + above
 
 
-class _WindowSums(_SegmentSums):
-    """All windows of one reach."""
+class _WindowSums:
+    """All windows of one reach, of a sum over moves; a first entry x adds ``added[0][x]``."""
 
     def __init__(
-        self, chain: MarkovChain, values: list[int], length: int, reach: int, work: Allowance
+        self, chain: MarkovChain, added: tuple[Any, Any], length: int, reach: int, work: Allowance
     ) -> None:
-        super().__init__(chain, values, length, work)
-        self.reach = reach
-        self.check_tails(min(length, 2 * reach + 2))
-        width = float(reach * self.top + 1)
+        top = int(max(np.max(part) for part in added))
+        segment = _SegmentSums(chain, [top] * len(added[0]), length, work)
+        segment.check_tails(min(length, 2 * reach + 2))
+        self.matrix, self.start, self.size = segment.matrix, segment.start, len(segment.matrix)
+        self.first, self.moves = added
+        self.length, self.reach, self.work = length, reach, work
+        width = float(reach * top + 1)
         if length > 2 * reach and 2 * self.size**3 * width > _MOST_CELLS:
             raise NotChecked("the sums over a window take too many values")
         work.spend(3.0 * self.size**3 * width * (reach + (width if length > 2 * reach else 0.0)))
-        self.ends = self.ahead(min(reach, length) - 1)
-        self.starts = list(self.behind(min(reach, length)))
+        self.ends = [np.ones((self.size, 1), dtype=np.longdouble)]
+        self.starts = [np.zeros((self.size, int(max(self.first)) + 1), dtype=np.longdouble)]
+        for x, value in enumerate(self.first):
+            self.starts[0][x, value] = self.start[x]
+        for _ in range(min(reach, length) - 1):
+            self.ends.append(self.moved(self.ends[-1], backwards=True))
+            self.starts.append(self.moved(self.starts[-1]))
+
+    def moved(self, table: Numbers, *, backwards: bool = False) -> Numbers:
+        """Sums by state after one more move, or with one more move before; any axes between."""
+        width = table.shape[-1]
+        self.work.spend(50.0 * self.size * table.size)
+        shape = (*table.shape[:-1], width + int(np.max(self.moves)))
+        longer = np.zeros(shape, dtype=np.longdouble)
+        for x, y in np.ndindex(self.size, self.size):
+            add, (source, target) = int(self.moves[x][y]), (y, x) if backwards else (x, y)
+            if self.matrix[x, y] > 0:
+                longer[target, ..., add : add + width] += self.matrix[x, y] * table[source]
+        return longer
 
     @cached_property
     def distributions(self) -> list[Numbers]:
@@ -753,10 +818,10 @@ class _WindowSums(_SegmentSums):
 
     @cached_property
     def across(self) -> Numbers:
-        """[x, y, a]: ``reach`` steps after x comes y, and the entries between sum to a."""
-        table = self.matrix.T[:, :, None]  # [y, x, a] until the end
-        for _ in range(self.reach - 1):
-            table = np.einsum("zxa,zy->yxa", self.shifted(table), self.matrix)
+        """[x, y, a]: ``reach`` moves lead from x to y and add a."""
+        table = np.eye(self.size, dtype=np.longdouble)[:, :, None]  # [y, x, a] until the end
+        for _ in range(self.reach):
+            table = self.moved(table)
         return table.swapaxes(0, 1)
 
     def largest_loss(self, scale: float) -> float:
@@ -796,12 +861,11 @@ class _WindowSums(_SegmentSums):
         left = self.starts[entry - 1][:, None] if left is None else left
         right = self.across if after >= self.reach else self.ends[after][:, None]
         lefts, rights = left.shape[1], right.shape[1]
-        span = left.shape[2] + right.shape[2] - 1 + self.top
+        span = left.shape[2] + right.shape[2] - 1
         self.work.spend(3.0 * self.size * lefts * rights * left.shape[2] * right.shape[2])
         self.work.spend(60.0 * self.size * lefts * rights * span)
         sums = np.zeros((self.size, lefts, rights, span), dtype=np.longdouble)
         for x, u, y in np.ndindex(self.size, lefts, rights):
-            both = np.convolve(left[x, u], right[x, y])
-            sums[x, u, y, self.values[x] : self.values[x] + len(both)] = both
+            sums[x, u, y] = np.convolve(left[x, u], right[x, y])
         with np.errstate(divide="ignore"):
             return np.log(_smoothed(sums, scale))

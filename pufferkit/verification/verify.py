@@ -25,6 +25,7 @@ from typing import Any
 from pufferkit.beliefs.base import Beliefs
 from pufferkit.beliefs.meeting import same_step
 from pufferkit.beliefs.provenance import owed
+from pufferkit.beliefs.type_uncertainty import loss_if_unsure
 from pufferkit.data.durations import of_seconds
 from pufferkit.data.joint import Several
 from pufferkit.errors import NotApplicable
@@ -96,6 +97,9 @@ class Verdict(Shown):
         What no recomputation can check: the author of the release is responsible for it.
     rows
         Number of releases in the record. The scales are those of the row with the smallest margin.
+    loss_if_unsure
+        The most that an adversary loses who is unsure which member of the class is in force,
+        computed from the beliefs; ``None`` if there are no members to choose from.
 
     Examples
     --------
@@ -115,6 +119,7 @@ class Verdict(Shown):
     problems: tuple[str, ...]
     assumptions: tuple[str, ...] = ()
     rows: int = 1
+    loss_if_unsure: float | None = None
 
     def __str__(self) -> str:
         word = "ok" if self.ok else "NOT CHECKED" if not self.problems else "NOT ok"
@@ -122,6 +127,11 @@ class Verdict(Shown):
         which = "" if self.rows == 1 else f"{self.rows:,} releases, the tightest with "
         lines = [f"{word}: {which}reported scale {self.reported_scale:.9g}, needed {needed}"]
         lines += [f"  {check}" for check in self.checks]
+        if self.loss_if_unsure is not None:
+            lines.append(
+                "  an adversary who is unsure which member of the class is in force may lose up to "
+                f"{self.loss_if_unsure:.6g}"
+            )
         lines += [f"  problem: {problem}" for problem in self.problems]
         lines += [f"  assumed: {matter}" for matter in self.assumptions]
         return "\n".join(lines)
@@ -229,6 +239,7 @@ def _rows_recomputed(
         tuple(all_problems),
         tuple(matters),
         fleet.size,
+        tightest.loss_if_unsure,
     )
 
 
@@ -281,6 +292,7 @@ def _recomputed(record: Release, most_work: float) -> Verdict:
         tuple(checks),
         tuple(problems),
         tuple(assumptions(record, theta)),
+        loss_if_unsure=loss_if_unsure(theta, record.epsilon),
     )
 
 
@@ -342,9 +354,9 @@ def _inconsistent(record: Release, theta: Beliefs | None) -> Iterator[str]:
         yield f"horizon: is {longest}, but there are segments of {max(record.lengths)} entries"
     if record.evidence.horizon is not None:
         if record.mechanism != "influence_curve":
-            yield f"horizon: {record.mechanism} gives no stream"
+            yield f"horizon: {record.mechanism} is not for a series that goes on"
         if record.evidence.counted == "observed" or (record.verification_data or {}).get("pattern"):
-            yield "horizon: the other windows of a stream may have no gaps"
+            yield "horizon: the other windows of an account may have no gaps"
     # Where gaps are counted, a shorter segment may be the hardest.
     may_bind = record.lengths if record.evidence.counted == "observed" else (longest,)
     if on_chains(record) and binding not in (None, *may_bind):
@@ -369,11 +381,23 @@ def _inconsistent(record: Release, theta: Beliefs | None) -> Iterator[str]:
     debt = None if theta is None else owed(theta.sources)
     if debt is not None and (record.evidence.bought or 0.0) < debt.entry_epsilon:
         yield f"bought: the beliefs were {debt.words}, and neither release nor account holds that"
+    yield from _another_loss(record, theta)
     yield from not_from_raw(record)
     yield from not_such_noise(record)
     yield from _another_step(record, theta)
     yield from _not_such_scales(record, theta)
     yield from not_such_a_query(record, None if theta is None else theta.states)
+
+
+def _another_loss(record: Release, theta: Beliefs | None) -> Iterator[str]:
+    """A problem if an adversary who is unsure of the member may lose more or less than recorded."""
+    told, made = record.loss_if_unsure, loss_if_unsure(theta, record.epsilon)
+    if told is None or made is None:
+        same = told is made
+    else:
+        same = told == made or abs(told - made) <= TOLERANCE * made
+    if not same:
+        yield f"loss_if_unsure: is {made} under these beliefs, not {told}"
 
 
 def _another_step(record: Release, theta: Beliefs | None) -> Iterator[str]:
@@ -455,5 +479,5 @@ def _lipschitz(record: Release, checks: list[str]) -> float:
             f"{record.query!r} does with an entry"
         )
         return record.lipschitz
-    checks.append(f"lipschitz: one entry moves a {record.kind} by {moved:.9g}")
+    checks.append(f"lipschitz: one entry moves the answer by {moved:.9g} ({record.kind})")
     return max(moved, record.lipschitz)

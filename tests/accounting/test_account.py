@@ -11,7 +11,7 @@ from hypothesis import given, settings
 
 import pufferkit as pk
 from pufferkit.mechanisms.influence_curve import HORIZON, endless
-from tests.accounting.test_stream_loss import CASES
+from tests.accounting.test_going_on import CASES
 
 CHAIN = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
 SLOW = pk.MarkovChain.steady([[0.999, 0.001], [0.001, 0.999]])

@@ -9,7 +9,7 @@ from pufferkit import ChainClass, InfluenceCurve, MarkovChain, NoTheorem, Spendi
 from pufferkit.accounting import composition as rules
 from pufferkit.accounting import windows
 from pufferkit.accounting.spent_profile import profile_of
-from pufferkit.influence.curve.member_curves import Run
+from pufferkit.influence.curve.profile import Run
 from pufferkit.influence.quilts.search import Quilt
 
 CHAIN = MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])

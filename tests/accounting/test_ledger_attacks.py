@@ -193,7 +193,7 @@ def test_endless_files_are_refused_wherever_a_file_is_read(tmp_path, endless):
         return  # tables are read lazily
     for file in (str(endless), table):
         with pytest.raises(ValueError, match="regular file"):
-            pk.read_series(file, "state", states=[0, 1])
+            pk.read(file, state="state", states=[0, 1])
 
 
 def test_standard_input_is_read_up_to_a_limit(monkeypatch):

@@ -20,7 +20,7 @@ CHAIN = MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
 DATA = [0, 0, 1, 1, 0, 1, 0, 0, 0, 1, 1, 1]
 FRAME = pl.DataFrame({"who": [n // 4 for n in range(12)], "when": [n % 4 for n in range(12)],
                       "what": DATA})  # fmt: skip
-TABLE = pk.read_table(FRAME, subject="who", time="when", state="what", states=[0, 1])
+TABLE = pk.read(FRAME, subject="who", time="when", state="what", states=[0, 1])
 PAID = {"budget": 1, "mechanism": "group_dp", "data_meant": True}
 SECRET = "the noisy value 3.14159"
 

@@ -191,7 +191,7 @@ def test_details_of_a_spend_do_not_pass_for_words_of_the_ledger(path):
     with Ledger(path) as ledger:
         ledger.open_account("alice", 1)
         for name in ("state", "data marks"):
-            with pytest.raises(ValueError, match=f"^{name}: is a word of the ledger's own"):
+            with pytest.raises(ValueError, match=f"^{name}: is a name that the ledger uses"):
                 ledger.spend("alice", 0.1, **{name: {"entries": 1}})
         ledger.spend("alice", 0.1, place="here")
         assert ledger.account("alice").total == 100_000

@@ -102,7 +102,7 @@ def test_lengths_and_a_series_without_gaps_are_the_same_question():
 
 
 def test_beliefs_are_known_without_their_provenance_and_what_is_derived():
-    fitted = pk.MarkovChain.fit(["x", "y", "y", "x", "y", "x", "x"] * 9)
+    fitted = pk.fit(["x", "y", "y", "x", "y", "x", "x"] * 9)
     stated = pk.MarkovChain.steady(fitted.transition, states=fitted.states)
     assert pk.ChainClass.of(fitted).digest == pk.ChainClass.of(stated).digest
     assert "initial" not in stated.to_dict()
@@ -154,7 +154,7 @@ def fivefold():
 
 def test_a_question_without_a_stated_bound_is_refused(fivefold):
     rows = pl.DataFrame({"who": ["x"] * 50, "t": range(50), "s": data(50)})
-    table = pk.read_table(rows, subject="who", time="t", state="s", states=STATES)
+    table = pk.read(rows, subject="who", time="t", state="s", states=STATES)
     with pytest.raises(pk.NoTheorem, match="moves"):
         for_each(table, CHAIN, 1.0, query=fivefold)
     with pytest.raises(pk.NoTheorem, match="moves"):
@@ -174,5 +174,3 @@ def test_a_question_about_no_series_is_asked_of_the_data_of_the_account(tmp_path
         assert session.release(bound, 1.0).raw == first.raw  # the same question, free
         assert session.cost(unbound, 1.0) == 0
     assert len(session.history) == 4
-    stream = pk.Stream(CHAIN, 1.0, str(tmp_path / "s.db"))
-    assert stream.release(pk.count("a"), data(), (1, 200)).labels == ("a",)

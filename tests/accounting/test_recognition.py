@@ -251,9 +251,7 @@ def people(sizes, seed=1):
 
 
 def run(frame, ledger, window=None, **options):
-    table = pk.read_table(
-        frame, subject="who", time="when", state="what", states=STATES, window=window
-    )
+    table = pk.read(frame, subject="who", time="when", state="what", states=STATES, window=window)
     return for_each(table, BELIEF, 0.1, ledger=ledger, budget=2, mechanism="group_dp", **options)
 
 
@@ -264,7 +262,7 @@ def test_a_table_under_other_names_is_refused(tmp_path, window):
         run(frame, ledger, window)
         before = ledger.entries()
         for release_all in (False, True):
-            table = pk.read_table(
+            table = pk.read(
                 frame, subject="who", time="when", state="what", states=STATES, window=window
             )
             call = for_all if release_all else for_each

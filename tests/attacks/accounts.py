@@ -89,13 +89,13 @@ def by_fleet(case: Case) -> tuple[np.ndarray, float]:
             query_of(case, asked)  # refuses what goes beyond the series
             grown = max(grown, asked.last)
             frame = pl.DataFrame({"who": ["p"] * grown, "when": range(grown), "what": [0] * grown})
-            table = pk.read_table(
+            table = pk.read(
                 frame,
                 subject="who",
                 time="when",
                 state="what",
                 states=range(case.states),
-                max_gap=1,
+                independent_after=1,
                 window=asked.first,
             )
             release = for_each if asked.values is None else for_all

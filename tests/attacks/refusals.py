@@ -39,7 +39,9 @@ def other_steps(rng: np.random.Generator) -> Iterator[Callable[[], Any]]:
     yield lambda: pk.influence_curve(chain, query, 1.0).release(data)
     yield lambda: pk.influence_curve(chain, pk.count(1, data), 1.0)
     yield lambda: within(lambda book: Asking(data, chain, 1.0, book).release(query, 1.0))
-    yield lambda: within(lambda book: pk.Stream(chain, 1.0, book).release(query, data, window))
+    yield lambda: within(
+        lambda book: Asking(data, chain, 1.0, book).release(query, 1.0, window=window)
+    )
 
 
 REFUSED = {"slow regimes": slow_regimes, "other steps": other_steps}

@@ -153,8 +153,6 @@ def test_json_and_print():
         Audit.from_dict({})
     with pytest.raises(ValueError, match="lacks"):
         Audit.from_dict({"format": "pufferkit-audit/1"})
-    older = {k: v for k, v in record.items() if k not in ("exact", "noise", "detectable")}
-    assert Audit.from_dict({**older, "format": "pufferkit-audit/1"}).proven == report.proven
     text = str(report)
     assert "promises epsilon 1" in text
     assert "best attack" in text
@@ -167,3 +165,26 @@ def test_json_and_print():
     assert "keeps the promise" in str(report)
     assert "would find   any loss of" in text
     assert "no loss, however large" in str(replace(report, detectable=np.inf))
+
+
+def test_an_adversary_outside_the_beliefs_is_attacked_with_and_bounded():
+    """Noise for a chain that hardly remembers, and someone who believes in a sticky one."""
+    light = pk.MarkovChain.steady([[0.6, 0.4], [0.4, 0.6]])
+    sticky = pk.MarkovChain.steady([[0.9, 0.1], [0.1, 0.9]])
+    noise = pk.influence_curve(light, pk.count(1, lengths=8), epsilon=1)
+    own = audit(noise, trials=2000, seed=1)
+    assert own.outside is None
+    assert own.passed
+    result = audit(noise, sticky, trials=2000, seed=1)
+    assert result.exact.loss > 1.5
+    assert result.exact.loss <= result.outside
+    assert result.outside == pytest.approx(
+        pk.InfluenceCurve(sticky, 8).epsilon(1 / noise.scale), rel=1e-9
+    )
+    assert not result.passed
+    assert "NOT COVERED" in str(result)
+    assert Audit.from_dict(result.to_dict()).outside == result.outside
+    more = audit(pk.influence_curve(sticky, pk.count(1, lengths=8), 1), light, trials=2000, seed=1)
+    assert more.passed
+    assert more.outside < 1
+    assert "covered: this adversary learns no more" in str(more)

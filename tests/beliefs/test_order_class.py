@@ -6,11 +6,8 @@ import numpy as np
 import pytest
 
 from pufferkit import ChainClass, MarkovChain
-from pufferkit.beliefs.order_class import (
-    order_table,
-    tuple_counts,
-    tuple_kernel,
-)
+from pufferkit.beliefs.order_class import tuple_kernel
+from pufferkit.fitting.fit import order_table, tuple_counts
 
 SEGMENTS = [[0, 1, 1, 0, 2, 1, 1, 0], [2, 2, -1, 1, 1, 0], [1]]
 

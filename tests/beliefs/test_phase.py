@@ -71,9 +71,7 @@ def test_the_origin_is_kept_and_fits_write_it(tmp_path):
     with pytest.raises(ValueError, match="origin"):
         pk.ChainClass.seasonal([DAY], initial=[0.5, 0.5], origin="2024-01-01", step="1h")
     people = table(7)
-    fitted = pk.ChainClass.seasonal(people, start=7)
-    with pytest.raises(ValueError, match="origin"):
-        pk.ChainClass.seasonal(people, origin="2024-01-01")
+    fitted = pk.fit(people, "seasonal", start=7)
     released(fitted, hours("2026-05-04 07:00"))
     with pytest.raises(ValueError, match="slot"):
         released(fitted, hours("2026-05-04 08:00"))
@@ -85,7 +83,7 @@ def table(first: int) -> pk.Table:
         codes = pk.MarkovChain.steady(DAY).sample(24 * 10, seed=who)
         rows += [(f"p{who}", begin + timedelta(hours=n), int(c)) for n, c in enumerate(codes)]
     frame = pl.DataFrame(rows, schema=["who", "when", "x"], orient="row")
-    return pk.read_table(frame, subject="who", time="when", state="x", states=[0, 1])
+    return pk.read(frame, subject="who", time="when", state="x", states=[0, 1])
 
 
 def test_tables_are_compared_too():

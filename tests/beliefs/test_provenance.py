@@ -8,9 +8,9 @@ import pytest
 
 import pufferkit as pk
 from pufferkit.beliefs.base import as_beliefs, beliefs_from_dict
-from pufferkit.beliefs.estimation import fit
 from pufferkit.beliefs.passages import FALSE_ALARMS, Passages, passages_of, share_a_passage
 from pufferkit.beliefs.provenance import Provenance, check_not_fitted_on
+from pufferkit.fitting.fit import fit
 from pufferkit.local import cheapest_noise
 from tests.asking import Asking
 
@@ -45,16 +45,16 @@ def release(chain, data):
 @pytest.mark.parametrize("part", PARTS)
 def test_every_part_of_the_data_is_recognised(part):
     with pytest.raises(ValueError, match=REFUSED):
-        release(pk.MarkovChain.fit(DATA), PARTS[part])
+        release(pk.fit(DATA), PARTS[part])
     # And the other way round: fitted on the part, released whole.
     with pytest.raises(ValueError, match=REFUSED):
-        release(pk.MarkovChain.fit(PARTS[part]), DATA)
-    release(pk.MarkovChain.fit(PARTS[part]), TRUTH.sample(400, seed=9).tolist())
+        release(pk.fit(PARTS[part]), DATA)
+    release(pk.fit(PARTS[part]), TRUTH.sample(400, seed=9).tolist())
 
 
 def test_a_session_over_399_of_400_entries(tmp_path):
     for window in (DATA[:-1], DATA[1:], DATA):
-        asking = Asking(window, pk.MarkovChain.fit(DATA), 1, str(tmp_path / "ledger.db"))
+        asking = Asking(window, pk.fit(DATA), 1, str(tmp_path / "ledger.db"))
         with pytest.raises(ValueError, match=REFUSED):
             asking.release(pk.histogram(), 1)
     assert not (tmp_path / "ledger.db").exists()
@@ -62,7 +62,7 @@ def test_a_session_over_399_of_400_entries(tmp_path):
 
 def derived():
     """Everything that can be made of a fitted chain as an object."""
-    chain = pk.MarkovChain.fit(DATA)
+    chain = pk.fit(DATA)
     other = pk.MarkovChain.steady([[0.5, 0.5], [0.5, 0.5]])
     region = pk.ChainClass.around(pk.Series.of(DATA), 0.95, sides="any start")
     return {
@@ -78,7 +78,7 @@ def derived():
         "pickle": pickle.loads(pickle.dumps(chain)),
         "start": pk.MarkovChain([1, 0], chain.transition, chain.states, chain.fitted_on),
         "first": fit(DATA, start="first"),
-        "smoothed": pk.MarkovChain.fit(DATA, smoothing=0.5),
+        "smoothed": pk.fit(DATA, smoothing=0.5),
         "region": region,
         "region in json": pk.ChainClass.from_json(region.to_json()),
         "corner": region.corners()[0].chain,
@@ -103,12 +103,12 @@ def test_what_is_made_of_fitted_beliefs_remembers():
 
 def test_a_bare_matrix_forgets():
     """Out of reach, and the documentation says so."""
-    chain = pk.MarkovChain.fit(DATA)
+    chain = pk.fit(DATA)
     release(pk.ChainClass.any_start(chain.transition), DATA)
 
 
 def test_a_longer_memory_remembers():
-    chain = pk.ChainClass.order(2, pk.Series.of(DATA))
+    chain = pk.fit(pk.Series.of(DATA), "order")
     for data in (DATA, [DATA[:200], DATA[200:]], DATA[:-1]):
         series = pk.Series.of(data)
         with pytest.raises(ValueError, match=REFUSED):
@@ -117,7 +117,7 @@ def test_a_longer_memory_remembers():
 
 @pytest.mark.parametrize("kind", ["list", "segments", "array", "objects", "series"])
 def test_sanitize_asks(kind):
-    mechanism = cheapest_noise(pk.MarkovChain.fit(DATA), 5)
+    mechanism = cheapest_noise(pk.fit(DATA), 5)
     forms = {
         "list": lambda data: data,
         "segments": lambda data: [data[:150], data[150:]],
@@ -134,7 +134,7 @@ def test_sanitize_asks_while_a_stream_goes_on():
     """What was answered before it could be known is out; it stops within a block or two."""
     chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
     long = chain.sample(20_000, seed=3).tolist()
-    mechanism = cheapest_noise(pk.MarkovChain.fit(long), 5)
+    mechanism = cheapest_noise(pk.fit(long), 5)
     asked = []
     entries = (asked.append(entry) or entry for entry in long[5_000:])
     with pytest.raises(ValueError, match=REFUSED):
@@ -145,7 +145,7 @@ def test_sanitize_asks_while_a_stream_goes_on():
 
 
 def test_owning_up_lets_it_through():
-    chain = pk.MarkovChain.fit(DATA, theta_from_private_data=True)
+    chain = pk.fit(DATA, theta_from_private_data=True)
     assert chain.fitted_on.passages == ()
     assert release(chain.reversal, DATA[:-1]).beliefs["chains"][0]["fitted_on"] == {
         "theta_from_private_data": True,
@@ -159,7 +159,7 @@ def test_owning_up_lets_it_through():
 def test_shared_constant_stretches_say_nothing():
     """Two people sleep through the same hours, and one of them is public."""
     asleep = [0] * 5_000
-    public = pk.MarkovChain.fit([*DATA[:100], *asleep, *DATA[100:]])
+    public = pk.fit([*DATA[:100], *asleep, *DATA[100:]])
     release(public, [*OTHER[:100], *asleep, *OTHER[100:]])
 
 
@@ -176,9 +176,9 @@ def test_shared_habits_say_nothing():
         ]
 
     mine, yours = year(1), year(2)
-    release(pk.MarkovChain.fit(yours), mine)
+    release(pk.fit(yours), mine)
     with pytest.raises(ValueError, match=REFUSED):
-        release(pk.MarkovChain.fit(mine), mine[1000:5000])
+        release(pk.fit(mine), mine[1000:5000])
 
 
 @pytest.mark.parametrize("stay", [0.5, 0.9, 0.98])

@@ -29,7 +29,7 @@ def _table(minutes: int, people: int = 3, length: int = 300) -> pk.Table:
             for n, code in enumerate(codes)
         ]
     frame = pl.DataFrame(rows, schema=["who", "when", "x"], orient="row")
-    return pk.read_table(frame, subject="who", time="when", state="x", states=[0, 1])
+    return pk.read(frame, subject="who", time="when", state="x", states=[0, 1])
 
 
 CLASSES = {
@@ -110,33 +110,33 @@ def test_series_and_tables_know_their_step():
     table = _table(5)
     assert table.step == table.series("p0").step == table.all_series.step == 300.0
     numbers = pl.DataFrame({"who": ["a"] * 3, "t": [1, 2, 3], "x": [0, 1, 0]})
-    read = pk.read_table(numbers, subject="who", time="t", state="x", states=[0, 1])
+    read = pk.read(numbers, subject="who", time="t", state="x", states=[0, 1])
     assert pk.Series.of([0, 1]).step is read.step is None
 
 
 def test_fits_write_the_step_of_their_data():
     data, table = _series(), _table(5)
     made = [
-        pk.MarkovChain.fit(data),
-        pk.MarkovChain.fit(table),
-        pk.MarkovChain.fit(data, start="first"),
-        pk.MarkovChain.fit([0, 1, 1, 0, 0], step="5m"),
+        pk.fit(data),
+        pk.fit(table),
+        pk.fit(data, start="first"),
+        pk.fit([0, 1, 1, 0, 0], step="5m"),
         pk.ChainClass.around(data, 0.95),
         pk.ChainClass.around(table, 0.95),
-        pk.ChainClass.order(2, data),
-        pk.ChainClass.order(2, table),
-        pk.ChainClass.seasonal(table),
-        pk.ChainClass.hull(table),
-        pk.RegimeClass.fit(table, 2, refitted=0, restarts=1),
-        pk.RegimeClass.fit([_series(seed=2), _series(seed=3)], 2, refitted=0, restarts=1),
+        pk.fit(data, "order"),
+        pk.fit(table, "order"),
+        pk.fit(table, "seasonal"),
+        pk.fit(table, "hull"),
+        pk.fit(table, "regimes", regimes=2, refitted=0, restarts=1),
+        pk.fit([_series(seed=2), _series(seed=3)], "regimes", regimes=2, refitted=0, restarts=1),
         pk.private_transitions(data, 1.0, pk.ChainClass.binary(0.1, 0.9)).region,
     ]
     assert {theta.step for theta in made} == {300.0}
-    assert pk.MarkovChain.fit([0, 1, 1, 0, 0]).step is None
+    assert pk.fit([0, 1, 1, 0, 0]).step is None
     with pytest.raises(ValueError, match="step"):
-        pk.MarkovChain.fit(data, step="1m")
+        pk.fit(data, step="1m")
     with pytest.raises(ValueError, match="step"):
-        pk.RegimeClass.fit([_series("1m"), _series("5m")], 2)
+        pk.fit([_series("1m"), _series("5m")], "regimes", regimes=2)
 
 
 @pytest.mark.parametrize("people", [1, pytest.param(4, marks=pytest.mark.slow)])

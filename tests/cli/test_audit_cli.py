@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+import pufferkit as pk
 from tests.strategies.command_line import folder, good, refusal, refusals, run  # noqa: F401
 
 AUDIT = ("audit", "--model", "model.json", "--epsilon", "1", "--length", "4", "--trials", "2000")
@@ -26,6 +27,46 @@ def test_a_broken_promise_has_exit_code_1():
     assert result.exit_code == 1
     assert "FAILED" in result.stdout
     assert result.stderr == ""
+
+
+@pytest.mark.usefixtures("folder")
+def test_an_adversary_outside_the_model():
+    model = json.loads(Path("model.json").read_text())
+    sticky = [[0.99, 0.01], [0.01, 0.99]]
+    Path("other.json").write_text(
+        json.dumps({**model, "transition": sticky, "initial": [0.5, 0.5]})
+    )
+    result = run(*AUDIT, *COUNT, "--adversary", "other.json")
+    assert result.exit_code == 1, result.stderr
+    assert "outside      the beliefs of the release; may learn at most" in result.stdout
+    assert "NOT COVERED" in result.stdout
+    words = refusal(*AUDIT, "--adversary", "other.json", "--mechanism", "randomized-response")
+    assert "--adversary" in words
+
+
+@pytest.mark.usefixtures("folder")
+def test_an_adversary_who_was_trained():
+    pytest.importorskip("sklearn")
+    chain = pk.MarkovChain.steady([[0.95, 0.05], [0.05, 0.95]], ["rest", "run"])
+    Path("sticky.json").write_text(chain.to_json())
+    rows = [f"p{n},{chain.states[x]}" for n in range(4) for x in chain.sample(3000, seed=n)]
+    Path("public.csv").write_text("\n".join(["who,level", *rows]) + "\n")
+    asked = ("audit", "--model", "sticky.json", "--epsilon", "0.5", "--length", "10", *COUNT)
+    trained = ("--trials", "2000", "--adversary", "trained", "--state", "level")
+    public = ("--public", "public.csv", "--subject", "who")
+    shown = good(*asked, *trained, *public)
+    assert "verdict      passed" in shown
+    assert "releases" in shown.splitlines()[-1]
+    assert "within the promised 0.5" in shown.splitlines()[-1]
+    broken = run(*asked, *trained, *public, "--mechanism", "entry-dp", "--json")
+    assert broken.exit_code == 1
+    assert json.loads(broken.stdout)["trained"]["proven"] > 0.5
+    assert "needs public people" in refusal(*asked, *trained)
+    assert "are for --adversary trained" in refusal(*asked, *public)
+    other = ("audit", "--model", "sticky.json", "--epsilon", "1", "--data", "public.csv")
+    assert "give --length" in refusal(*other, *trained, *public)
+    response = ("--mechanism", "randomized-response")
+    assert "is for releases" in refusal(*asked, *trained, *public, *response)
 
 
 @pytest.mark.slow

@@ -19,7 +19,7 @@ import pytest
 
 import pufferkit as pk
 from pufferkit import noise
-from pufferkit.explore import tasks
+from pufferkit.explore import calls
 from pufferkit.explore.workspace import PRIVATE, Workspace
 from tests.asking import Asking, for_all, for_each
 from tests.explore.inline import Inline
@@ -140,8 +140,8 @@ COMMANDS = (
     f"dashboard {ONE} --ask histogram=20 --ask transitions=30 --out joint.json".replace(
         "--epsilon 1 ", ""
     ),
-    "stream release p0.csv --model model.json --epsilon 1 --state state --time time "
-    "--ledger stream.db --account s --window 2020-01-01,2023-01-01 --out s.json",
+    "release p0.csv --model model.json --epsilon 1 --state state --time time "
+    "--ledger stream.db --account s --budget 1 --window 2020-01-01,2023-01-01 --out s.json",
     "synthetic moves.json --length 50 --seed 1",
     "verify a.json",
     "verify moves.json",
@@ -183,10 +183,9 @@ def acts(book):
     yield session.history
     yield session.profile
     yield session.plan(query, 0.1)
-    yield pk.Stream(chain, 1, book, name="stream", data_meant=True).release(
-        query, data, (1, LENGTHS[0])
-    )
-    table = pk.read_table("people.csv", subject="who", time="time", state="state", states=STATES)
+    again = Asking(data, chain, 2, book, name="again", data_meant=True)
+    yield again.release(query, 1.0, window=(1, LENGTHS[0]))
+    table = pk.read("people.csv", subject="who", time="time", state="state", states=STATES)
     yield table
     yield for_each(table, chain, 1)
     yield for_each(table, chain, 1, query="frequencies", data_meant=True, **paid)
@@ -227,9 +226,9 @@ def test_the_explorer_shows_no_exact_answer(files, tmp_path):
     async def walk():
         page = Workspace(tmp_path / "explorer", Inline)
         await page.name(PRIVATE, "p0.csv")
-        await page.correct(PRIVATE, state="state", time="time")
+        page.correct(PRIVATE, state="state", time="time")
         await page.read(PRIVATE)
-        await page.build(tasks.bounded, 0.2, 0.8, STATES)
+        await page.build("bounds", calls.bounded, STATES, 0.2, 0.8)
         await page.set_budget("a", 3)
         yield page.files[PRIVATE].seen
         yield await page.live()

@@ -1,16 +1,15 @@
 """The command line, used as one would: what it prints and what it writes."""
 
-import io
 import json
 import subprocess
 import sys
+from html import unescape
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 import pufferkit as pk
-from pufferkit.cli import application, outputs, terminal
+from pufferkit.cli import application, outputs
 from tests.strategies.command_line import (
     MODEL,
     PLAN,
@@ -56,7 +55,7 @@ def test_no_command_shows_help(command: list[str]):
 )
 def test_a_command_is_made_alone_unless_the_whole_is_asked_for(words: list[str], whole: bool):
     made = application(words)
-    assert len(made.registered_commands + made.registered_groups) == (15 if whole else 1)
+    assert len(made.registered_commands + made.registered_groups) == (14 if whole else 1)
 
 
 def test_version():
@@ -121,19 +120,16 @@ def test_plan_piped_is_plain_and_complete(folder: Path):
     assert good(*PLAN).strip() == str(table)
 
 
-def test_plan_on_a_terminal_fits_80_columns(folder: Path):
-    table = pk.plan(pk.ChainClass.binary(0.2, 0.9), pk.histogram((0, 1), 300), 1)
-    console = Console(width=80, file=io.StringIO())
-    console.print(terminal.plan_table(table))
-    text = console.file.getvalue()
+def test_a_plan_fits_80_columns_and_explains_itself(folder: Path):
+    text = good(*PLAN, "--explain")
     assert all(len(line) <= 80 for line in text.splitlines())
+    chain = pk.MarkovChain.steady(MODEL["transition"], MODEL["states"])
+    table = pk.plan(chain, pk.histogram(chain.states, 300), 1)
+    assert str(table.explain()) in text
     unwrapped = " ".join(text.split())
-    for row in table.rows:
-        assert row["mechanism"] in unwrapped
-        if row["applicable"]:
-            assert f"{row['scale']:.6g}" in unwrapped
-            assert f"{row['expected_l1_error']:.6g}" in unwrapped
-    assert "…" not in text
+    for row in table.entries:
+        assert f"{row.mechanism}: " in unwrapped
+        assert " ".join(row.why.split()) in unwrapped
 
 
 def test_plan_as_json(folder: Path):
@@ -208,7 +204,9 @@ def test_release_writes_json_and_picture(folder: Path):
     release = pk.Release.from_json(Path("r.json").read_text())
     assert result.stdout.strip() == str(release)
     assert "exact" not in Path("r.svg").read_text()
-    assert result.stderr.splitlines() == ["written: r.json", "written: r.svg"]
+    means, *_, written, drawn = result.stderr.splitlines()
+    assert means.startswith("epsilon 1 is about one entry")
+    assert (written, drawn) == ("written: r.json", "written: r.svg")
     assert set(snapshot()) == {"model.json", "data.csv", "r.json", "r.svg"}
 
 
@@ -332,7 +330,7 @@ def test_model_fit(folder: Path):
     chain = pk.MarkovChain.from_json(Path("fitted.json").read_text())
     assert chain.states == ("rest", "run")
     assert chain.is_stationary
-    series = pk.read_series("data.csv", "state")
+    series = pk.read("data.csv", state="state")
     counts = series.transitions
     assert chain.transition == pytest.approx(counts / counts.sum(axis=1, keepdims=True))
     words = refusal("release", "data.csv", "--model", "fitted.json", *RELEASE[4:])
@@ -424,3 +422,21 @@ def test_a_directory_that_cannot_be_written_to(folder: Path, monkeypatch: pytest
     monkeypatch.setattr("pufferkit.cli.outputs.os.access", lambda *_: False)
     with pytest.raises(ValueError, match="cannot be written"):
         outputs.check_outputs([Path("r.json"), None])
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_report_for_the_one_who_decides_and_the_one_who_checks():
+    pytest.importorskip("matplotlib")
+    asked = ("release", "data.csv", "--model", "model.json", "--epsilon", "1", "--state", "state")
+    done = run(*asked, "--query", "histogram", "--out", "r.json", "--report", "r.html")
+    assert done.exit_code == 0, done.stderr
+    assert "is about one entry" in done.stderr
+    page = Path("r.html").read_text()
+    for head in ("Question", "Answer", "What is promised", "Against whom", "How to verify it"):
+        assert f"<h2>{head}</h2>" in page
+    assert "who is not covered" in page
+    kept = unescape(page.split("<pre id=record>")[1].split("</pre>")[0])
+    assert json.loads(kept) == json.loads(Path("r.json").read_text())
+    Path("kept.json").write_text(kept)
+    assert run("verify", "kept.json").exit_code == 0
+    assert "<script" not in page

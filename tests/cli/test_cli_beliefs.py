@@ -1,4 +1,4 @@
-"""``pufferkit beliefs``: a table of public people in, a model that they do not refute out."""
+"""``pufferkit beliefs choose``: public people in, a model that they do not refute out."""
 
 import re
 from datetime import datetime, timedelta
@@ -35,9 +35,20 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_from_people_to_a_model_that_they_do_not_refute(table, tmp_path, monkeypatch):
     pytest.importorskip("matplotlib")
     monkeypatch.chdir(tmp_path)
-    done = run("beliefs", table, *ASKED, "--regimes", "2", "--out", "m.json", "--report", "r.html")
+    done = run(
+        "beliefs",
+        "choose",
+        table,
+        *ASKED,
+        "--regimes",
+        "2",
+        "--out",
+        "m.json",
+        "--report",
+        "r.html",
+    )
     assert done.exit_code == 0, done.stderr
-    assert "built on 4, tested on 1 held out" in done.stdout
+    assert "5 people in 5 folds, seed 0, left out in turn" in done.stdout
     assert "one entry gives away" in done.stdout
     lines = {line.split("  ")[0]: line for line in done.stdout.splitlines()}
     assert "NO" in lines["single chain"]
@@ -54,21 +65,21 @@ def test_one_person_is_cut_into_stretches(table, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     own = [line for line in table.read_text().splitlines() if line.startswith(("id", "p0"))]
     Path("one.csv").write_text("\n".join(own) + "\n")
-    done = run("beliefs", "one.csv", *ASKED, "--regimes", "1", "--out", "m.json")
+    done = run("beliefs", "choose", "one.csv", *ASKED, "--regimes", "1", "--out", "m.json")
     assert done.exit_code == 1, done.stderr
     assert "one person only, cut into stretches" in done.stdout
     assert "recommended: none of these" in done.stdout
-    assert "what would pass" in done.stdout
+    assert "what may survive" in done.stdout
     assert not Path("m.json").exists()  # what fails is not written
 
 
 def test_what_cannot_be_asked(table, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for wrong in ("0", "two", "2,,3", ""):
-        assert "--regimes" in refusal("beliefs", table, *ASKED, "--regimes", wrong)
-    done = run("beliefs", table, *ASKED, "--regimes", "2", "--held-out", "5")
+        assert "--regimes" in refusal("beliefs", "choose", table, *ASKED, "--regimes", wrong)
+    done = run("beliefs", "choose", table, *ASKED, "--regimes", "2", "--folds", "6")
     assert done.exit_code == 2
-    assert done.stderr.splitlines()[-1].startswith("error: held_out: 5 of 5 people leaves nobody")
+    assert done.stderr.splitlines()[-1].startswith("error: folds: 6 folds of 5 people")
 
 
 @pytest.mark.slow
@@ -137,7 +148,7 @@ def test_noise_is_for_what_was_observed(tmp_path, monkeypatch):
         raise ValueError("seen enough")
 
     monkeypatch.setattr("pufferkit.fitting.choosing.choose_beliefs", stopped)
-    assert "seen enough" in run("beliefs", path, *ASKED).stderr
+    assert "seen enough" in run("beliefs", "choose", path, *ASKED).stderr
     (query,) = asked
     assert sum(query.observed) == 40
     assert sum(query.lengths) == 60 * 39 + 1

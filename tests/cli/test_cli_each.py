@@ -104,7 +104,7 @@ def test_refusals_without_each_or_time(table: Path):
     assert "--subject" in refusal(*EACH[:-2])
     assert "--time" in refusal(*EACH[:8], "--subject", "who")
     start = ("release", *EACH[1:-2])
-    assert "release-each --subject" in refusal(*start, "--window", "7d")
+    assert "--subject" in refusal(*start, "--window", "7d")
     assert "--every 1m" in refusal(*start[:8], "--window", "7d")
     windowed = ("--window", "7d", "--show-exact", "--plot", "x.png")
     assert "--show-exact: cannot be combined with --window" in refusal(*start, *windowed)
@@ -194,7 +194,7 @@ def test_a_file_with_gaps_is_one_chain_unless_declared_otherwise(meter: Path):
     assert "--independent-after" in refusal(
         "plan", *start[1:5], "--length", "9", "--independent-after", "3h"
     )
-    assert "needs a column with times" in refusal("release", *start, "--independent-after", "3h")
+    assert "needs times" in refusal("release", *start, "--independent-after", "3h")
     good("sanitize", *start, "--time", "when", "--out", "answers.csv")
     answers = pl.read_csv("answers.csv")["state"]
     assert (len(answers), answers.null_count()) == (163, 1)

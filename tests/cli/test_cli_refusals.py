@@ -102,7 +102,7 @@ def test_plan_needs_a_size(folder: Path):
 @refusals(
     {
         "--state nowhere": "it has 'when', 'state'",
-        "--time state": "row 1 has time",
+        "--time state": "a different column",
         "--mechanism magic": "'magic' is unknown; known are ",
         "--mechanism gk16": "spectral norm",
         "--query count --state-value run --as-drawn": "--as-drawn",
@@ -126,10 +126,10 @@ def test_bad_options_of_release(folder: Path, options: list[str], words: str):
     [
         ("bad.csv", b"", "is empty"),
         ("bad.csv", b"state\n", "no rows"),
-        ("bad.csv", b"state\nrest\nfly\n", "'fly' not among the declared states"),
-        ("bad.csv", b"state,x\n,1\n,2\n", "no entry was observed"),
+        ("bad.csv", b"state\nrest\nfly\n", "not declared: 'fly'"),
+        ("bad.csv", b"state,x\n,1\n,2\n", "no row has a state"),
         ("bad.csv", b"\x89PNG\r\n\x1a\n\x00", "not a CSV file"),
-        ("bad.csv", b"state\n0\n1\n", "'0', '1' not among"),
+        ("bad.csv", b"state\n0\n1\n", "not declared: '0', '1'"),
         ("bad.parquet", b"state\nrest\n", "not a Parquet file"),
         ("bad.xlsx", b"PK\x03\x04", "spreadsheet"),
     ],
@@ -154,7 +154,7 @@ def test_data_that_is_not_there(folder: Path):
         ("state\na\nb\na\n", ["--smoothing", "-1"], "smoothing"),
         ("state\na\nb\na\n", ["--smoothing", "nan"], "smoothing"),
         ("state\na\nb\na\n", ["--start", "end"], "--start"),
-        ("state\na\nb\na\n", ["--states", "a"], "'b' not among"),
+        ("state\na\nb\na\n", ["--states", "a"], "not declared: 'b'"),
         ("", [], "is empty"),
     ],
 )

@@ -10,8 +10,8 @@ import polars
 import pytest
 
 import pufferkit as pk
+from pufferkit.data.write import csv_bytes, harmless
 from pufferkit.errors import printable
-from pufferkit.frames.safe_csv import csv_bytes, harmless
 from tests.strategies.command_line import MODEL, PLAN, RELEASE, folder, good, refusal, run
 
 __all__ = ["folder"]
@@ -274,4 +274,4 @@ def test_bytes_that_are_no_text_near_the_end_of_a_file_are_named(folder, bad):
     ):  # fmt: skip
         assert "late.csv" in refusal(*ask), ask
     with pytest.raises(ValueError, match="late"):
-        pk.read_table("late.csv", subject="who", state="state", every="1m")
+        pk.read("late.csv", subject="who", state="state", every="1m")

@@ -24,8 +24,7 @@ ANYWAY = ["--anyway"]
 
 ALL = ["--window", "2026-11-16 00:00,2026-12-01 00:00"]
 SERIES = ["data.csv", *TIMED]
-STREAM = ["stream", "release", *SERIES, *BOOK, *ANYWAY]
-EACH = ["stream", "release-each", "--subject", "part"]
+PAID = [*BOOK, "--budget", "3", *ANYWAY]
 FIT = ["model", "fit", "data.csv", "--state", "state"]
 COUNT = ["--query", "count", "--state-value", "run"]
 
@@ -39,10 +38,9 @@ BASES = {
     "release paid": ["release", *SERIES, *BOOK, "--budget", "3", *ANYWAY],
     "release a count": ["release", *SERIES, *COUNT, *ANYWAY],
     "release-each": ["release-each", *SERIES, "--subject", "part", *ANYWAY],
-    "stream": [*STREAM, *ALL],
-    "stream late": [*STREAM, *ALL, "--late", "leave out"],
-    "stream without times": [*STREAM[:3], *READ, *BOOK, *ANYWAY, "--window", "1,336"],
-    "stream each": [*EACH, *SERIES, *ALL, "--ledger", "l.db", *ANYWAY],
+    "release a period": ["release", *SERIES, *ALL, *PAID],
+    "release a window": ["release", "data.csv", *READ, *PAID, "--window", "1,336"],
+    "release-each, a period": ["release-each", "--subject", "part", *SERIES, *ALL, *PAID],
     "dashboard": ["dashboard", "data.csv", *READ[:2], *READ[4:], "--ask", "histogram=30"],
     "model check": ["model", "check", "model.json"],
     "model check of data": ["model", "check", "model.json", "--data", "data.csv", *READ[4:]],

@@ -65,6 +65,6 @@ def test_every_command(folder, name):
     files = ("dashboard", "one.csv", "--model", "model.json", *columns)
     good(*files, *asked, "--out", "both.json", "--plot", "both.svg")
     assert pk.verify("both.json").ok
-    stream = ("stream", "release", "one.csv", *model, *columns, *more, "--window")
-    good(*stream, "2024-03-05", "--ledger", "l.db", "--account", "ann", "--out", "day.json")
+    day = ("release", "one.csv", *model, *columns, *more, "--window", "2024-03-05")
+    good(*day, "--ledger", "l.db", "--account", "ann", "--budget", "1", "--out", "day.json")
     assert pk.verify("day.json").ok

@@ -35,7 +35,7 @@ def test_a_series_from_a_joint_release(joint):
     assert report["epsilon"] == json.loads(Path("joint.json").read_text())["epsilon"]
     assert len(report["rows"]) == 4 + 48
     assert "released share" in Path("made.svg").read_text()
-    assert len(pk.read_series("made.csv", "state", time="time")) == 500  # and it can be read again
+    assert len(pk.read("made.csv", state="state", time="time")) == 500  # and it can be read again
 
 
 def test_moves_alone_and_what_does_not_fit(joint):

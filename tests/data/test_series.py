@@ -152,12 +152,10 @@ def test_missing_cells_of_dataframes():
 def test_moves_and_models_are_counted_between_observed_neighbours():
     cut = pk.Series.of([[0, 0, 1], [1, 0, 0, 1]])
     gap = pk.Series.of([0, 0, 1, None, 1, 0, 0, 1])
-    assert (
-        pk.MarkovChain.fit(gap).transition.tolist() == pk.MarkovChain.fit(cut).transition.tolist()
-    )
+    assert pk.fit(gap).transition.tolist() == pk.fit(cut).transition.tolist()
     report = pk.check_model(gap, pk.ChainClass.any_start([[0.5, 0.5], [0.5, 0.5]]))
     expected = pk.check_model(cut, pk.ChainClass.any_start([[0.5, 0.5], [0.5, 0.5]]))
     assert report.checks[0] == expected.checks[0]
     assert report.checks[2] == expected.checks[2]
     with pytest.raises(ValueError, match="fitted to the very series"):
-        pk.influence_curve(pk.MarkovChain.fit(gap), pk.count(1, gap), 1).release(gap)
+        pk.influence_curve(pk.fit(gap), pk.count(1, gap), 1).release(gap)

@@ -118,6 +118,10 @@ class Page:
                 time.sleep(0.2)
         raise AssertionError(f"{words!r} cannot be pressed")
 
+    def unfold(self, words: str) -> None:
+        """Open the details whose summary begins with these words."""
+        self.element(f"//summary[starts-with(normalize-space(.), '{words}')]").click()
+
     def write(self, label: str, text: str, number: int = 1) -> None:
         from selenium.webdriver.common.keys import Keys
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import pufferkit as pk
-from pufferkit.explore import release_tasks, tasks
-from pufferkit.explore.page_questions import PageQuestion
+from pufferkit.explore import calls
+from pufferkit.explore.choices import PageQuestion, read_model
 from pufferkit.explore.worker import Cancelled, Refused
 from pufferkit.explore.workspace import PRIVATE, PUBLIC, Workspace
 from tests.explore.inline import Inline
@@ -46,7 +46,7 @@ async def prepared(workspace, files):
     await workspace.read(PUBLIC)
     await workspace.name(PRIVATE, private)
     await workspace.read(PRIVATE)
-    await workspace.build(tasks.counted, "single chain", workspace.source(PUBLIC))
+    await workspace.build("single chain", calls.single_chain, workspace.public)
 
 
 def visit(workspace, act):
@@ -89,14 +89,17 @@ async def read(user, role, path, said):
     await user.should_see(said, retries=20)
 
 
-def test_public_files_are_drawn_and_private_ones_are_not(workspace, files):
-    from nicegui import ui
+def pictures(user):
+    return [element for element in user.client.elements.values() if element.tag == "img"]
 
+
+def test_nothing_is_drawn_before_both_files_were_compared(workspace, files):
     async def act(user):
-        await read(user, "private", files[1], "Read: 300 entries.")
-        await user.should_not_see(kind=ui.echart)
         await read(user, "public", files[0], "3 subjects, 900 entries")
-        await user.should_see(kind=ui.echart)
+        assert pictures(user) == []
+        await read(user, "private", files[1], "Read: 300 entries.")
+        await user.should_see(marker="compared", retries=20)
+        assert len(pictures(user)) == 2  # light and dark
 
     visit(workspace, act)
 
@@ -125,24 +128,24 @@ def test_the_private_file_is_refused_as_the_public_one_before_it_is_drawn(
         await workspace.read(first)
         await workspace.name(second, paths[second])
         if how == "among others" and second == PUBLIC:
-            await workspace.correct(PUBLIC, state="activity", subject="who")
+            workspace.correct(PUBLIC, state="activity", subject="who")
         with pytest.raises((ValueError, Refused), match="private file"):
             await workspace.read(second)
         assert not workspace.files[second].seen
+        assert not workspace.files[PUBLIC].seen
+        assert not workspace.compared
         if second == PUBLIC:
             with pytest.raises((ValueError, Refused), match="private file"):
-                await workspace.suggest(PUBLIC, 4)
+                await workspace.suggest(4)
 
     asyncio.run(act())
 
 
 def test_a_private_file_named_but_not_yet_read_is_known(workspace, files):
-    from nicegui import ui
-
     async def act(user):
         await workspace.name(PRIVATE, files[1])
         await read(user, "public", files[1], "it is the private file")
-        await user.should_not_see(kind=ui.echart)
+        assert pictures(user) == []
 
     visit(workspace, act)
 
@@ -154,8 +157,8 @@ def test_question_release_and_account_through_the_page(workspace, files):
     async def act(user):
         workspace.step = "Question"
         await user.open("/")
-        await user.should_see("95% of shares within", retries=50)
-        await user.should_see("a prior probability of 1 in 10", retries=50)
+        await user.should_see("95% of shares are within", retries=50)
+        await user.should_see("a chance of 1 in 10", retries=50)
         user.find(marker="next").click()
         await user.should_see("Set the budget", retries=20)
         await user.should_not_see("Cost first")
@@ -249,26 +252,28 @@ def test_private_data_are_never_drawn_before_a_budget_exists(workspace, files):
 
     async def ask():
         with pytest.raises(ValueError, match="before a budget exists"):
-            await workspace.exact(workspace.deal())
+            await workspace.exact(workspace.request(), "")
         with pytest.raises(ValueError, match="budget: set one first"):
             await workspace.release()
         await workspace.set_budget("anna", 3.0)
         with pytest.raises(Refused, match="only after a release"):
-            await workspace.exact(workspace.deal())
+            await workspace.exact(workspace.request(), "")
         answer = await workspace.release()
-        assert sum(await workspace.exact(answer["deal"])) == pytest.approx(1.0)
+        shown = await workspace.exact(answer["request"], answer["json"])
+        assert "exact answer, which is private" in shown["words"]
 
     asyncio.run(ask())
 
 
-def test_simulated_releases_are_of_made_up_entries(workspace, files, monkeypatch):
+def test_simulated_releases_are_of_invented_entries(workspace, files):
     asyncio.run(prepared(workspace, files))
-    private = workspace.source(PRIVATE).series(CHAIN.states)
-    told = asyncio.run(workspace.live())["simulated"]
-    assert "simulated" in told["whose"]
+    private = calls.series_of(workspace.source(PRIVATE), CHAIN.states)
+    answer = asyncio.run(workspace.live())
+    assert "as the public people do" in answer["whose"]
     truth = pk.relative_frequencies(CHAIN.states, private).exact(private)
-    assert told["exact"] != [float(value) for value in truth]
-    assert told["half_width"] == asyncio.run(workspace.live())["half_width"]
+    told = ", ".join(f"{a} {float(b):.3g}" for a, b in zip(CHAIN.states, truth, strict=True))
+    assert "answer without noise: rest 0." in answer["picture"]["words"]
+    assert told not in answer["picture"]["words"]
 
 
 def test_the_noise_is_that_of_the_mechanism_that_was_chosen(workspace, files):
@@ -281,14 +286,14 @@ def test_the_noise_is_that_of_the_mechanism_that_was_chosen(workspace, files):
     workspace.mechanism = "exact_sum"
     with pytest.raises(Refused, match="exact_sum is for numbers"):
         asyncio.run(workspace.live())
-    workspace.question = PageQuestion("count", ("walk",))
+    workspace.question = PageQuestion("count", (("of", ("walk",)),))
     assert asyncio.run(workspace.live())["mechanism"] == "exact_sum"
-    assert not workspace.work.under_way
+    assert not workspace.work
 
 
 def test_questions_about_hours_are_offered_to_files_with_times_alone(workspace, files, tmp_path):
     asyncio.run(prepared(workspace, files))
-    assert set(workspace.groups) == {"shares and counts", "moves", "numbers"}
+    assert set(workspace.topics) == {"shares and counts", "moves", "numbers"}
     week = "".join(
         f"2024-03-{4 + n // 24:02d} {n % 24:02d}:00,{CHAIN.states[c]}\n"
         for n, c in enumerate(CHAIN.sample(168, seed=5))
@@ -296,13 +301,10 @@ def test_questions_about_hours_are_offered_to_files_with_times_alone(workspace, 
     (tmp_path / "week.csv").write_text(f"time,state\n{week}")
     asyncio.run(workspace.name(PRIVATE, str(tmp_path / "week.csv")))
     asyncio.run(workspace.read(PRIVATE))
-    assert "by-hour" in workspace.groups["by time"]
-    workspace.question = PageQuestion("by-hour")
-    told = asyncio.run(workspace.live())["simulated"]
-    assert (len(told["grid"]["rows"]), len(told["grid"]["columns"])) == (2, 24)
-    assert sum(told["exact"]) == 168
-    workspace.question = PageQuestion.first("quantile", CHAIN.states)
-    assert asyncio.run(workspace.live())["simulated"]["exact"] is None
+    assert "by-hour" in workspace.topics["by time"]
+    for kind, words in (("by-hour", "One simulated release"), ("quantile", "What follows from")):
+        workspace.question = PageQuestion.first(kind, CHAIN.states)
+        assert words in asyncio.run(workspace.live())["picture"]["words"]
 
 
 def test_records_of_the_ledger_and_of_others_are_verified(workspace, files):
@@ -354,38 +356,29 @@ def test_a_budget_that_differs_from_the_ledger_is_refused_in_its_words(workspace
     asyncio.run(ask())
 
 
-def test_every_class_on_offer_is_kept_with_its_words(workspace, files):
+def test_every_class_on_offer_is_kept_with_its_words_and_the_newest_is_chosen(workspace, files):
     asyncio.run(prepared(workspace, files))
-    public, folder = workspace.source(PUBLIC), workspace.folder
+    public, folder = workspace.public, workspace.folder
     states = ("rest", "walk")
 
     async def ask():
-        for kind in tasks.BUILT:
-            await workspace.build(tasks.counted, kind, public)
-        await workspace.build(tasks.bounded, 0.3, 0.9, states)
-        await workspace.build(tasks.mixing, states, 0.1, 0.3)
-        await workspace.build(tasks.by_hand, ((0.9, 0.1), (0.2, 0.8)), states, "any")
+        for make in (calls.like_these, calls.any_of_these, calls.any_start):
+            await workspace.build(make.__name__, make, public)
+            assert make.__name__.split("_")[0] in workspace.chosen
+        await workspace.build("bounds", calls.bounded, states, 0.3, 0.9)
+        await workspace.build("bounds", calls.mixing, states, 0.1, 0.3)
+        await workspace.build("matrix", calls.by_hand, states, ((0.9, 0.1), (0.2, 0.8)), "any")
         path = folder / "own.json"
         path.write_text(pk.ChainClass.of(CHAIN).to_json())
-        await workspace.build(tasks.from_file, str(path))
+        await workspace.build("file", read_model, str(path))
         with pytest.raises(Refused, match="sums to"):
-            await workspace.build(tasks.by_hand, ((0.9, 0.3), (0.2, 0.8)), states, "any")
+            await workspace.build("m", calls.by_hand, states, ((0.9, 0.3), (0.2, 0.8)), "any")
         return await workspace.noise()
 
-    rows = asyncio.run(ask())
-    assert len(rows) == len(workspace.beliefs) == len(tasks.BUILT) + 4
-    assert all(row["scale"] > 0 for row in rows)
+    words = asyncio.run(ask())
+    assert len(words) == len(workspace.beliefs) == 8
+    assert all("95% of shares within" in line for line in words.values())
     assert all(model["promise"] for model in workspace.beliefs.values())
-    assert {json.loads((folder / p).read_text())["kind"] for p in workspace.beliefs}
-
-
-@pytest.mark.parametrize("count", range(2, 9))
-def test_a_matrix_by_hand_begins_with_rows_that_add_up(count):
-    from pufferkit.explore.page_steps.beliefs_step import first_row
-
-    stay, move = first_row(count)
-    rows = [[stay if i == j else move for i in range(count)] for j in range(count)]
-    assert pk.MarkovChain.steady(rows).stationary == pytest.approx([1 / count] * count)
 
 
 def test_a_plan_is_kept_and_error_rows_with_it(workspace, files):
@@ -393,10 +386,11 @@ def test_a_plan_is_kept_and_error_rows_with_it(workspace, files):
     assert workspace.planned() is None
     asyncio.run(workspace.plan())
     assert workspace.planned()["best"] == "influence_curve"
-    there = {row["mechanism"] for row in workspace.planned()["rows"] if row["applicable"]}
-    assert {row["mechanism"] for row in workspace.error_rows()} == there
-    assert {row["epsilon"] for row in workspace.error_rows()} == {0.1, 0.2, 0.5, 1, 2, 5, 10}
-    assert not workspace.work.under_way
+    there = {row["mechanism"] for row in workspace.planned()["rows"]}
+    errors = workspace.planned()["errors"]
+    assert {row["mechanism"] for row in errors} <= there
+    assert {row["epsilon"] for row in errors} == {0.1, 0.2, 0.5, 1, 2, 5, 10}
+    assert not workspace.work
 
 
 def test_a_check_on_public_people_gives_a_verdict(workspace, files):
@@ -442,8 +436,72 @@ def test_verification_of_a_spoiled_record_says_no(workspace, files):
     async def ask():
         await workspace.set_budget("anna", 3.0)
         record = json.loads((await workspace.release())["json"])
-        assert release_tasks.verify(json.dumps(record))["ok"]
+        assert calls.verify(json.dumps(record))["ok"]
         record["scale"] /= 2
-        assert not release_tasks.verify(json.dumps(record))["ok"]
+        assert not calls.verify(json.dumps(record))["ok"]
 
     asyncio.run(ask())
+
+
+def test_a_refusal_has_its_control_beside_it_and_no_word_of_python(workspace, tmp_path):
+    hours = [f"2024-10-27 0{hour}:00" for hour in (0, 1, 2, 2, 3, 4)]
+    night = tmp_path / "night.csv"
+    night.write_text("time,state\n" + "".join(f"{h},{'ab'[n % 2]}\n" for n, h in enumerate(hours)))
+
+    async def act(user):
+        await read(user, "private", str(night), "the same time as another row")
+        [beside] = user.find(marker="private-remedy").elements
+        labels = [child.props.get("label") for child in beside.default_slot.children]
+        assert labels == ["Time between entries", "The hour that occurs twice"]
+
+    visit(workspace, act)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            "n.csv: 2 rows are in an hour that occurs twice; choose how to treat it "
+            "(repeated_hour='shift', --repeated-hour), or give the zone (times_in=)",
+            "n.csv: 2 rows are in an hour that occurs twice; choose how to treat it, or give the "
+            "zone.",
+        ),
+        ("cuts: must increase, got [300.0, 100.0]", "Cut points: must increase, got 300.0, 100.0."),
+        ("every: needs times; name their column with time=", "Every: needs times."),
+        ("epsilon: must be above 0", "Epsilon: must be above 0."),
+        ("intervals (Beta(1/2, 1/2) mixture)", "Intervals (Beta(1/2, 1/2) mixture)."),
+        ("give lengths=300", "Give lengths=300."),
+    ],
+)
+def test_refusals_are_in_plain_words(text, words):
+    from pufferkit.explore.page_parts import plain_words
+
+    assert plain_words(text) == words
+
+
+def test_the_tutorial_can_be_switched_on(workspace, files):
+    async def act(user):
+        await user.should_not_see("Privacy is for the private file")
+        user.find(marker="tutorial").click()
+        await user.should_see("Privacy is for the private file")
+        await user.should_see("○ Open a public file, of other people.")
+
+    visit(workspace, act)
+
+
+def test_the_form_of_every_question_can_be_drawn_and_asked(workspace, files):
+    from pufferkit.explore.choices import on_page
+
+    asyncio.run(prepared(workspace, files))
+    workspace.step = "Question"
+    for kind in on_page():
+        workspace.question = PageQuestion.first(kind, CHAIN.states)
+        assert workspace.question.question(CHAIN.states).name == kind
+    workspace.question = PageQuestion.first("variance", CHAIN.states)
+
+    async def act(user):
+        await user.should_see("The value of each state:")
+        await user.should_see(marker="clip-and this")
+        await user.should_see("more private")
+
+    visit(workspace, act)

@@ -81,12 +81,11 @@ def test_less_data_than_the_transitions_were_counted_in(bought, tmp_path):
 
 
 @pytest.mark.parametrize("through", [lambda theta: theta, lambda t: beliefs_from_json(t.to_json())])
-def test_without_the_charge_a_bought_region_is_refused(bought, through, tmp_path):
+def test_without_the_charge_a_bought_region_is_refused(bought, through):
     region = through(bought.region)
     assert "bought" in json.loads(region.to_json())["fitted_on"]
     assert any("bought" in words for words in region.caveats)
-    book = str(tmp_path / "book.db")
-    table = pk.read_table(
+    table = pk.read(
         pl.DataFrame({"who": [1] * 99, "s": ["a", "b", "b"] * 33}),
         state="s",
         subject="who",
@@ -97,7 +96,6 @@ def test_without_the_charge_a_bought_region_is_refused(bought, through, tmp_path
         lambda: pk.influence_curve(region, QUERY, 1.0).release(DATA),
         lambda: pk.influence_curve(region.with_secrets(pk.Secrets.runs(2)), QUERY, 1).release(DATA),
         lambda: pk.markov_quilt(region, QUERY, 1.0).release(DATA),
-        lambda: pk.Stream(region, 1.0, book),
         lambda: for_each(table, region, 1.0),
         lambda: for_all(table, region, 1.0),
         lambda: sanitize(DATA, cheapest_noise(member, 1.0)),

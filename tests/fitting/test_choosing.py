@@ -8,18 +8,19 @@ import pytest
 import pufferkit as pk
 from pufferkit import MarkovChain, NotApplicable, Series
 from pufferkit.beliefs.hidden_model import HiddenModel
-from pufferkit.beliefs.people_counts import People, calibrated_contamination
-from pufferkit.fitting.candidates import hidden_regimes as fitted_regimes
-from pufferkit.fitting.candidates import (
-    people_hull,
+from pufferkit.fitting import baum_welch
+from pufferkit.fitting.choosing import (
+    Candidate,
+    Choice,
+    Fold,
+    choose_beliefs,
+    regime_class,
     regime_influence,
     regimes_of_people,
-    seasonal_chain,
-    single_chain,
     unsure_of_person,
 )
-from pufferkit.fitting.choosing import Candidate, Choice, choose_beliefs
-from pufferkit.fitting.decision import INFLUENCE, PREDICTION, ROWS, InfluenceCheck
+from pufferkit.fitting.decision import INFLUENCE, ROWS, InfluenceCheck
+from pufferkit.fitting.people import People, calibrated_contamination
 from pufferkit.fitting.ratio_tests import Check
 from tests.oracles.switching import draw, window_influence
 
@@ -42,6 +43,11 @@ def people(count):
     return People(tuple(person(seed) for seed in range(count)), DAY, (0,) * count)
 
 
+def fitted_regimes(those):
+    segments = [np.asarray(segment) for segment in those.pooled.segments]
+    return baum_welch.fit(segments, len(those.states), 2, restarts=4)
+
+
 def test_counts_of_moves_by_person_and_part_of_the_day():
     those = people(3)
     tables = those.moves(4)
@@ -55,12 +61,13 @@ def test_counts_of_moves_by_person_and_part_of_the_day():
 
 def test_every_class_remembers_the_people_it_was_made_of():
     those = people(2)
-    model = fitted_regimes(those, 2)[1]
+    model = fitted_regimes(those)
     for theta in (
-        single_chain(those),
-        seasonal_chain(those),
-        people_hull(those),
-        fitted_regimes(those, 2)[0],
+        pk.fit(those),
+        pk.fit(those, "around"),
+        pk.fit(those, "seasonal"),
+        pk.fit(those, "hull"),
+        regime_class(model, those),
         regimes_of_people(those, model, 4),
     ):
         assert theta.states == ("rest", "run")
@@ -79,7 +86,7 @@ def test_the_hull_holds_people_parts_of_the_day_and_everybody():
     assert forward[4] == pytest.approx(NIGHT, abs=0.15)  # the first person's first quarter
     assert unsure_of_person(those) >= 0
     with pytest.raises(NotApplicable, match="needs the time of day"):
-        seasonal_chain(People(those.series, None, (0, 0, 0)))
+        pk.fit(People(those.series, None, (0, 0, 0)), "seasonal")
 
 
 def test_calibration_with_few_and_with_many_people():
@@ -93,7 +100,7 @@ def test_calibration_with_few_and_with_many_people():
 
 
 def test_the_influence_of_a_fitted_model_is_the_exact_one():
-    model = fitted_regimes(people(2), 2)[1]
+    model = fitted_regimes(people(2))
     exact = window_influence(np.array(model.transition), np.array(model.emission), 9).max()
     assert regime_influence(model, 9) == pytest.approx(exact)
 
@@ -110,40 +117,89 @@ def test_a_regime_that_lasts_for_days_is_hidden_like_the_others():
 # ----------------------------------------------------------------------------- the recommendation
 
 
-def row(name, scale, *, influence=True, share=0.5, rows=None, prediction=True, bare=False):
-    checks = (
-        Check(ROWS, rows, "rows"),
-        Check(PREDICTION, prediction, "nats"),
-        InfluenceCheck(INFLUENCE, influence, "entries", 10.0, None, share, 12.0),
-    )
+def fold(*, influence=True, share=0.5, rows=None, more=1.0):
+    check = InfluenceCheck(INFLUENCE, influence, "entries", 10.0, None, share, 12.0, more)
+    return Fold((1,), Check(ROWS, rows, "rows"), check)
+
+
+def row(name, scale, *folds, single=False, losses=None):
     chain = pk.ChainClass.of(MarkovChain.steady(NIGHT))
-    return Candidate(name, chain, "promised", checks, scale, bare)
+    return Candidate(name, chain, "promised", folds or (fold(),), scale, single, losses or {})
 
 
-def test_the_least_noise_that_nobody_refutes_is_recommended():
+@pytest.mark.parametrize(
+    ("said", "verdict"),
+    [
+        (fold(), "yes"),
+        (fold(share=None, rows=True), "yes"),
+        (fold(share=None, rows=None), "no power"),  # large by slack alone
+        (fold(more=1.3), "no power"),
+        (fold(rows=True, more=None), "no power"),
+        (fold(influence=None, rows=True), "no power"),
+        (fold(rows=False), "no"),
+        (fold(influence=False, more=9.0), "no"),
+    ],
+)
+def test_a_fold_refutes_or_is_survived_or_has_no_power(said, verdict):
+    assert said.verdict == verdict
+    assert row("one", 1.0, said).verdict == verdict
+
+
+def test_one_fold_is_enough_to_refute_and_all_are_needed_to_survive():
+    assert row("one", 1.0, fold(), fold(influence=False), fold()).verdict == "no"
+    assert row("one", 1.0, fold(), fold(more=2.0)).verdict == "no power"
+    assert row("one", 1.0, fold(), fold(more=2.0)).survived == 1
+    assert row("one", 1.0, fold(), fold(rows=True)).covers
+    assert not row("one", 1.0, single=True).covers
+    assert row("one", None).verdict == "no"
+
+
+def test_the_widest_promise_that_survives_is_recommended():
     rows = (
-        row("cheap and wrong", 1.0, influence=False, share=None, rows=False),
-        row("large by slack", 1.5, share=None, rows=None),
-        row("rows are others'", 1.6, share=None, rows=False),
-        row("bare fit", 2.0, bare=True),
-        row("people", 3.0, prediction=False),
-        row("wide", 4.0, share=None, rows=True),
+        row("wrong", 1.0, fold(), fold(influence=False), losses={"wide": 9.0}),
+        row("bare fit", 2.0, single=True, losses={"people": 1.1, "wide": 1.5}),
+        row("people", 3.0, losses={"wrong": 7.0, "bare fit": 1.0, "wide": 1.4}),
+        row("wide", 4.0, losses={"wrong": 5.0, "bare fit": 0.9, "people": 1.0}),
+        row("unsure", 5.0, fold(more=3.0), losses={"wide": 0.9}),
         Candidate("missing", None, "not built: no clock"),
     )
-    choice = Choice(rows, None, 3, 1, "histogram", 1.0)
-    assert choice.best is rows[4]
-    covers = {name: words for name, _, words, _ in choice.table()}
-    assert covers["cheap and wrong"] == "NO: rows, influence"
-    assert covers["large by slack"] == "?"
-    assert covers["bare fit"] == "as fitted"
-    assert covers["people"] == "yes, but: prediction"
-    assert covers["missing"] == "not built"
-    assert "recommended: people" in str(choice)
+    known = (None, 3, ((1,), (2,), (3,)), 7, "histogram", 1.0)
+    choice = Choice(rows, *known)
+    assert [one.name for one in choice.ranked] == ["wide", "people"]
+    assert choice.best is rows[3]
+    assert choice.steps == (
+        "wide: 1.3 times the noise of people; its adversaries learn 1, where people lets them "
+        "learn 1.4",
+    )
+    words = {name: (survived, loss) for name, _, survived, _, loss in choice.table()}
+    assert words["wrong"] == ("1 of 2, NO: influence", "9 to wide")
+    assert words["unsure"] == ("no power: 0 of 1", "0.9 to wide")
+    assert words["missing"] == ("not built", "-")
+    text = str(choice)
+    assert "seed 7, left out in turn: 1; 2; 3" in text
+    assert "recommended: wide" in text
+    assert "not covered: wrong (5)" in text
     plain = json.loads(choice.to_json())
-    assert plain["recommended"] == "people"
-    nothing = Choice(rows[:3], None, 3, 1, "histogram", 1.0)
+    assert plain["recommended"] == "wide"
+    assert plain["rows"][2]["losses"]["wide"] == 1.4
+    nothing = Choice(rows[:2], *known)
     assert nothing.best is None
-    assert "recommended: none of these" in str(nothing)
+    assert "recommended: none of these; no class survives" in str(nothing)
+    assert "these data have no power" in str(Choice(rows[4:], *known))
+
+
+def test_what_the_others_would_learn_is_their_own_loss_at_this_noise():
+    """The loss of a candidate's noise to another's adversaries is by their curve, not this one."""
+    query = pk.relative_frequencies(("rest", "run"), 240)
+    choice = choose_beliefs(people(4), query, regimes=(), repetitions=5)
+    rows = {one.name: one for one in choice.rows}
+    hull, single = rows["hull of people"], rows["single chain"]
+    curve = pk.InfluenceCurve(hull.beliefs, 240)
+    assert single.losses["hull of people"] == curve.epsilon(query.lipschitz / single.scale)
+    assert single.losses["hull of people"] > 1
+    assert hull.losses["single chain"] == 1
+    assert pk.InfluenceCurve(single.beliefs, 240).epsilon(query.lipschitz / hull.scale) <= 1
+    assert choice.best is None or not choice.best.single
 
 
 def test_what_cannot_be_split():
@@ -153,8 +209,8 @@ def test_what_cannot_be_split():
     other = Series(np.array([0, 1]), ("a", "b"), (2,))
     with pytest.raises(ValueError, match="the same states"):
         choose_beliefs([person(1), other], query)
-    with pytest.raises(ValueError, match="held_out: 2 of 2"):
-        choose_beliefs([person(1), person(2)], query, held_out=2)
+    with pytest.raises(ValueError, match="folds: 3 folds of 2"):
+        choose_beliefs([person(1), person(2)], query, folds=3)
     with pytest.raises(ValueError, match="firsts: must have one slot for each of 2"):
         choose_beliefs([person(1), person(2)], query, firsts=[0])
     with pytest.raises(NotApplicable, match="too short to build and to test"):
@@ -172,7 +228,26 @@ def test_regimes_are_recommended_for_people_with_regimes():
     )
     assert choice.best is not None
     assert "regimes of people" in choice.best.name
-    assert told[0] == "flexible predictors"
+    assert told[0].startswith("2,880 entries of 5 people, 5 folds, 7 classes")
+    assert "single chain, fold 5 of 5" in told
     exact = window_influence(regimes, shown, 16).max()
     assert choice.measured.lower <= exact
     assert choice.best.influence.budget >= exact
+
+
+def test_recommended_beliefs_tell_how_they_were_tested():
+    theta = regime_class(fitted_regimes(people(2)), people(2))
+    hull = pk.fit(people(2), "hull")
+    for one in (theta, hull, pk.fit(people(2), "around")):
+        rows = (
+            Candidate("one", one, "promised", (fold(),), 2.0, False, {"two": 1.25}),
+            row("two", 1.0, fold(influence=False)),
+        )
+        chosen = Choice(rows, None, 20, ((1,), (2,)), 7, "histogram", 1.0).tested_beliefs
+        told = [source.tested for source in chosen.sources if source.tested is not None]
+        assert told[0].others == (("two", 1.25),)
+        assert "survived 2 folds of 20 people (seed 7)" in told[0].words
+        assert chosen.digest == one.digest  # the same beliefs
+        noise = pk.influence_curve(chosen, pk.histogram(one.states, 480), 1)
+        with pytest.raises(ValueError, match="fitted"):
+            noise.release(people(2).series[0])

@@ -8,7 +8,15 @@ import pytest
 
 import pufferkit as pk
 from pufferkit import ChainClass, MarkovChain, RegimeClass, Series
-from pufferkit.fitting.decision import INFLUENCE, PREDICTION, ROWS, Days, influence_of_people
+from pufferkit.fitting.decision import (
+    INFLUENCE,
+    PREDICTION,
+    ROWS,
+    Days,
+    influence_check,
+    influence_of_each,
+    largest_influence,
+)
 from pufferkit.fitting.members import (
     best_member,
     budgeted_influence,
@@ -147,9 +155,7 @@ def test_a_seasonal_class_speaks_from_its_best_slot():
 @pytest.mark.slow
 def test_the_verdict_about_one_chain_and_about_the_regimes_behind_the_data():
     public, held_out = [person(seed) for seed in (1, 2)], [person(3)]
-    chain = MarkovChain.fit(
-        Series(np.concatenate([p.codes for p in public]), (0, 1, 2), (12 * DAY, 12 * DAY)), 0.5
-    )
+    chain = pk.fit(public, smoothing=0.5)
     given = {"day": DAY, "public": public, "repetitions": 40}
     wrong = pk.check_model(held_out, chain, **given)
     assert named(wrong, INFLUENCE).passed is False
@@ -197,11 +203,32 @@ def test_people_are_measured_one_by_one_if_they_can_be():
     chains = [MarkovChain.steady([[0.9, 0.1], [q, 1 - q]]) for q in (0.02, 0.6)]
     people = [[chain.sample(3000, seed=n)] for n, chain in enumerate(chains)]
     clock = Days.of([p[0] for p in people], 300, 100)
-    alone, used = influence_of_people(people, 2, clock)
-    assert len(used) == 2
+    each = influence_of_each(people, 2, clock)
+    assert len(each) == 2
+    alone = largest_influence(each)
     exact = max(window_influence(chain.transition, np.eye(2), 100).max() for chain in chains)
     assert alone.lower < exact
     short = [[np.asarray(p[0][:301])] for p in people] * 4
-    pooled, used = influence_of_people(short, 2, clock)
-    assert len(used) == 1
+    ((pooled, _),) = influence_of_each(short, 2, clock)
     assert pooled.point > 2 * exact
+
+
+def test_too_little_data_have_no_power_whatever_they_show():
+    """Twice the budget is noticed four times in five with the data that the check asks for."""
+    chain = MarkovChain.steady([[0.9, 0.1], [0.1, 0.9]])
+    theta = ChainClass.of(chain)
+    clock = Days(300, 60, known=True)
+
+    def check(entries, of=chain, seed=1):
+        people = [[of.sample(entries, seed=seed)]]
+        return influence_check(influence_of_each(people, 2, clock), theta, clock, repetitions=20)
+
+    long, short = check(30_000), check(1200)
+    assert long.passed
+    assert long.power
+    assert long.more_data == 1.0
+    assert not short.power
+    assert short.more_data > 1
+    assert "no power: it would take" in short.text
+    twice = MarkovChain.steady([[0.95, 0.05], [0.05, 0.95]])  # 19 entries where 9 are budgeted
+    assert sum(check(30_000, twice, seed).passed is False for seed in range(10)) >= 8

@@ -15,9 +15,9 @@ import pytest
 import pufferkit as pk
 from pufferkit import noise
 from pufferkit.beliefs.base import as_beliefs
-from pufferkit.beliefs.estimation import fit
 from pufferkit.beliefs.provenance import PRIVATE_NOTE
 from pufferkit.data.exact_rows import Rows, aligned
+from pufferkit.fitting.fit import fit
 from pufferkit.fleet import subject_run as fleet_run
 from pufferkit.fleet.accounts import Accounts, used_digest
 from pufferkit.fleet.subject_run import (
@@ -47,8 +47,14 @@ def people(lengths, seed=1):
 
 
 def table_of(frame, **options):
-    return pk.read_table(
-        frame, subject="who", time="when", state="what", states=STATES, max_gap=1, **options
+    return pk.read(
+        frame,
+        subject="who",
+        time="when",
+        state="what",
+        states=STATES,
+        independent_after=1,
+        **options,
     )
 
 
@@ -74,8 +80,8 @@ def test_each_subject_gets_the_noise_of_its_longest_segment(mechanism):
         for t in range(length)
     ]
     frame = pl.DataFrame(rows, schema=["who", "when", "what"], orient="row")
-    table = pk.read_table(
-        frame, subject="who", time="when", state="what", states=["a", "b"], max_gap=1
+    table = pk.read(
+        frame, subject="who", time="when", state="what", states=["a", "b"], independent_after=1
     )
     histograms = for_each(table, mild, 1, mechanism=mechanism)
     shares = for_each(table, mild, 1, mechanism=mechanism, query="frequencies")
@@ -222,9 +228,10 @@ def test_every_subject_pays_once_and_asking_again_is_free(book):
     assert (again.value == releases.value).all()
     assert (again.scale == releases.scale).all()
     assert len(book.entries()) == entries
-    assert {a.account: a.total for a in book.accounts()} == dict.fromkeys(
-        ["p0", "p1", "p2"], 1_000_000
-    )
+    # A short series loses less than one without an end, for which the noise is made.
+    totals = {a.account: a.total for a in book.accounts()}
+    assert 990_000 < totals["p1"] < totals["p0"] <= 1_000_000
+    assert totals["p2"] < 700_000
     with pytest.raises(pk.OverBudget, match="short by"):
         for_each(table, BELIEF, 1, **{**options, "label": "june"})
     assert len(book.entries()) == entries
@@ -286,13 +293,13 @@ def test_a_year_of_weeks_costs_one_epsilon_and_a_second_year_what_the_profile_sa
 
 @pytest.mark.slow
 def test_weeks_that_arrive_one_by_one(book):
-    """The first week was drawn when the series was short, with less noise than a long one needs.
+    """Every week has the noise of a series without an end, so all of them together cost 1.
 
-    So all weeks together cost a little more than 1, and that is no more than they tell: at an
-    output beyond all counts the loss, by plain products of matrices, is the charge itself.
+    That is no more than they tell: at an output beyond all counts the loss, by plain products of
+    matrices, is the charge itself.
     """
     frame = people([(100,)])
-    options = {"ledger": book, "budget": 1.0123, "label": "weekly"}
+    options = {"ledger": book, "budget": 1, "label": "weekly"}
     earlier = None
     for weeks in range(1, 6):
         table = table_of(frame.filter(pl.col("when") < 20 * weeks), window=20)
@@ -313,11 +320,11 @@ def test_weeks_that_arrive_one_by_one(book):
     logs = np.log(np.array(before) * np.array(after[::-1]) / BELIEF.initial)
     loss = float(np.ptp(logs, axis=1).max())
     charged = book.account("p0").total / 1e6
-    assert 1 < charged - 3e-6 <= loss <= charged
+    assert charged - 3e-6 <= loss <= charged <= 1
 
 
 @pytest.mark.parametrize("mechanism", ["influence_curve", "markov_quilt", "group_dp"])
-def test_weeks_drawn_when_the_series_was_shorter_are_in_the_epsilon_of_the_result(book, mechanism):
+def test_a_table_that_grows_pays_for_its_new_weeks(book, mechanism):
     frame = people([(21,), (4,)])
     options = {"ledger": book, "budget": 9, "label": "weekly", "mechanism": mechanism}
     first = for_each(table_of(frame.filter(pl.col("when") < 7), window=7), BELIEF, 1, **options)
@@ -325,21 +332,24 @@ def test_weeks_drawn_when_the_series_was_shorter_are_in_the_epsilon_of_the_resul
     grown = for_each(whole, BELIEF, 1, **options)
     assert first.epsilon == 1
     assert (first.value[:1] == grown.value[:1]).all()
-    assert first.scale[0] < grown.scale[1]
-    spans = [(1, 7), (8, 14), (15, 21)]
-    history = [
-        pk.Spending("influence_curve", 1, span, 2 / scale)
-        for span, scale in zip(spans, grown.scale, strict=False)
-    ]
-    joint = pk.compose(history, BELIEF, 21)
-    if mechanism == "group_dp":
-        assert grown.epsilon == pytest.approx(1 + 14 / 21, abs=1e-5)
-    else:
-        rules = {row.rule: row.micro for row in joint.considered}
-        assert grown.epsilon == pytest.approx(max(1, rules["entry_profile"] / 1e6), abs=1e-5)
-        assert grown.epsilon == pytest.approx(book.account("p0").total / 1e6)
-    assert grown.epsilon > 1.01 or mechanism == "markov_quilt"
+    assert len([e for e in book.entries("p0") if e.kind == "charge"]) == 3
     assert for_each(whole, BELIEF, 1, **options).epsilon == grown.epsilon
+    total = book.account("p0").total / 1e6
+    if mechanism == "influence_curve":  # the same noise, whatever the length
+        assert first.scale[0] == grown.scale[1]
+        assert grown.epsilon == 1 >= total
+    else:  # noise for a shorter series was less, and the result says what that costs
+        assert first.scale[0] < grown.scale[1]
+        assert grown.epsilon >= max(1, total)
+        history = [
+            pk.Spending("influence_curve", 1, (7 * n + 1, 7 * n + 7), 2 / scale)
+            for n, scale in enumerate(grown.scale[:3])
+        ]
+        rules = {row.rule: row.micro for row in pk.compose(history, BELIEF, 21).considered}
+        assert total >= rules["entry_profile"] / 1e6 - 1e-5
+    if mechanism == "group_dp":  # which holds under every belief
+        assert grown.epsilon >= 1 + 14 / 21
+    assert pk.verify(grown).ok or mechanism == "markov_quilt"
     # Another run about the same subjects says what it costs itself.
     assert for_each(whole, BELIEF, 1, **{**options, "label": "other"}).epsilon == 1
 
@@ -361,19 +371,19 @@ def test_a_charge_without_its_value_is_not_drawn_again(book, monkeypatch):
     assert book.entries() == before
 
 
-def test_a_sum_is_drawn_with_the_noise_that_subjects_were_charged_for(book):
+def test_a_sum_taken_up_again_with_other_noise_is_paid_for_again(book):
     """Killed among its charges, and taken up again without the subject of the longest series."""
-    run = FleetRun.of("all on a cluster", BELIEF, 1, "histogram", "group_dp", "run", None)
-    accounts, scales = Accounts(book, 9, run), []
-    for lengths in ([(40,), (100,)], [(40,)]):
+    run = FleetRun.of("all", BELIEF, 1, "histogram", "group_dp", "run", None)
+    accounts, totals = Accounts(book, 9, run), []
+    for lengths in ([(40,), (100,)], [(40,)], [(40,)]):
         table, longest = table_of(people(lengths)), max(lengths)[0]
         rows = Rows.of(table, aligned(table, STATES))
         used, made = np.full(len(lengths), longest), {longest: run.calibration(longest)}
         pending = pending_releases(table, rows, np.arange(1), used, made, "")
-        scales.append((run.calibration(longest).scale, accounts.charge(pending)[1]))
-    (charge,) = [entry for entry in book.entries("p0") if entry.kind == "charge"]
-    (wanted, first), (less, again) = scales
-    assert less < wanted == first == again == charge.body["scale"]
+        totals.append(accounts.charge(pending))
+    charges = [entry.body["scale"] for entry in book.entries("p0") if entry.kind == "charge"]
+    assert charges == [run.calibration(100).scale, run.calibration(40).scale]
+    assert totals[0] < totals[1] == totals[2]
 
 
 def test_a_label_is_for_one_set_of_data(book):
@@ -431,7 +441,8 @@ def test_an_aggregate_is_paid_by_everybody(book, batches, request):
     options = {"ledger": book, "budget": 1.5, "label": "sum"}
     release = for_all(table, BELIEF, 1, **options)
     totals = {a.account: a.total for a in book.accounts()}
-    assert totals == dict.fromkeys(["p0", "p1", "p2", "(all subjects)"], 1_000_000)
+    assert totals["(all subjects)"] == totals["p0"] == pytest.approx(1_000_000, rel=1e-4)
+    assert totals["p2"] < totals["p1"] < totals["p0"]
     entries = len(book.entries())
     assert (for_all(table, BELIEF, 1, **options).value == release.value).all()
     assert len(book.entries()) == entries
@@ -465,7 +476,7 @@ def test_an_aggregate_that_was_killed_between_batches_goes_on(book, monkeypatch)
     assert {a.account for a in book.accounts()} == {"p0", "p1"}
     assert not any(entry.kind == "value" for entry in book.entries())
     release = for_all(table, BELIEF, 1, **options)
-    assert {a.total for a in book.accounts()} == {1_000_000}
+    assert book.account("(all subjects)").total == book.account("p0").total <= 1_000_000
     assert [entry.account for entry in book.entries() if entry.kind == "value"] == [
         "(all subjects)"
     ]
@@ -497,13 +508,11 @@ def test_an_aggregate_in_batches_checks_everybody_before_anyone_pays(book):
 
 
 def test_flat_profiles_are_on_the_safe_side(book, monkeypatch):
-    from pufferkit.fleet import accounts
-
     table = table_of(people([(60,), (30, 20)]), window=10)
     whole = table_of(people([(60,), (30, 20)]))
     for_each(whole, BELIEF, 0.5, ledger=book, budget=9, prefix="exact/")
     for_each(table, BELIEF, 0.5, ledger=book, budget=9, prefix="exact/")
-    monkeypatch.setattr(accounts, "_MOST_PROFILES", 0)
+    monkeypatch.setattr("pufferkit.accounting.pay._EXACT", 0)
     options = {"ledger": book, "budget": 9, "prefix": "flat/", "data_meant": True}
     for_each(whole, BELIEF, 0.5, **options)
     for_each(table, BELIEF, 0.5, **options)
@@ -536,7 +545,7 @@ def test_refusals(options, match):
 
 def test_states_that_the_beliefs_do_not_know():
     frame = people([(30,)]).with_columns(what=pl.lit("swim"))
-    table = pk.read_table(frame, subject="who", time="when", state="what")
+    table = pk.read(frame, subject="who", time="when", state="what")
     with pytest.raises(ValueError, match="swim"):
         for_each(table, BELIEF, 1)
 
@@ -556,7 +565,7 @@ frame = pl.DataFrame({
     "when": [n % 20 for n in range(6_000)],
     "what": [n * n % 7 % 2 for n in range(6_000)],
 })
-table = pk.read_table(frame, subject="who", time="when", state="what", states=[0, 1], window=10)
+table = pk.read(frame, subject="who", time="when", state="what", states=[0, 1], window=10)
 print("ready", flush=True)
 slow = lambda *_: time.sleep(0.03)
 releases = for_each(
@@ -604,7 +613,7 @@ def test_a_killed_run_goes_on_and_never_charges_or_draws_twice(tmp_path):
     with pk.Ledger(path) as book:
         charges = [(e.account, e.key) for e in book.entries() if e.kind == "charge"]
         assert len(charges) == len(set(charges)) == 600
-        assert {a.total for a in book.accounts()} == {1_000_000}
+        assert max(a.total for a in book.accounts()) <= 1_000_000
         assert book.verify() == []
 
 
@@ -651,7 +660,7 @@ def test_a_start_of_its_own_is_told_where_segments_follow_a_gap():
 @pytest.mark.slow
 def test_from_a_table_to_beliefs_to_releases():
     history, today = table_of(people([(600,)] * 5)), table_of(people([(40,), (30,)], seed=5000))
-    fitted = pk.MarkovChain.fit(history, smoothing=0.5)
+    fitted = pk.fit(history, smoothing=0.5)
     counts = history.transitions + 0.5
     assert np.allclose(fitted.transition, counts / counts.sum(axis=1, keepdims=True))
     assert fitted.states == STATES
@@ -669,7 +678,7 @@ def test_from_a_table_to_beliefs_to_releases():
         BELIEF.transition[np.ix_(turned, turned)], states=[STATES[n] for n in turned]
     )
     assert pk.check_model(history, other).checks[2].passed
-    assert "private" in pk.MarkovChain.fit(history, theta_from_private_data=True).to_json()
+    assert "private" in pk.fit(history, theta_from_private_data=True).to_json()
     with pytest.raises(ValueError, match="first states"):
         fit(history, start="first")
     with pytest.raises(ValueError, match="leave states out"):
@@ -677,19 +686,19 @@ def test_from_a_table_to_beliefs_to_releases():
     with pytest.raises(ValueError, match="that the beliefs do not know"):
         pk.check_model(history, pk.MarkovChain.steady([[0.5, 0.5], [0.5, 0.5]]))
     for release in (for_each, for_all):
-        with pytest.raises(ValueError, match="read_table"):
+        with pytest.raises(ValueError, match="read"):
             release(people([(4,)]), BELIEF, 1)
 
 
 @pytest.mark.parametrize("release", [for_each, for_all])
 def test_rows_that_were_not_read_are_refused(release):
-    with pytest.raises(ValueError, match=r"table: must come from read_table, got DataFrame"):
+    with pytest.raises(ValueError, match=r"table: must come from read, got DataFrame"):
         release(people([[5]]), pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]]), 1)
 
 
 def test_a_refusal_names_one_account_and_counts_the_others(book):
     chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
-    table = pk.read_table(
+    table = pk.read(
         pl.DataFrame({"who": ["a", "a", "b", "b"], "when": [1, 2, 1, 2], "what": [0, 1, 1, 0]}),
         subject="who",
         time="when",
@@ -698,16 +707,16 @@ def test_a_refusal_names_one_account_and_counts_the_others(book):
     paid = {"ledger": book, "budget": 1}
     assert repr(for_each(table, chain, 1, **paid)).count(" to ") == 0
     with pytest.raises(
-        pk.OverBudget, match=r"a \(and 1 more like it\): requested .*; ask for less"
+        pk.OverBudget, match=r"a: requested .*; ask for less.* \(and 1 more like it\)"
     ):
-        for_each(table, chain, 1, label="again", **paid)
+        for_each(table, chain, 5, label="again", **paid)
 
 
 # -- gaps --------------------------------------------------------------------------------------
 
 
 def with_clock(frame, **options):
-    return pk.read_table(frame, subject="who", time="when", state="what", states=STATES, **options)
+    return pk.read(frame, subject="who", time="when", state="what", states=STATES, **options)
 
 
 def test_noise_is_that_of_the_span_and_shares_are_of_what_was_observed():
@@ -736,7 +745,6 @@ def test_places_are_those_of_the_clock_and_late_rows_pay_again(book):
     charges = [entry for entry in book.entries("p0") if entry.kind == "charge"]
     assert [entry.body["window"] for entry in charges] == [[1, 10], [11, 20], [21, 30], [31, 40]]
     assert [entry.body["entries"] for entry in charges] == [10, 8, 10, 10]
-    assert {entry.body["step"] for entry in charges} == {1}
     # The same label is for what was there; the new rows are not slipped in.
     with pytest.raises(ValueError, match=r"used 8 entries of 'p0' in this window, and now .* 10"):
         for_each(with_clock(whole, window=10), BELIEF, 1, **options)
@@ -759,5 +767,8 @@ def test_series_with_gaps_grow_at_the_end_and_keep_their_clock(book):
     assert len(grown) == 6
     with pytest.raises(ValueError, match="counted anew; every= puts them on the grid"):
         for_each(with_clock(rows.filter(pl.col("when") % 2 == 0), window=10), BELIEF, 1, **options)
+    apart = with_clock(rows, window=10, independent_after=1)
+    with pytest.raises(ValueError, match="another label"):
+        for_each(apart, BELIEF, 1, **options)
     with pytest.raises(ValueError, match="had other segments"):
-        for_each(with_clock(rows, window=10, independent_after=1), BELIEF, 1, **options)
+        for_each(apart, BELIEF, 1, **{**options, "label": "apart"})

@@ -9,6 +9,7 @@ import pytest
 import pufferkit as pk
 from pufferkit.data.exact_rows import exact_rows
 from pufferkit.data.query import NAMES, question
+from pufferkit.data.read import groups_of
 from tests.asking import for_all, for_each
 
 STATES = ("rest", "walk")
@@ -28,7 +29,7 @@ def frame():
 
 
 def read(**more):
-    return pk.read_table(frame(), subject="who", time="time", state="state", states=STATES, **more)
+    return pk.read(frame(), subject="who", time="time", state="state", states=STATES, **more)
 
 
 def answers(table, asked):
@@ -170,7 +171,7 @@ def test_numbers_are_charged_once_and_verified(asked, tmp_path):
         lie["rows"]["scale"] = [scale * 0.9 for scale in lie["rows"]["scale"]]
         assert not pk.verify(lie).ok
     assert len(each.half_width()) == len(each)
-    if asked.replaced:
+    if asked.replaced and each.noise != "noisy choice":
         assert len(each.follows()) == len(each)
         assert len(each.columns()) > 3 + len(each.labels)
     else:
@@ -203,7 +204,7 @@ def test_a_quantile_of_many_levels_is_chosen_and_verified(monkeypatch):
         for t, code in enumerate(chain.sample(120, seed=n))
     ]
     frame = pl.DataFrame(rows, schema=["who", "t", "x"], orient="row")
-    table = pk.read_table(frame, subject="who", time="t", state="x", states=levels)
+    table = pk.read(frame, subject="who", time="t", state="x", states=levels)
     asked = question("quantile", values={s: k for k, s in enumerate(levels)}, share=0.9)
     each = for_each(table, chain, 1, query=asked)
     assert (each.kind, each.noise, each.labels) == ("quantile", "noisy choice", ("quantile 0.9",))
@@ -288,7 +289,7 @@ def test_what_cannot_be_asked_says_what_can():
 
 def test_groups_with_declared_keys_cost_what_one_release_costs(tmp_path):
     people = pl.DataFrame({"who": ["ann", "bob", "cem"], "region": ["north", "south", "north"]})
-    groups = pk.frames.groups_of(people, subject="who", group="region")
+    groups = groups_of(people, subject="who", group="region")
     keys = ["north", "south", "west"]
     table, book = read(), str(tmp_path / "book.db")
     rows = for_all(table, CHAIN, 1, groups=groups, keys=keys, ledger=book, budget=2)
@@ -297,7 +298,7 @@ def test_groups_with_declared_keys_cost_what_one_release_costs(tmp_path):
     exact = np.array([counts[0] + counts[2], counts[1], [0, 0]])
     assert np.abs(rows.raw - exact).max() < 60 * rows.scale.max()
     assert rows.entries.tolist() == exact.sum(axis=1).tolist()
-    assert rows.scale.max() == for_all(table, CHAIN, 1).scale.max()
+    assert rows.scale.max() == pytest.approx(for_all(table, CHAIN, 1).scale.max())
     with pk.Ledger(book) as ledger:
         assert ledger.account("bob").remaining == pytest.approx(1_000_000, abs=1000)
     assert pk.verify(rows).ok, str(pk.verify(rows))
@@ -319,4 +320,4 @@ def test_groups_that_are_not_declared_are_refused():
             for_all(read(), CHAIN, 1, **given)
     moved = pl.DataFrame({"who": ["ann", "ann"], "region": ["north", "south"]})
     with pytest.raises(ValueError, match="two groups"):
-        pk.frames.groups_of(moved, subject="who", group="region")
+        groups_of(moved, subject="who", group="region")

@@ -27,9 +27,7 @@ def release(spark, folder):
         for n in range(56)
     ]
     frame = spark.createDataFrame(rows, "who string, when timestamp_ntz, what string")
-    table = pk.read_table(
-        frame, subject="who", time="when", state="what", states=STATES, window="7d"
-    )
+    table = pk.read(frame, subject="who", time="when", state="what", states=STATES, window="7d")
     book, place = str(folder / "ledger.db"), str(folder / "values")
     call = {"ledger": book, "budget": 4.0, "label": "spring", "storage": place}
     return for_each(table, BELIEF, 4, **call)

@@ -49,8 +49,8 @@ def cluster(spark, rows):
 )
 def test_the_aggregates_are_those_of_polars(rows, cluster, gaps):
     options = {**COLUMNS, "states": STATES, "window": "7d", **gaps}
-    here = pk.read_table(rows, **options)
-    far = pk.read_table(cluster, **options)
+    here = pk.read(rows, **options)
+    far = pk.read(cluster, **options)
     there = far.collect()
     with far.counted() as counted:
         (public,), moves = counted.sizes(), counted.transitions(STATES)
@@ -71,12 +71,12 @@ def test_the_aggregates_are_those_of_polars(rows, cluster, gaps):
 
 def test_one_row_for_each_subject_and_window_paid_once(rows, cluster, tmp_path):
     options = {**COLUMNS, "states": STATES, "window": "7d"}
-    table = pk.read_table(cluster, **options)
+    table = pk.read(cluster, **options)
     book, call = str(tmp_path / "ledger.db"), {"budget": 20.0, "label": "spring"}
     place = str(tmp_path / "values")
     releases = for_each(table, BELIEF, 10, ledger=book, storage=place, **call)
     first = sorted(releases.collect())
-    here = for_each(pk.read_table(rows, **options), BELIEF, 10)
+    here = for_each(pk.read(rows, **options), BELIEF, 10)
     there = [row.asDict() for row in first]
     assert releases.columns == list(here.columns())
     for one, other in zip(here.rows(), there, strict=True):
@@ -97,11 +97,11 @@ def test_one_row_for_each_subject_and_window_paid_once(rows, cluster, tmp_path):
         assert ledger.remaining("s00") == 10.0
         assert ledger.verify() == []
         # Fewer subjects under the same label: their values, at no cost.
-        less = pk.read_table(cluster.where("who < 's05'"), **options)
+        less = pk.read(cluster.where("who < 's05'"), **options)
         some = for_each(less, BELIEF, 10, ledger=ledger, storage=place, **call)
         assert sorted(some.collect()) == [row for row in first if row["subject"] < "s05"]
         # Other entries of a window: not what was paid for.
-        other = pk.read_table(cluster.where("when < '2024-01-12'"), **options)
+        other = pk.read(cluster.where("when < '2024-01-12'"), **options)
         with pytest.raises(ValueError, match=r"only grow at the end|another label"):
             for_each(other, BELIEF, 10, ledger=ledger, storage=place, **call)
         assert len(ledger.entries()) == entries
@@ -113,7 +113,7 @@ def test_one_row_for_each_subject_and_window_paid_once(rows, cluster, tmp_path):
         # The same accounts serve a run on one machine; a whole series costs what the profile says.
         with pytest.raises(pk.OverBudget):
             for_each(
-                pk.read_table(rows, **COLUMNS, states=STATES),
+                pk.read(rows, **COLUMNS, states=STATES),
                 BELIEF,
                 20,
                 ledger=ledger,
@@ -122,12 +122,12 @@ def test_one_row_for_each_subject_and_window_paid_once(rows, cluster, tmp_path):
 
 
 def test_all_subjects_together(rows, cluster, tmp_path):
-    options = {**COLUMNS, "states": STATES, "max_gap": "6h"}
-    far, near = pk.read_table(cluster, **options), pk.read_table(rows, **options)
+    options = {**COLUMNS, "states": STATES, "independent_after": "6h"}
+    far, near = pk.read(cluster, **options), pk.read(rows, **options)
     for query, window in ("frequencies", None), ("histogram", "7d"):
         own = {**options, "window": window}
-        release = for_all(pk.read_table(cluster, **own), BELIEF, 10, query=query)
-        here = for_all(pk.read_table(rows, **own), BELIEF, 10, query=query)
+        release = for_all(pk.read(cluster, **own), BELIEF, 10, query=query)
+        here = for_all(pk.read(rows, **own), BELIEF, 10, query=query)
         assert np.abs(release.value - here.value).max() < 80 * release.scale.max()
         for name in ("scale", "entries", "lengths"):
             assert getattr(release, name).tolist() == getattr(here, name).tolist(), name
@@ -143,7 +143,7 @@ def test_all_subjects_together(rows, cluster, tmp_path):
 def test_everybody_pays_for_the_sum_and_it_is_drawn_once(cluster, tmp_path, monkeypatch):
     """Killed among the charges, and again before the draw; two charges do not fit the budget."""
     monkeypatch.setattr(run_room, "CHUNK", 5)
-    table = pk.read_table(cluster, **COLUMNS, states=STATES, window="7d")
+    table = pk.read(cluster, **COLUMNS, states=STATES, window="7d")
     call = {"ledger": str(tmp_path / "ledger.db"), "budget": 6.0, "label": "spring"}
     charge, calls = accounts_room.Accounts.charge, []
 
@@ -161,7 +161,7 @@ def test_everybody_pays_for_the_sum_and_it_is_drawn_once(cluster, tmp_path, monk
         assert 0 < len([entry for entry in book.entries() if entry.epsilon]) == calls[0]
         assert not [entry for entry in book.entries() if entry.kind == "value"]
     with monkeypatch.context() as patch:
-        patch.setattr(accounts_room.Accounts, "pay_record", lambda *_: 1 / 0)
+        patch.setattr(accounts_room.Accounts, "pay_record", lambda *_, **__: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             for_all(table, BELIEF, 4, **call)
     once = for_all(table, BELIEF, 4, **call)
@@ -175,16 +175,20 @@ def test_everybody_pays_for_the_sum_and_it_is_drawn_once(cluster, tmp_path, monk
         assert book.verify() == []
         with pytest.raises(pk.OverBudget, match=r"and \d+ more"):
             for_all(table, BELIEF, 4, **{**call, "label": "summer"})
-        fewer = pk.read_table(cluster.where("who < 's05'"), **COLUMNS, states=STATES, window="7d")
+        fewer = pk.read(cluster.where("who < 's05'"), **COLUMNS, states=STATES, window="7d")
         with pytest.raises(ValueError, match="other data"):
             for_all(fewer, BELIEF, 4, **call)
         assert len(book.entries()) == len(entries)
 
 
-def test_a_sum_taken_up_again_has_the_noise_that_was_charged(cluster, tmp_path, monkeypatch):
-    """Without the longest series, less noise would do; but some have paid for more of it."""
+@pytest.mark.parametrize("budget", [0.4, 6.0])
+def test_a_sum_taken_up_again_with_other_noise_is_paid_for(cluster, tmp_path, monkeypatch, budget):
+    """Without the longest series less noise is drawn: what was charged for more does not cover it.
+
+    Those who had paid before the first run was killed pay for both, or nobody pays for the second.
+    """
     monkeypatch.setattr(run_room, "CHUNK", 5)
-    call = {"ledger": str(tmp_path / "ledger.db"), "budget": 6.0, "mechanism": "group_dp"}
+    call = {"ledger": str(tmp_path / "ledger.db"), "budget": budget, "mechanism": "group_dp"}
     charge = accounts_room.Accounts.charge
 
     def charge_then_die(accounts, pending):
@@ -194,19 +198,30 @@ def test_a_sum_taken_up_again_has_the_noise_that_was_charged(cluster, tmp_path, 
     with monkeypatch.context() as patch:
         patch.setattr(accounts_room.Accounts, "charge", charge_then_die)
         with pytest.raises(KeyboardInterrupt):
-            for_all(pk.read_table(cluster, **COLUMNS, states=STATES), BELIEF, 4, **call)
+            for_all(pk.read(cluster, **COLUMNS, states=STATES), BELIEF, 4, **call)
     with pk.Ledger(call["ledger"]) as book:
         charged = {entry.account: entry.body["scale"] for entry in book.entries() if entry.epsilon}
+        before = {account.account: account.total for account in book.accounts()}
     kept = sorted(charged)[:2]
-    fewer = pk.read_table(cluster.where(cluster.who.isin(kept)), **COLUMNS, states=STATES)
+    fewer = pk.read(cluster.where(cluster.who.isin(kept)), **COLUMNS, states=STATES)
+    if budget < 1:
+        with pytest.raises(pk.OverBudget, match="short by"):
+            for_all(fewer, BELIEF, 4, **call)
+        with pk.Ledger(call["ledger"]) as book:
+            assert {one.account: one.total for one in book.accounts()} == before
+        return
     drawn = for_all(fewer, BELIEF, 4, **call)
-    assert drawn.scale.tolist() == [max(charged.values())]
-    assert drawn.scale[0] > for_all(fewer, BELIEF, 4, mechanism="group_dp").scale[0]
+    assert drawn.scale[0] == for_all(fewer, BELIEF, 4, mechanism="group_dp").scale[0]
+    assert drawn.scale[0] < min(charged.values())
+    with pk.Ledger(call["ledger"]) as book:
+        totals = {account.account: account.total for account in book.accounts()}
+        assert all(totals[who] > 2 * before[who] > 0 for who in kept)
+        assert totals["(all subjects)"] == max(totals[who] for who in kept)
     assert pk.verify(drawn).ok
 
 
 def test_refusals(spark, cluster, tmp_path):
-    table = pk.read_table(cluster, **COLUMNS, states=STATES)
+    table = pk.read(cluster, **COLUMNS, states=STATES)
     with pytest.raises(ValueError, match="storage"):
         for_each(table, BELIEF, 1)
     when = datetime(2024, 1, 1)
@@ -216,17 +231,17 @@ def test_refusals(spark, cluster, tmp_path):
         ([("a", when, "rest"), ("a", when, "run")], "same time: 'a' at 2024-01-01 00:00:00"),
         ([("a", when, "swim")], "not declared: 'swim'"),
     ]:
-        bad = pk.read_table(spark.createDataFrame(rows, kind), **COLUMNS, states=STATES)
+        bad = pk.read(spark.createDataFrame(rows, kind), **COLUMNS, states=STATES)
         with pytest.raises(ValueError, match=match):
             for_each(bad, BELIEF, 1, storage=place)
     assert not os.path.exists(place)
 
 
 def test_beliefs_counted_from_the_table_are_refused(rows, cluster, tmp_path):
-    options = {**COLUMNS, "states": STATES, "max_gap": "6h"}
-    counted = pk.read_table(rows, **options).transitions
+    options = {**COLUMNS, "states": STATES, "independent_after": "6h"}
+    counted = pk.read(rows, **options).transitions
     fitted = pk.ChainClass.around(counted, 0.9, states=STATES)
-    table = pk.read_table(cluster, **options)
+    table = pk.read(cluster, **options)
     with pk.Ledger(tmp_path / "ledger.db") as book:
         with pytest.raises(ValueError, match="fitted to the very series"):
             for_each(table, fitted, 1, ledger=book, budget=1, storage=str(tmp_path / "out"))
@@ -240,11 +255,11 @@ def test_float_times_are_those_of_polars(spark):
     frame = spark.createDataFrame(cells, schema)
     for options in ({}, {"every": 0.1}):
         for after, lengths in ({}, (40,)), ({"independent_after": 0.1}, (30, 9)):
-            table = pk.read_table(frame, **COLUMNS, **options, **after).collect()
+            table = pk.read(frame, **COLUMNS, **options, **after).collect()
             assert table.lengths_of(0) == lengths
     lost = spark.createDataFrame([*cells, ("a", float("nan"), "rest")], schema)
     with pytest.raises(ValueError, match="1 rows have no time"):
-        pk.read_table(lost, **COLUMNS, max_gap=0.1).collect()
+        pk.read(lost, **COLUMNS, independent_after=0.1).collect()
 
 
 def test_a_file_that_was_added_is_seen(spark, tmp_path):
@@ -258,7 +273,7 @@ def test_a_file_that_was_added_is_seen(spark, tmp_path):
         pl.DataFrame(frame).write_parquet(folder / name)
 
     def subjects(frame, name):
-        table = pk.read_table(frame, **options)
+        table = pk.read(frame, **options)
         releases = for_each(table, BELIEF, 10, storage=str(tmp_path / name))
         return sorted(row["subject"] for row in releases.select("subject").collect())
 
@@ -266,23 +281,23 @@ def test_a_file_that_was_added_is_seen(spark, tmp_path):
     spark.sql(f"create table diary using parquet location '{folder}'")
     frame = spark.read.parquet(str(folder))
     assert subjects(frame, "values") == ["a"]
-    assert pk.read_table(spark.table("diary"), **options).collect().subjects == ("a",)
+    assert pk.read(spark.table("diary"), **options).collect().subjects == ("a",)
     kept = spark.sparkContext._jsc.getPersistentRDDs
     assert kept().size() == 0
     # While a table is being released, its kept counts are nobody else's.
-    with pk.read_table(frame, **options).counted() as counted:
+    with pk.read(frame, **options).counted() as counted:
         assert next(counted.sizes()).subjects == ("a",)
         add("2.parquet", "b")
         assert subjects(spark.read.parquet(str(folder)), "later") == ["a", "b"]
     assert kept().size() == 0
     # The same frame again, and a table of the catalog, which keep a list of their files.
-    assert pk.read_table(frame, **options).collect().subjects == ("a", "b")
-    assert pk.read_table(spark.table("diary"), **options).collect().subjects == ("a", "b")
+    assert pk.read(frame, **options).collect().subjects == ("a", "b")
+    assert pk.read(spark.table("diary"), **options).collect().subjects == ("a", "b")
     spark.sql("drop table diary")
 
 
 def test_nobody_pays_before_executors_have_drawn(spark, cluster, tmp_path, monkeypatch):
-    table = pk.read_table(cluster, **COLUMNS, states=STATES)
+    table = pk.read(cluster, **COLUMNS, states=STATES)
     with pk.Ledger(tmp_path / "ledger.db") as book:
         call = {"ledger": book, "budget": 20.0}
         with monkeypatch.context() as patch:
@@ -307,18 +322,18 @@ def test_both_calls_take_the_same_arguments_on_every_engine(rows, cluster, tmp_p
     call = {"storage": str(tmp_path / "values"), "progress": lambda *done: steps.append(done)}
     for source in (rows, cluster):
         for release in (for_each, for_all):
-            release(pk.read_table(source, **options), BELIEF, 10, **call)
+            release(pk.read(source, **options), BELIEF, 10, **call)
     assert steps == [(12, 12), (1, 1), (12, 12), (1, 1)]
 
 
 def test_next_week_under_the_same_label(rows, cluster, tmp_path):
-    options = {**COLUMNS, "states": STATES, "max_gap": "6h", "window": "7d"}
+    options = {**COLUMNS, "states": STATES, "independent_after": "6h", "window": "7d"}
     ledgers = {"here": tmp_path / "here.db", "there": tmp_path / "there.db"}
 
     def until(where, end):
         near = where == "here"
         source = rows.filter(pl.col("when") < end) if near else cluster.where(f"when < '{end}'")
-        table = pk.read_table(source, **options)
+        table = pk.read(source, **options)
         call = {"ledger": str(ledgers[where]), "budget": 40.0, "label": "weekly"}
         return for_each(table, BELIEF, 5, storage=str(tmp_path / "values"), **call)
 
@@ -343,7 +358,7 @@ def test_next_week_under_the_same_label(rows, cluster, tmp_path):
 
 
 def test_files_that_fail_and_two_drivers_at_once(cluster, tmp_path, monkeypatch):
-    table = pk.read_table(cluster, **COLUMNS, states=STATES)
+    table = pk.read(cluster, **COLUMNS, states=STATES)
     place, call = tmp_path / "values", {"budget": 10.0, "label": "spring"}
     call |= {"ledger": str(tmp_path / "ledger.db"), "storage": str(place)}
     paid, others = cluster_room._Packs.paid, []
@@ -383,11 +398,11 @@ def test_a_worker_that_is_killed_and_one_that_is_slow(rows, cluster, tmp_path, m
         yield from packs
 
     monkeypatch.setattr(spark_workers, "count_rows", count_at_the_second_time)
-    table = pk.read_table(cluster, **COLUMNS, states=STATES)
+    table = pk.read(cluster, **COLUMNS, states=STATES)
     call = {"ledger": str(tmp_path / "ledger.db"), "budget": 10.0, "storage": str(tmp_path / "v")}
     releases = for_each(table, BELIEF, 10, **call)
     assert mark.exists()
-    here = pk.read_table(rows, **COLUMNS, states=STATES)
+    here = pk.read(rows, **COLUMNS, states=STATES)
     assert sorted(row["subject"] for row in releases.collect()) == list(here.subjects)
     with pk.Ledger(call["ledger"]) as book:
         assert sum(entry.epsilon > 0 for entry in book.entries()) == 12
@@ -403,8 +418,8 @@ def test_one_subject_with_nearly_all_rows(spark, tmp_path):
     number = np.arange(60_000)
     who = np.where(number % 10 == 0, number % 1000, -1)
     rows = pl.DataFrame({"who": who, "when": number, "what": number * number % 7 % 3})
-    here = pk.read_table(rows, **options)
-    there = pk.read_table(frame, **options).collect()
+    here = pk.read(rows, **options)
+    there = pk.read(frame, **options).collect()
     assert here.subjects == there.subjects
     assert here.pieces.tolist() == there.pieces.tolist()
     assert here.transitions.tolist() == there.transitions.tolist()
@@ -412,7 +427,7 @@ def test_one_subject_with_nearly_all_rows(spark, tmp_path):
 
 def test_a_cluster_refuses_another_step(cluster, tmp_path):
     place, hourly = str(tmp_path / "values"), BELIEF.with_step("1h")
-    table = pk.read_table(cluster, **COLUMNS, states=STATES)
+    table = pk.read(cluster, **COLUMNS, states=STATES)
     for act in (
         lambda own, theta: for_all(own, theta, 10),
         lambda own, theta: for_each(own, theta, 10, storage=place),
@@ -420,6 +435,6 @@ def test_a_cluster_refuses_another_step(cluster, tmp_path):
         with pytest.raises(ValueError, match="6h apart"):
             act(table, hourly)
         with pytest.raises(ValueError, match="12h apart"):
-            act(pk.read_table(cluster, **COLUMNS, states=STATES, every="12h"), hourly)
+            act(pk.read(cluster, **COLUMNS, states=STATES, every="12h"), hourly)
         act(table, BELIEF.with_step("6h"))
     assert for_all(table, BELIEF.with_step("6h"), 10).step == 6 * 3600

@@ -5,10 +5,11 @@ import polars as pl
 import pytest
 
 import pufferkit as pk
-from pufferkit.frames import aggregate, spark_workers
-from pufferkit.frames.aggregate import STATE, SUBJECT, TIME, Rules
-from pufferkit.frames.table_assembly import clock_step, extents_of
-from pufferkit.frames.tables import _entries, _rules
+from pufferkit.data import count
+from pufferkit.data.assemble import clock_step, extents_of
+from pufferkit.data.count import STATE, SUBJECT, TIME, Rules
+from pufferkit.data.read import _entries, _rules
+from pufferkit.frames import spark_workers
 from tests.conftest import require
 
 STATES = ("rest", "walk", "run")
@@ -63,11 +64,9 @@ def test_batches_and_packs_of_any_size_are_one_table(options, at_once, lines, mo
     names = ("independent_after", "every", "window")
     rules = _rules(False, *(options.get(name) for name in names), None, None, None)
     rows = _rows()
-    expected = pk.read_table(
-        rows, subject="who", time="when", state="what", states=STATES, **options
-    )
+    expected = pk.read(rows, subject="who", time="when", state="what", states=STATES, **options)
     packs = _packs(rows, rules, 7)
-    pairs = aggregate.merged_pairs(packs["pairs"])
+    pairs = count.merged_pairs(packs["pairs"])
     assert len(packs["pieces"]) > 1 or lines > 100
     together = pl.concat(packs["pieces"])
     assert sum(pack[SUBJECT].n_unique() for pack in packs["pieces"]) == together[SUBJECT].n_unique()
@@ -101,17 +100,17 @@ def test_what_is_wrong_with_rows_is_told():
     nobody = rows.with_columns(who=pl.when(pl.col("who") != "s03").then("who"))
     assert _packs(nobody, Rules(), 50)["facts"][0]["nobody"].item() > 0
     twice = pl.concat([rows, rows.tail(1)])
-    assert aggregate.merged_pairs(_packs(twice, Rules(), 50)["pairs"])["low"].min() == 0
+    assert count.merged_pairs(_packs(twice, Rules(), 50)["pairs"])["low"].min() == 0
     grid = _rules(False, None, 2, None, None, None, None)
     assert _packs(twice, grid, 50)["facts"][0]["smallest"].item() == 0
     lost = rows.with_columns(when=pl.when(pl.col("who") != "s01").then("when"))
-    assert aggregate.merged_pairs(_packs(lost, Rules(), 50)["pairs"])["lost"].sum() == 1
+    assert count.merged_pairs(_packs(lost, Rules(), 50)["pairs"])["lost"].sum() == 1
 
 
 def test_steps_without_a_clock_stay_few(monkeypatch):
     """Different times between all neighbours: moves are counted without them."""
     require("pyarrow")
-    monkeypatch.setattr(aggregate, "MOST_STEPS", 20)
+    monkeypatch.setattr(count, "MOST_STEPS", 20)
     monkeypatch.setattr(spark_workers, "ROWS_AT_ONCE", 30)
     times = np.cumsum(np.arange(1, 200) ** 2).tolist()
     rows = pl.DataFrame({"who": ["a"] * 199, "when": times, "what": ["rest", "run"] * 99 + ["run"]})

@@ -77,7 +77,7 @@ def honest() -> dict[str, dict[str, Any]]:
             )
     made["joint"] = pk.wasserstein(joint, pk.count(1, 2), 1).release(listed, anyway=True)
     rows = polars.DataFrame({"t": range(size), "x": PRIVATE, "who": [n % 2 for n in range(size)]})
-    table = pk.read_table(rows, subject="who", time="t", state="x", states=STATES)
+    table = pk.read(rows, subject="who", time="t", state="x", states=STATES)
     records = {name: json.loads(release.to_json()) for name, release in made.items()}
     records["table"] = json.loads(for_each(table, CHAIN, 1, anyway=True).to_json())
     return records
@@ -105,10 +105,10 @@ def spoiled(record: dict[str, Any], path: tuple[Any, ...], value: Any) -> dict[s
     return changed
 
 
-def judged(record: Any) -> str:
+def judged(record: Any, most_work: float = QUICK) -> str:
     """How the verification of a record ended: a verdict, a refusal, or what broke."""
     try:
-        verdict = pk.verify(record, most_work=QUICK)
+        verdict = pk.verify(record, most_work=most_work)
         str(verdict)
     except ValueError as error:
         return "no record" if str(error) else "an empty error"

@@ -35,7 +35,7 @@ def models() -> dict[str, str]:
         "any_start": pk.ChainClass.any_start(STEP, states=STATES),
         "mixing": pk.ChainClass.mixing(STATES, 0.2, 0.5, reversible=True),
         "binary": pk.ChainClass.binary(0.2, 0.8, STATES),
-        "fitted": pk.MarkovChain.fit(PUBLIC),
+        "fitted": pk.fit(PUBLIC),
         "region": pk.ChainClass.around(pk.Series.of(PUBLIC), 0.9),
         "joint": pk.FiniteJoint({(0, 0): 0.25, (0, 1): 0.25, (1, 0): 0.25, (1, 1): 0.25}),
         "network": NETWORK,
@@ -115,8 +115,8 @@ def write(folder: Path) -> None:
         session = Asking(series, CHAIN, 3, book, name="anna")
         session.release(query, 0.5)
     with pk.Ledger(str(folder / "home.db")) as book:
-        stream = pk.Stream(CHAIN, 1, book, name="home")
-        stream.release(query, series, (1, len(PRIVATE)))
+        session = Asking(series, CHAIN, 1, book, name="home")
+        session.release(query, 1.0, window=(1, len(PRIVATE)))
 
 
 RELEASE = "release data.csv --model chain.json --epsilon 1 --state state --anyway"
@@ -129,8 +129,8 @@ TOGETHER = (
     "dashboard data.csv --model chain.json --state state --ask histogram=20 --ask episodes:run=15"
 )
 DAY = (
-    "stream release days.csv --model chain.json --epsilon 1 --state state --time time "
-    "--ledger stream.db --account home --window 2026-11-16 --anyway"
+    "release days.csv --model chain.json --epsilon 1 --state state --time time "
+    "--ledger stream.db --account home --budget 1 --window 2026-11-16 --anyway"
 )
 ANNA = "--ledger book.db --budget 3 --account anna"
 PLANS = ("chain", "finite", "any_start", "mixing", "binary", "fitted", "region")
@@ -159,13 +159,12 @@ release entries.csv --model network.json --epsilon 1 --state state --entry who -
 {TOGETHER} --plan
 {TOGETHER} --out out.json
 {DAY}
-{DAY} --share 0.5 --query by-hour
-stream release-each walks.csv --model chain.json --epsilon 1 --state state --time time \
-    --subject who --ledger stream.db --window 2026-11-16 --anyway
-stream change home 2 --model chain.json --epsilon 1 --ledger home.db --why agreed
+{DAY} --query by-hour
+release-each walks.csv --model chain.json --epsilon 1 --state state --time time \
+    --subject who --ledger stream.db --budget 1 --window 2026-11-16 --anyway
 synthetic moves.json --length 20 --seed 1
 synthetic moves.json --length 20 --seed 1 --out out.csv
-beliefs public.csv --state state --time when --subject who --regimes 1 --day 12
+beliefs choose public.csv --state state --time when --subject who --regimes 1 --day 12
 model check chain.json
 model fit data.csv --state state --smoothing 1
 model hide chain.json --runs 2
@@ -273,14 +272,14 @@ def valid(rng: Random) -> list[str]:
             output = rng.choice(["", "--json", "--out out.csv", "--out out.parquet"])
             words = f"release-each {rng.choice(TABLES)} {base} {asked} {account} {output}"
         case 4:
-            place = "--ledger stream.db --account home --window 2026-11-16"
+            place = "--ledger stream.db --account home --budget 9 --window 2026-11-16"
             asked = rng.choice([*QUESTIONS, *OF_TIMES])
-            words = f"stream release {SERIES[-1]} {base} {place} {asked} --share 0.5"
+            words = f"release {SERIES[-1]} {base} {place} {asked}"
         case _:
             output = rng.choice(["", "--plan", "--json", "--out out.json"])
             model = f"--model {rng.choice(PLANS)}.json"
             words = f"dashboard {series} {model} --ask histogram=20 --ask transitions=30 {output}"
-    if words.startswith(("release", "stream")):
+    if words.startswith("release"):
         words += " --anyway"
     return words.split()
 

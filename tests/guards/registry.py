@@ -82,21 +82,9 @@ def _asked_twice(beliefs: Any, query: Any, epsilon: float, data: Any) -> Paid:
     return Paid(row["scale"], row["mechanism"], times, paid)
 
 
-def _in_a_stream(beliefs: Any, query: Any, epsilon: float, data: Any) -> Paid:
-    """The first window of a stream at half of what an entry may spend, asked twice."""
-    times = 1 if query.chooses else 2
-    with TemporaryDirectory() as folder:
-        stream = pk.Stream(beliefs, epsilon, f"{folder}/book.db", name="s")
-        for number in range(times):
-            stream.release(query, data, (1, len(data)), share=0.5, label=str(number), anyway=True)
-        (row, *_) = [own for own in stream.ledger.entries() if own.kind == "charge"]
-    return Paid(row.body["scale"], row.body["mechanism"], times, epsilon)
-
-
 ACCOUNTS: dict[str, Callable[[Any, Any, float, Any], Paid] | None] = {
     "none": None,
     "Account": _asked_twice,
-    "Stream": _in_a_stream,
 }
 """Ways to pay for a release of one series; `tests/fleet` pays for many subjects."""
 
@@ -253,9 +241,6 @@ LONG = ("periodic",)
 """Beliefs of which an account finds out in 20 s that a series without an end has no price."""
 REFUSED: dict[str, Callable[[Cell, str], bool]] = {
     "graphs and joints hide entries only": lambda c, kind: kind in LISTED and c.secret != "entries",
-    "a stream is about entries that follow one another": lambda c, kind: (
-        c.account == "Stream" and kind in LISTED
-    ),
     "an account of named entries needs all of them": lambda c, kind: (
         c.account == "Account" and kind in LISTED and c.gap != "none"
     ),
@@ -273,9 +258,6 @@ REFUSED: dict[str, Callable[[Cell, str], bool]] = {
     ),
     "sets of entries need chains without impossible transitions": lambda c, kind: (
         c.secret == "sets of 2" and c.belief in ("periodic", "sparse")
-    ),
-    "a stream needs beliefs that mix": lambda c, kind: (
-        c.account == "Stream" and c.belief in NEVER_MIX
     ),
     "the window is longer than every segment": lambda c, kind: (
         c.secret == "at_least twice" and max(c.over.lengths) < 4 and c.account == "none"

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import pufferkit as pk
-from pufferkit.beliefs.powers import Kernel
-from pufferkit.influence.curve.chain_parts import part_of
+from pufferkit.beliefs.chain_parts import part_of
 from pufferkit.influence.curve.engine import Part, PartCurve, Side, loss
 from pufferkit.influence.curve.open_steps import OpenSteps
 from pufferkit.influence.curve.pairs import closure, off_diagonal
+from pufferkit.influence.kernels import Kernel
 from tests.oracles import brute_curve as brute
 
 RING = np.roll(np.eye(6), 1, axis=1)

@@ -5,9 +5,10 @@ import pytest
 
 import pufferkit as pk
 from pufferkit import ChainClass, InfluenceCurve, MarkovChain, RegimeClass
-from pufferkit.influence.curve import kernel_curve
-from pufferkit.influence.curve.contaminated import ContaminatedSteps, contaminated_discrete
-from pufferkit.influence.curve.kernel_curve import KernelCurve
+from pufferkit.beliefs import kernel_class
+from pufferkit.beliefs.kernel_class import part_of_kernels
+from pufferkit.influence.curve.contaminated import ContaminatedSteps
+from pufferkit.influence.curve.engine import PartCurve
 from pufferkit.influence.curve.pairs import PairSteps
 from tests.oracles.kernel_losses import attacked_loss
 
@@ -331,12 +332,22 @@ def test_contaminated_rows_against_all_places_of_the_weight():
         assert bound.max() <= exact.max() * 1.25
 
 
-def test_contaminated_rows_in_closed_form():
+def contaminated_by_sets(emission, eta, cost):
+    """All states equally far apart: the worst function has two values, so all sets are tried."""
+    size, levels = emission.shape
+    masks = (np.arange(1 << levels)[:, None] >> np.arange(levels) & 1).astype(float)
+    share = (1 - eta) * emission @ masks.T
+    rise = np.expm1(cost)
+    logs = np.log1p(rise * (share[:, None] + eta)) - np.log1p(rise * share[None])
+    return logs.max(axis=2) * (1 - np.eye(size))
+
+
+def test_contaminated_rows_by_all_sets():
     emission = np.random.default_rng(4).dirichlet(np.ones(5), size=3)
     for cost in (0.01, 0.7, 3.0):
-        closed = contaminated_discrete(emission, 0.1, cost)
+        every = contaminated_by_sets(emission, 0.1, cost)
         solved = ContaminatedSteps([emission], 0.1)(cost * (1 - np.eye(5)))
-        assert closed == pytest.approx(solved, rel=1e-6, abs=1e-9)
+        assert every == pytest.approx(solved, rel=1e-6, abs=1e-9)
 
 
 def test_a_chain_that_tells_nothing():
@@ -366,10 +377,11 @@ def test_profiles_with_windows():
 
 def test_a_part_of_a_class_has_its_record():
     (part,) = RegimeClass(MATRIX, [[0.8, 0.2], [0.3, 0.7]]).kernels()
-    curve = KernelCurve(part, 10_000)
-    record = curve.record(0.1 * (1 - np.eye(2)))
-    assert set(record) == {"left", "right"}
-    assert np.array(record["right"]["limit"]).shape == (2, 2)
+    curve = PartCurve(part_of_kernels(part, 10_000), 10_000)
+    record = curve.record([(10_000, 0.1 * (1 - np.eye(2)))])
+    assert set(record) == {"left", "right", "emission", "last"}
+    (limit,) = record["right"]["limits"]
+    assert np.array(limit["limit"]).shape == (2, 2)
 
 
 def test_classes_whose_plans_do_not_fit_are_refused_with_the_number(monkeypatch):
@@ -380,8 +392,8 @@ def test_classes_whose_plans_do_not_fit_are_refused_with_the_number(monkeypatch)
     theta, query = pk.ChainClass.hull(*chains), pk.count(1, 100)
     pk.influence_curve(theta, query, 1)
     # Two matrices to either side: trees of 4 * 2^3 bytes and 2 * 2^3 arcs of 40 bytes.
-    monkeypatch.setattr(kernel_curve, "MOST_BYTES", 4 * (32 + 640) - 1)
+    monkeypatch.setattr(kernel_class, "MOST_BYTES", 4 * (32 + 640) - 1)
     with pytest.raises(pk.NotApplicable, match=r"2 states needs about 2\.69e-06 GB"):
         pk.influence_curve(theta, query, 1)
-    monkeypatch.setattr(kernel_curve, "MOST_BYTES", 4 * (32 + 640))
+    monkeypatch.setattr(kernel_class, "MOST_BYTES", 4 * (32 + 640))
     pk.influence_curve(theta, query, 1)

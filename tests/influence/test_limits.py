@@ -5,9 +5,9 @@ import pytest
 
 import pufferkit as pk
 from pufferkit import ChainClass, InfluenceCurve, MarkovChain
-from pufferkit.beliefs.powers import Kernel
 from pufferkit.influence.curve import open_steps
-from pufferkit.influence.curve.member_curves import PairRun
+from pufferkit.influence.curve.profile import PairRun
+from pufferkit.influence.kernels import Kernel
 from tests.oracles import brute_curve as brute
 
 LADDER = [[0.9, 0.1, 0], [0.1, 0.8, 0.1], [0, 0.1, 0.9]]

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 import pufferkit as pk
-from pufferkit.influence.curve import chain_parts, graphs
-from pufferkit.influence.curve.chain_parts import curve_bytes
+from pufferkit.beliefs import chain_parts
+from pufferkit.beliefs.chain_parts import curve_bytes
+from pufferkit.influence.curve import graphs
 from pufferkit.influence.sums.chain_sums import value_bytes
-from pufferkit.mechanisms.chain_distances import summed_network
+from pufferkit.mechanisms.sum_distances import summed_network
 
 
 def dense(size):

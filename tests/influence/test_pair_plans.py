@@ -59,7 +59,7 @@ def test_rare_states_are_bounded_alike_and_verified(seed):
     at_once, compiled = (way(limit) for way in ways)
     assert compiled == pytest.approx(at_once, rel=1e-9, abs=1e-12)
     for way in ways:
-        bases = Bases(packed([bases_in([kernel], [way.trees])]))
+        bases = Bases(packed(bases_in([kernel], [way.trees])))
         again = steps_of_bases(kernel, limit, bases.following(kernel), Allowance(1e10))
         assert again == pytest.approx(at_once, rel=1e-9, abs=1e-11)
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import pufferkit as pk
-from pufferkit.influence.curve.chain_parts import part_of
+from pufferkit.beliefs.chain_parts import part_of
 from pufferkit.influence.curve.engine import loss
 from pufferkit.influence.curve.pairs import PairSteps, off_diagonal
 

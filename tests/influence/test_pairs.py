@@ -8,10 +8,10 @@ import pytest
 
 import pufferkit as pk
 from pufferkit.beliefs.chain_class import as_chain_class
-from pufferkit.influence.curve.chain_parts import part_of
+from pufferkit.beliefs.chain_parts import part_of
 from pufferkit.influence.curve.engine import PartCurve
 from pufferkit.influence.curve.pairs import PairSteps, certificate, closure, off_diagonal
-from pufferkit.influence.sums.least_scale import SumWindows, least_scale
+from pufferkit.influence.sums.least_scale import Additive, SumWindows, least_scale
 from pufferkit.influence.sums.outer_losses import outer_loss
 from pufferkit.mechanisms.exact_sum import entry_distributions
 from tests.oracles import pairs as oracle
@@ -265,7 +265,7 @@ def entries_of(chain, length):
 @pytest.mark.parametrize(("stay", "epsilon", "scale"), EXACT)
 def test_the_least_scale_of_a_count(stay, epsilon, scale):
     chain = pk.MarkovChain.steady([[stay[0], 1 - stay[0]], [1 - stay[1], stay[1]]])
-    least = least_scale(*entries_of(chain, 300), np.array([0, 1]), 300, epsilon)
+    least = least_scale(*entries_of(chain, 300), Additive.of_values(np.array([0, 1])), 300, epsilon)
     assert least.scale == pytest.approx(scale, rel=1e-3)
 
 
@@ -278,7 +278,7 @@ def test_the_least_scale_against_every_path(seed):
     values = rng.integers(0, 3, size)
     values[0], values[-1] = 0, max(1, values[-1])
     epsilon = [0.3, 1, 4][seed % 3]
-    least = least_scale(*entries_of(chain, length), values, length, epsilon)
+    least = least_scale(*entries_of(chain, length), Additive.of_values(values), length, epsilon)
 
     def loss(scale):
         return max(
@@ -297,7 +297,9 @@ def test_windows_cover_a_series_that_is_longer(seed):
     """Windows shorter than the series: valid, and not far from the truth."""
     chain = pk.MarkovChain.steady(chains(seed, 2) * 0.9 + 0.05)
     length, reach, scale = 7, 2 + seed % 2, float(np.exp(seed % 5 - 2))
-    windows = SumWindows(*entries_of(chain, length), np.array([0, 1]), length, reach)
+    windows = SumWindows(
+        *entries_of(chain, length), Additive.of_values(np.array([0, 1])), length, reach
+    )
     bounds = {window.entry: window.loss(scale) for window in windows.windows()}
     values = np.array([[0.0], [1.0]])
     for entry in range(length):

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import pufferkit as pk
-from pufferkit.beliefs import powers
 from pufferkit.beliefs.base import Member
 from pufferkit.beliefs.bayesian_network import BayesianNetwork
 from pufferkit.beliefs.chain_class import ChainClass, Mixing
@@ -14,8 +13,10 @@ from pufferkit.beliefs.chain_tables import CONVERGED, GivenStartTables, tables_o
 from pufferkit.beliefs.graph import Graph
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.beliefs.network_class import as_network_class
-from pufferkit.beliefs.powers import TINY, Kernel, Powers, log_ratio, row_log_ratios
+from pufferkit.beliefs.powers import Powers
 from pufferkit.errors import NotApplicable
+from pufferkit.influence import kernels
+from pufferkit.influence.kernels import TINY, Kernel, log_ratio, row_log_ratios
 from pufferkit.influence.quilts import networks, search
 from pufferkit.influence.quilts.chains import (
     ChainInfluence,
@@ -84,7 +85,7 @@ def test_ratios_in_parts_are_the_same(monkeypatch):
     rows = np.random.default_rng(1).dirichlet(np.ones(5), 7)
     kernel = Kernel(rows, rows > 0)
     whole = row_log_ratios(kernel)
-    monkeypatch.setattr(powers, "_CHUNK", 80)
+    monkeypatch.setattr(kernels, "_CHUNK", 80)
     assert (row_log_ratios(kernel) == whole).all()
     for x in range(7):
         for y in range(7):

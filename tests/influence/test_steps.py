@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pufferkit.beliefs.powers import Kernel
 from pufferkit.influence.curve import steps as steps_module
 from pufferkit.influence.curve.hockey_sticks import HockeySticks
 from pufferkit.influence.curve.steps import (
@@ -22,6 +21,7 @@ from pufferkit.influence.curve.steps import (
     RatioStep,
     contracted,
 )
+from pufferkit.influence.kernels import Kernel
 from pufferkit.rounding import last_passing
 from tests.oracles import brute_curve as brute
 

@@ -424,7 +424,7 @@ def test_rare_states_are_refused_not_guessed(monkeypatch):
     """Six visits to a state of probability 1e-100 are possible, and no float says how rarely."""
     chain = pk.MarkovChain([1.0, 1e-100], [[1.0, 1e-100], [1.0, 2e-100]])
     assert pk.wasserstein(chain, pk.total([0, 1], 6), 1.0).scale >= 1
-    monkeypatch.setattr("pufferkit.mechanisms.chain_distances.MOST_EXACT", 0)
+    monkeypatch.setattr("pufferkit.mechanisms.sum_distances.MOST_EXACT", 0)
     with pytest.raises(pk.NotApplicable, match="the probability of some sums underflows"):
         pk.wasserstein(chain, pk.total([0, 1], 6), 1.0)
 

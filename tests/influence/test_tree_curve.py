@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 import pufferkit as pk
 from pufferkit.beliefs.bayesian_network import BayesianNetwork
-from pufferkit.beliefs.powers import Kernel
 from pufferkit.influence.curve import graphs
 from pufferkit.influence.curve.steps import KernelStep
+from pufferkit.influence.kernels import Kernel
 from pufferkit.influence.quilts.networks import hardest_node
 from tests.oracles import brute_curve as chains_brute
 from tests.oracles import brute_network as brute

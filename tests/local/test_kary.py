@@ -17,9 +17,9 @@ from pufferkit.local import (
     loss,
     mechanism_from_json,
 )
-from pufferkit.local.diameter_bounds import entry_bound, largest_entry_epsilon
-from pufferkit.local.kary_loss import event_level, matrix_loss
-from pufferkit.local.matrix_response import fewest_wrong
+from pufferkit.local.kary import event_level, matrix_loss
+from pufferkit.local.least_noise import fewest_wrong
+from pufferkit.local.losses import entry_bound, largest_entry_epsilon
 from tests.oracles.brute_local import brute_loss
 
 LEVELS = pk.MarkovChain.steady([[0.8, 0.15, 0.05], [0.2, 0.6, 0.2], [0.05, 0.25, 0.7]])

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import pufferkit as pk
 from pufferkit.local import loss, tanh_bound
-from pufferkit.local.diameter_bounds import entry_bound, projective_diameter, side_bound
+from pufferkit.local.losses import entry_bound, projective_diameter, side_bound
 from tests.oracles.brute_local import brute_loss, emission, joint, losses_of_set, theorem_1
 from tests.strategies.generators import chains
 
@@ -256,7 +256,7 @@ def test_entry_bound_covers_every_adversary_on_more_states(drawn, b, length):
 def test_the_compiled_recursion_is_the_plain_one(q, monkeypatch):
     chain = pk.MarkovChain([0.2, 0.8], [[1 - q, q], [0.99 * q, 1 - 0.99 * q]])
     fast = [loss(chain, 0.3, 0.45, n, a) for n in (2000, None) for a in ("every", "ignorant")]
-    monkeypatch.setattr("pufferkit.local.one_sided.SHORT", 10**9)
+    monkeypatch.setattr("pufferkit.local.sides.SHORT", 10**9)
     slow = [loss(chain, 0.3, 0.45, n, a) for n in (2000, None) for a in ("every", "ignorant")]
     assert fast == pytest.approx(slow, abs=1e-12)
 

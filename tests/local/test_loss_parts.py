@@ -6,16 +6,20 @@ import numpy as np
 import pytest
 
 import pufferkit as pk
-from pufferkit.local import bayesian_loss, diameter_bounds, loss, one_sided, tanh_bound
-from pufferkit.local.bayesian_loss import LossPair, _fixed, own_pair, padded, tanh_pair
-from pufferkit.local.diameter_bounds import (
+from pufferkit.local import loss, losses, sides, tanh_bound
+from pufferkit.local.losses import (
+    LossPair,
+    _described,
+    _fixed,
     entry_bound,
     largest_entry_epsilon,
+    own_pair,
+    padded,
     projective_diameter,
     side_bound,
+    tanh_pair,
 )
-from pufferkit.local.known_entries import _described
-from pufferkit.local.one_sided import (
+from pufferkit.local.sides import (
     Binary,
     Interval,
     answers,
@@ -113,7 +117,7 @@ def test_long_traces_are_short_steps_one_after_the_other(q, short, monkeypatch):
     chain = binary(q, 0.3, [0.9, 0.1])
     own = answers(0.2, 0.3)
     two = Binary.of(chain)
-    monkeypatch.setattr(one_sided, "SHORT", short)
+    monkeypatch.setattr(sides, "SHORT", short)
     for image, start, trace in [
         (two.right, 0.0, two.unknown_right(own, 60)),
         (two.left, log(9), two.unknown_left(own, 60)),
@@ -235,7 +239,7 @@ def test_each_way_says_what_it_is(monkeypatch):
     assert ways["nothing"].directions == ways["one"].directions == (0.0, 0.0)
     assert ways["sure"].directions == (inf, inf)
     # Longer than what is followed to the end: a bound over all lengths.
-    monkeypatch.setattr(bayesian_loss, "LONGEST", 50)
+    monkeypatch.setattr(losses, "LONGEST", 50)
     assert loss(chain, 0.2, 0.3, 50).method == "exact recursion"
     for adversary, method in (("ignorant", "closed form"), ("every", "recursion to the limit")):
         long = loss(chain, 0.2, 0.3, 51, adversary)
@@ -260,7 +264,7 @@ def test_what_is_not_followed_is_bounded(monkeypatch):
     start = binary(0.002, 0.003, [0.3, 0.7])
     every, late = loss(chain, *rho), loss(start, *rho, None, "ignorant")
     assert every.exact
-    monkeypatch.setattr(bayesian_loss, "FAR", 64)
+    monkeypatch.setattr(losses, "FAR", 64)
     bound = loss(chain, *rho)
     assert not bound.exact
     assert every - 1e-12 <= bound <= tanh_bound(chain, *rho) * (1 + 1e-12)
@@ -311,7 +315,7 @@ def test_the_closed_form_is_where_the_recursion_ends(rates, rho):
         side = two.step(two.right, side, own)
     zero, one = own_pair(own)
     wanted = (max(0.0, zero + 2 * side.high), max(0.0, one - 2 * side.low))
-    closed = bayesian_loss._closed_form(two, own)
+    closed = losses._closed_form(two, own)
     assert tuple(closed) == pytest.approx(wanted, abs=1e-9)
 
 
@@ -396,14 +400,14 @@ def test_the_largest_entry_epsilon_is_private_and_the_last_that_is():
 
 
 def test_diameters_of_powers_until_all_is_forgotten():
-    diameters = diameter_bounds._diameters(binary(0.2, 0.3))
+    diameters = losses._diameters(binary(0.2, 0.3))
     for m, d in enumerate(diameters, 1):
         truth = projective_diameter(np.linalg.matrix_power(binary(0.2, 0.3).transition, m))
         assert d == pytest.approx(truth, abs=1e-11)
         assert d >= truth
     assert diameters[-1] < 1e-3 <= diameters[-2]
     stuck = pk.MarkovChain([0.5, 0.5], [[1.0, 0.0], [0.0, 1.0]])
-    assert diameter_bounds._diameters(stuck) == (inf,) * 64
+    assert losses._diameters(stuck) == (inf,) * 64
 
 
 def test_losses_say_whose_they_are_and_of_which_length():

@@ -3,8 +3,6 @@
 from dataclasses import replace
 from types import SimpleNamespace
 
-import pytest
-
 import pufferkit as pk
 from pufferkit.accounting import account as account_module
 from pufferkit.mechanisms.influence_curve import endless
@@ -86,20 +84,3 @@ def test_charge_and_record_name_what_was_asked_for(tmp_path):
     assert release.calibration == entry.body["calibration"]
     assert release.calibration == endless(pk.ChainClass.of(CHAIN), COUNT, 1.0).digest
     assert pk.Release.from_json(release.to_json()).calibration == release.calibration
-
-
-def test_a_stream_keys_a_window_by_what_was_asked(tmp_path, monkeypatch):
-    """The event-level epsilon is found by a search, and is no part of the key."""
-    first = pk.Stream(CHAIN, 1.0, str(tmp_path / "book.db"), name="s")
-    release = first.release(pk.count("a", 5), ["a", "b", "a", "a", "c"], (1, 5), anyway=True)
-    second = pk.Stream(CHAIN, 1.0, str(tmp_path / "book.db"), name="s")
-    monkeypatch.setattr(second, "_rate", second._rate - 1)  # the last digit, on another machine
-    again = second.release(pk.count("a", 5), ["a", "b", "a", "a", "c"], (1, 5), anyway=True)
-    assert again == release
-
-
-@pytest.mark.parametrize("share", [0.25, 0.5])
-def test_a_share_of_a_stream_is_asked_for(tmp_path, share):
-    stream = pk.Stream(CHAIN, 1.0, str(tmp_path / "book.db"), name="s")
-    whole, part = (stream.calibrate(pk.count("a", 5), own) for own in (1.0, share))
-    assert whole.digest != part.digest

@@ -96,12 +96,18 @@ def test_lookup_by_name():
 
 
 def test_plan_prints_as_a_table():
-    text = str(pk.plan(CHAIN, QUERY, 1))
-    lines = text.splitlines()
-    for name in ("markov_quilt", "gk16", "group_dp", "entry_dp"):
-        assert any(line.startswith(name) for line in lines)
-    assert "not applicable" in text
-    assert "NO" in next(line for line in lines if line.startswith("entry_dp"))
+    plan = pk.plan(CHAIN, QUERY, 1)
+    lines = str(plan).splitlines()
+    assert all(len(line) <= 80 for line in lines)
+    safe, below = [place for place, line in enumerate(lines) if set(line) == {"-"}]
+    assert lines[safe + 1].startswith(plan.best.mechanism)
+    assert lines[below + 1].startswith("entry_dp")
+    assert "NO" in lines[below + 1]
+    table = lines[safe + 1 : below]
+    errors = [plan[line.split()[0]].half_width() for line in table]
+    assert errors == sorted(errors)
+    assert "do not apply: " in str(plan)
+    assert {name for name, _ in plan.explain().rows} == {row.mechanism for row in plan.entries}
 
 
 @pytest.mark.parametrize("epsilon", [0, -1, nan, inf, None])

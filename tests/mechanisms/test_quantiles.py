@@ -59,7 +59,8 @@ def test_every_entry_is_hidden_by_definition(share):
         p = CHAIN.stationary[data[0]]
         for a, b in pairwise(data):
             p *= CHAIN.transition[a][b]
-        choice = chosen([-float(m) for m in misses(counts_of(data), Fraction(str(share)))], scale)
+        scores = [-float(m) for m in misses(counts_of(data), Fraction(str(share)))]
+        choice = chosen(scores, noise.choice_scale(scale, 3))
         for entry, state in enumerate(data):
             sums = outputs.setdefault((entry, state), [0.0, np.zeros(3)])
             sums[0] += p
@@ -71,6 +72,57 @@ def test_every_entry_is_hidden_by_definition(share):
         if entry == place
     )
     assert 0.1 * epsilon < worst <= epsilon
+
+
+def exact_choice(scores, sigma):
+    """The probabilities of permute and flip: polynomials in t, integrated term by term."""
+    odds = np.exp((np.array(scores) - max(scores)) / sigma)
+    each = []
+    for j in range(len(odds)):
+        product_of_others = np.polynomial.Polynomial([1.0])
+        for p in np.delete(odds, j):
+            product_of_others *= np.polynomial.Polynomial([1.0, -p])
+        whole = product_of_others.integ()
+        each.append(odds[j] * (whole(1.0) - whole(0.0)))
+    return np.array(each)
+
+
+@pytest.mark.parametrize("levels", [2, 3, 4])
+@pytest.mark.parametrize("sigma", [0.2, 1.0, 5.0, 200.0])
+def test_a_moved_entry_costs_what_the_theorem_says(levels, sigma):
+    """Every histogram of a few entries and every move; the bound holds, and is attained."""
+    cost, worst = noise.choice_cost(sigma, levels), 0.0
+    for entries, share in [(2, 1 / 2), (4, 1 / 4), (4, 1 / 2), (5, 0.37)]:
+        logs = {}
+        for counts in product(range(entries + 1), repeat=levels):
+            if sum(counts) == entries:
+                scores = [-float(m) for m in misses(list(counts), Fraction(share))]
+                logs[counts] = np.log(exact_choice(scores, sigma))
+        for counts, own in logs.items():
+            for one, other in product(range(levels), repeat=2):
+                moved = list(counts)
+                moved[one] -= 1
+                moved[other] += 1
+                if tuple(moved) in logs:
+                    worst = max(worst, float(np.abs(logs[tuple(moved)] - own).max()))
+    assert worst <= cost * (1 + 1e-9)
+    assert worst >= cost * (1 - (2e-3 if sigma > 100 else 1e-8))
+
+
+@pytest.mark.parametrize("levels", [2, 3, 5, 10, 30, 500])
+@pytest.mark.parametrize("scale", [1e-3, 0.2, 2.0, 40.0, 3e3, 1e9])
+def test_the_scale_of_a_choice_is_the_least_of_its_cost(levels, scale):
+    drawn = noise.choice_scale(scale, levels)
+    assert scale / 2 <= drawn <= scale
+    assert noise.choice_cost(drawn, levels) <= 2 / scale
+    if levels > 2 and drawn < scale:
+        assert noise.choice_cost(drawn * (1 - 1e-3), levels) > 2 / scale * (1 - 1e-9)
+    assert drawn <= noise.choice_scale(scale, levels + 1) * (1 + 1e-3)
+
+
+@pytest.mark.parametrize(("levels", "times"), [(3, 1.53), (5, 1.23), (10, 1.08)])
+def test_few_levels_need_much_less_noise_than_twice_the_scores(levels, times):
+    assert 2 / noise.choice_scale(2.0, levels) == pytest.approx(times, abs=6e-3)
 
 
 @pytest.mark.slow
@@ -115,7 +167,8 @@ def test_many_levels_are_chosen_from_and_few_are_inverted():
 def test_expected_errors_are_those_of_the_formula():
     shares, scale, n = np.array([0.3, 0.25, 0.2, 0.15, 0.1]), 6.0, 100
     away = np.array([float(m) for m in misses([30, 25, 20, 15, 10], 0.85)])
-    exact = float(np.dot(chosen(list(-away), scale), away)) / n
+    drawn = noise.choice_scale(scale, 5)
+    exact = float(np.dot(chosen(list(-away), drawn), away)) / n
     _, by_choice = expected_errors(shares, 0.85, n, scale)
     assert by_choice == pytest.approx(exact, rel=0.15)
 
@@ -193,12 +246,12 @@ def test_the_rank_is_within_its_bound_as_often_as_said():
     away = [float(m) for m in misses(counts, share)]
     levels = {f"{n}": n for n in range(5)}
     calibration = replace(pk.group_dp(pk.quantile(0.7, levels, 100), 1), scale=scale)
-    bound = calibration.half_width(level)
-    places = chosen([-m for m in away], scale)
+    bound, drawn = calibration.half_width(level), noise.choice_scale(scale, 5)
+    places = chosen([-m for m in away], drawn)
     assert sum(p for p, m in zip(places, away, strict=True) if m <= bound) >= level
-    assert bound == pytest.approx(scale * log(4 / 0.2))
+    assert bound == pytest.approx(drawn * log(4 / 0.2))
     mean = sum(p * m for p, m in zip(places, away, strict=True))
     assert (
-        mean <= calibration.expected_l1_error == pytest.approx(scale * (1 + 1 / 2 + 1 / 3 + 1 / 4))
+        mean <= calibration.expected_l1_error == pytest.approx(drawn * (1 + 1 / 2 + 1 / 3 + 1 / 4))
     )
-    assert exp(-bound / scale) == pytest.approx(0.05)
+    assert exp(-bound / drawn) == pytest.approx(0.05)

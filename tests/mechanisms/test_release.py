@@ -278,7 +278,7 @@ def test_records_print_and_round_trip_as_plain_json():
     release = noise_for(pk.histogram(STATES, 300)).release(DATA)
     assert "markov_quilt" in str(release)
     assert "95%" in str(release)
-    assert json.loads(release.to_json())["format"] == 2
+    assert json.loads(release.to_json())["format"] == 1
 
 
 @pytest.mark.parametrize("name", ["scale", "epsilon", "lipschitz", "value", "raw", "query"])

@@ -138,15 +138,7 @@ AREAS = {
         "or middle_of_a_table or short_series_that_happen",
     ),
     "local": Area(
-        [
-            f"local/{name}.py"
-            for name in (
-                "bayesian_loss",
-                "diameter_bounds",
-                "known_entries",
-                "one_sided",
-            )
-        ],
+        ["local/losses.py", "local/sides.py"],
         ["local/test_local_loss.py", "local/test_loss_parts.py"],
         "extremes or rates2 or limit_is_reached or compiled_recursion or seven_entries",
     ),

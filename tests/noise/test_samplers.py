@@ -133,7 +133,7 @@ def test_the_audit_passes_on_our_own_sampler(monkeypatch, query):
 
 def test_a_table_of_releases_records_its_sampler(tmp_path):
     rows = {"who": ["a", "b"] * 50, "t": range(100), "x": [0, 1] * 50}
-    table = pk.read_table(pl.DataFrame(rows), subject="who", time="t", state="x", states=[0, 1])
+    table = pk.read(pl.DataFrame(rows), subject="who", time="t", state="x", states=[0, 1])
     drawn = for_each(table, CHAIN, 1)
     together = for_all(table, CHAIN, 1)
     for own in (drawn, together):

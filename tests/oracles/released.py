@@ -13,6 +13,8 @@ from itertools import product
 
 import numpy as np
 
+from pufferkit.noise import choice_scale
+
 MANY = 1 << 23
 """Most outputs times answers that are gone through."""
 
@@ -105,8 +107,9 @@ class Choice:
     """A level chosen by exponential noise on minus the ranks by which it misses the median."""
 
     def __init__(self, answers: Answers, scale: float, chosen, misses, share=0.5):
+        drawn = choice_scale(scale, len(answers.values[0]))
         self.seen = np.array(
-            [chosen([-m for m in misses(list(counts), share)], scale) for counts in answers.values]
+            [chosen([-m for m in misses(list(counts), share)], drawn) for counts in answers.values]
         ).T
 
     def loss(self, given, weights=None):

@@ -56,7 +56,7 @@ def test_the_sleepers(name):
         pytest.skip("PUFFERKIT_PAPERS_DATA names no folder with the heart rates")
     rate = files.heart_rate(files.need(Path(folder), name))
     bits = (rate > rate.mean()).astype(int)
-    chain = pk.MarkovChain.fit(pk.Series(bits, (0, 1), (len(bits),)))
+    chain = pk.fit(pk.Series(bits, (0, 1), (len(bits),)))
     counted = [chain.transition[0, 1], chain.transition[1, 0]]
     assert [round(float(share), 4) for share in counted] == rates
     assert len(bits) == beats

@@ -21,6 +21,8 @@ def released(query):
     return pk.influence_curve(CHAIN, query, 1).release(WEEK)
 
 
+NAMES = [f"a long name of a state, {n}" for n in range(9)]
+LONG = pk.entry_dp(pk.histogram(NAMES, 900), 1).release(NAMES * 100)
 FIGURES = {
     "plan": lambda: plots.plan_figure(PLAN.rows, "a plan"),
     "release": lambda: plots.release_figure(RELEASE),
@@ -34,6 +36,12 @@ FIGURES = {
     "network": lambda: pk.BayesianNetwork(
         {"a": (), "b": ("a",)}, {"a": {(): [0.5, 0.5]}, "b": {(0,): [0.9, 0.1], (1,): [0.2, 0.8]}}
     ).plot(),
+    "drowned": lambda: (
+        pk.group_dp(pk.relative_frequencies(CHAIN.states, 336), 1).release(WEEK, anyway=True).plot()
+    ),
+    "long labels": lambda: plots.release_figure(LONG),
+    "plan with a head": PLAN.plot,
+    "days": lambda: plots.days_figure(WEEK.codes.tolist(), WEEK.states, 24, "Days", clock=True),
     "influence": lambda: plots.influence_figure(
         [{"name": "one", "budget": 3.0, "covers": True}], 2.0, 1.0
     ),
@@ -58,7 +66,7 @@ def outside_cells(figure):
     return [text for text in every if text.get_bbox_patch() is None]
 
 
-SOON = ("plan", "exact", "moves", "network")
+SOON = ("plan with a head", "plan", "exact", "moves", "network", "rates", "drowned", "long labels")
 EVERY = [name if name in SOON else pytest.param(name, marks=pytest.mark.slow) for name in FIGURES]
 
 
@@ -73,7 +81,36 @@ def test_words_stand_out_on_either_ground_and_axes_are_named(name):
         for text in outside_cells(figure):
             assert contrast(text.get_color(), figure.get_facecolor()) > 4.5, text
     drawn = [axes for axes in figure.axes if axes.axison and axes.get_label() != "<colorbar>"]
-    assert all(axes.get_xlabel() or name in ("release", "exact") for axes in drawn)
+    assert all(axes.get_xlabel() or name in ("release", "exact", "rates") for axes in drawn)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_no_word_leaves_the_canvas(name):
+    figure = FIGURES[name]()
+    figure.draw_without_rendering()
+    ground = figure.bbox
+    for text in outside_cells(figure):
+        if not text.get_visible() or not (text.axes is None or text.axes.get_visible()):
+            continue
+        box = text.get_window_extent()
+        if text in shown_ticks(figure):
+            assert box.x0 >= -1, text
+            assert box.y0 >= -1, text
+            assert box.x1 <= ground.x1 + 1, text
+            assert box.y1 <= ground.y1 + 1, text
+
+
+def shown_ticks(figure):
+    """All words but labels of ticks outside the limits, which are never drawn."""
+    hidden = set()
+    for axes in figure.axes:
+        for axis in (axes.xaxis, axes.yaxis):
+            low, high = sorted(axis.get_view_interval())
+            for tick in (*axis.get_major_ticks(), *axis.get_minor_ticks()):
+                slack = 1e-6 * (high - low)
+                if not low - slack <= tick.get_loc() <= high + slack:
+                    hidden |= {tick.label1, tick.label2}
+    return {text for text in figure.findobj(Text) if text not in hidden}
 
 
 def test_a_picture_is_as_it_was_after_the_dark_one():

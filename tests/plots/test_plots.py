@@ -25,11 +25,12 @@ def heights(figure: Figure) -> list[float]:
     return [patch.get_height() for patch in figure.axes[0].patches]
 
 
-def test_plan_bars_are_the_noise_of_each_mechanism():
+def test_plan_dots_are_the_error_of_each_mechanism():
     figure = plots.plan_figure(PLAN.rows, "a title")
     applicable = [row for row in PLAN.rows if row["applicable"]]
-    bars = figure.axes[0].patches
-    assert [bar.get_width() for bar in bars] == [row["scale"] for row in applicable]
+    dots = figure.axes[0].lines
+    assert [dot.get_xdata()[0] for dot in dots] == [row["half_width_95"] for row in applicable]
+    assert not figure.axes[0].patches  # a bar has no beginning on a logarithmic axis
     assert figure.axes[0].get_xscale() == "log"
     shown = words(figure)
     assert all(row["mechanism"] in shown for row in applicable)
@@ -39,9 +40,9 @@ def test_plan_bars_are_the_noise_of_each_mechanism():
 def test_plan_marks_what_does_not_protect():
     figure = plots.plan_figure(PLAN.rows)
     rows = [row for row in PLAN.rows if row["applicable"]]
-    hatched = [bar.get_hatch() is not None for bar in figure.axes[0].patches]
-    assert hatched == [not row["pufferfish"] for row in rows]
-    assert hatched.count(True) == 1
+    hollow = [dot.get_markerfacecolor() == "white" for dot in figure.axes[0].lines]
+    assert hollow == [not row["pufferfish"] for row in rows]
+    assert hollow.count(True) == 1
     assert sum("does not hide" in text for text in words(figure)) == 1
 
 
@@ -57,12 +58,24 @@ def test_plan_without_any_mechanism():
         plots.plan_figure([row for row in PLAN.rows if not row["applicable"]])
 
 
-def test_release_bars_and_intervals():
+def test_bars_and_intervals_share_a_centre_and_a_mark_is_the_value():
     figure = plots.release_figure(RELEASE)
-    assert heights(figure) == pytest.approx(RELEASE.value)
+    assert heights(figure) == pytest.approx(RELEASE.raw)
     (intervals,) = figure.axes[0].collections
     ends = [tuple(line[:, 1]) for line in intervals.get_segments()]
-    assert ends == [pytest.approx(pair) for pair in RELEASE.interval()]
+    assert [(low + high) / 2 for low, high in ends] == pytest.approx(heights(figure))
+    assert ends == [pytest.approx(pair) for pair in RELEASE.as_drawn().interval()]
+    (marks,) = [line for line in figure.axes[0].lines if line.get_marker() == "D"]
+    assert list(marks.get_ydata()) == pytest.approx(RELEASE.value)
+
+
+def test_numbers_that_noise_drowns_are_faded_and_said():
+    drowned = pk.group_dp(pk.relative_frequencies(CHAIN.states, 200), 1)
+    figure = plots.release_figure(drowned.release(["rest", "run"] * 100, anyway=True))
+    assert all(bar.get_alpha() == canvas.FADED for bar in figure.axes[0].patches)
+    assert any("faded" in text for text in words(figure))
+    assert figure.axes[0].get_ylim() == (0, 1)
+    assert not any("faded" in text for text in words(plots.release_figure(RELEASE)))
 
 
 def test_an_answer_as_drawn_has_the_intervals_of_the_raw_answer():
@@ -76,8 +89,11 @@ def test_an_answer_as_drawn_has_the_intervals_of_the_raw_answer():
 def test_exact_is_drawn_only_if_given():
     without = plots.release_figure(RELEASE)
     assert not any("exact" in text for text in words(without))
-    assert not [line for line in without.axes[0].lines if line.get_marker() == "D"]
-    figure = plots.release_figure(RELEASE, exact=[150, 50])
+    drawn = RELEASE.as_drawn()
+    assert not [
+        line for line in plots.release_figure(drawn).axes[0].lines if line.get_marker() == "D"
+    ]
+    figure = plots.release_figure(drawn, exact=[150, 50])
     (points,) = [line for line in figure.axes[0].lines if line.get_marker() == "D"]
     assert list(points.get_ydata()) == [150, 50]
     assert any("not private" in text for text in words(figure))
@@ -133,3 +149,17 @@ def test_pyplot_is_left_alone():
         "assert 'matplotlib.pyplot' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_days_have_hours_below_them_and_spending_has_dates():
+    figure = plots.days_figure([0, 1, -1, 0] * 24, ["rest", "walk"], 48, "Days", clock=True)
+    assert [t.get_text() for t in figure.axes[0].get_xticklabels()][1] == "6:00"
+    rows = [{"first": 1, "last": 48, "epsilon": 1.0, "event_epsilon": 0.1}]
+    monday = 1_709_510_400_000_000
+    dated = plots.profile_figure(rows, [monday + n * 1_800_000_000 for n in range(48)])
+    dated.draw_without_rendering()
+    assert dated.axes[0].get_xlabel() == "time"
+    assert any(
+        ":" in t.get_text() or "Mar" in t.get_text() for t in dated.axes[0].get_xticklabels()
+    )
+    assert plots.profile_figure(rows).axes[0].get_xlabel() == "entry"

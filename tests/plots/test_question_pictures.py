@@ -37,6 +37,6 @@ def test_all_subjects_together_have_a_heat_map():
     times = pl.datetime_range(pl.datetime(2024, 1, 1), pl.datetime(2024, 1, 2), "1h", eager=True)
     rows = pl.DataFrame({"time": times, "state": (STATES * 13)[:25]})
     chain = pk.MarkovChain.steady([[0.6, 0.4], [0.4, 0.6]], states=STATES)
-    table = pk.read_table(rows, time="time", state="state", states=STATES, window="hour of week")
+    table = pk.read(rows, time="time", state="state", states=STATES, window="hour of week")
     heat = for_all(table, chain, 1, query="by-weekday-hour")
     assert len(plots.figure_of(heat).axes) == 3  # two states and the scale of colours

@@ -84,7 +84,7 @@ def test_it_is_planned_released_charged_verified_audited_and_drawn(starts, tmp_p
     assert plots.figure_of(release).axes
     verdict = pk.verify(json.loads(release.to_json()))
     assert verdict.ok, str(verdict)
-    assert "moves a starts by 5" in str(verdict)
+    assert "moves the answer by 5 (starts)" in str(verdict)
     half = replace(release, scale=release.scale / 2, lipschitz=2.5)
     assert not pk.verify(half).ok
 
@@ -97,7 +97,7 @@ def test_it_is_released_for_each_subject_and_for_all(starts):
         for t, code in enumerate(CHAIN.sample(100, seed=number))
     ]
     frame = pl.DataFrame(rows, schema=["who", "t", "x"], orient="row")
-    table = pk.read_table(frame, subject="who", time="t", state="x", states=STATES)
+    table = pk.read(frame, subject="who", time="t", state="x", states=STATES)
     needed = pk.influence_curve(CHAIN, asked, 1, 100).scale
     for releases in (
         for_each(table, CHAIN, 1, query=asked, anyway=True),
@@ -123,8 +123,9 @@ def test_the_command_line_and_the_page_offer_it(starts, tmp_path):
     done = CliRunner().invoke(app, [*options, "--query", "starts"])
     assert done.exit_code == 2
     assert "--state-value" in done.output + str(done.stderr)
-    from pufferkit.explore.page_questions import PageQuestion
+    from pufferkit.explore.choices import PageQuestion
 
-    page = PageQuestion("starts", ("run",))
+    page = PageQuestion.first("starts", STATES)
+    assert dict(page.given) == {"of": ("run",)}
     assert page.question(STATES) == starts(("run",))
     assert page.command() == ["--query", "starts", "--state-value", "run"]

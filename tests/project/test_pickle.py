@@ -44,9 +44,7 @@ def table():
     rows = {"who": ["x"] * 3 + ["y"] * 3, "at": [1, 2, 3] * 2, "state": WORDS * 3}
     import polars
 
-    return pk.read_table(
-        polars.DataFrame(rows), subject="who", time="at", state="state", states=WORDS
-    )
+    return pk.read(polars.DataFrame(rows), subject="who", time="at", state="state", states=WORDS)
 
 
 def calibration():
@@ -61,7 +59,7 @@ def estimates():
 MAKERS = {
     **{f"query {name}": (lambda query=query: query) for name, query in QUERIES.items()},
     "chain": lambda: CHAIN,
-    "fitted chain": lambda: pk.MarkovChain.fit([0, 0, 1, 1, 0, 1, 0, 0, 1]),
+    "fitted chain": lambda: pk.fit([0, 0, 1, 1, 0, 1, 0, 0, 1]),
     "finite class": lambda: pk.ChainClass.of(CHAIN),
     "any start": lambda: pk.ChainClass.any_start(STEP, states=WORDS),
     "binary": lambda: pk.ChainClass.binary(0.2, 0.8),

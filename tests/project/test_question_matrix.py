@@ -217,7 +217,7 @@ def table():
         for t, code in enumerate(CHAIN.sample(60, seed=number))
     ]
     frame = pl.DataFrame(rows, schema=["who", "time", "state"], orient="row")
-    return frame, pk.read_table(frame, subject="who", time="time", state="state", states=STATES)
+    return frame, pk.read(frame, subject="who", time="time", state="state", states=STATES)
 
 
 @pytest.mark.slow
@@ -226,9 +226,7 @@ def test_many_subjects_and_pictures(name, table):
     frame, read = table
     asked = CASES[name][0]
     if name in ("by-day", "by-week"):  # of many subjects these are windows
-        read = pk.read_table(
-            frame, subject="who", time="time", state="state", states=STATES, window="1d"
-        )
+        read = pk.read(frame, subject="who", time="time", state="state", states=STATES, window="1d")
         asked = "histogram"
     if name in ("histogram", "frequencies"):
         asked = name

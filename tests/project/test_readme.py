@@ -33,11 +33,12 @@ def test_there_is_one_python_example_and_a_few_commands():
     assert len(commands()) >= 3
 
 
-def test_python_example(capsys: pytest.CaptureFixture[str]):
+def test_python_example_prints_what_stands_below_it(capsys: pytest.CaptureFixture[str]):
     exec(compile(blocks("python")[0], "README.md", "exec"), {})
     printed = capsys.readouterr().out
-    assert "markov_quilt" in printed
-    assert '"epsilon": 1' in printed
+    shown = blocks("text")[0]
+    # The noise differs from run to run, the words do not.
+    assert re.findall(r"[a-z_]{3,}", printed) == re.findall(r"[a-z_]{3,}", shown)
 
 
 @pytest.mark.slow
@@ -48,19 +49,13 @@ def test_command_line_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         assert good(*command.split()[1:])
 
 
-@pytest.mark.slow
-def test_the_picture_is_made_by_the_command_beside_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    (command,) = re.findall(r"`pufferkit (plan .* --plot) (docs/\S+\.png)`", README)
-    arguments, kept = command
-    assert f"]({kept})" in README
-    assert (ROOT / kept).read_bytes()[:4] == b"\x89PNG"
-    assert (ROOT / kept).stat().st_size < 100_000
-    monkeypatch.chdir(tmp_path)
-    shutil.copytree(ROOT / "examples", "examples")
-    good(*arguments.split(), "noise.png")
-    assert (tmp_path / "noise.png").stat().st_size > 10_000
+def test_the_first_picture_is_the_three_panels():
+    first = re.search(r"!\[.*?\]\((.*?)\)", README)
+    assert first is not None
+    assert first[1] == "docs/images/three-panels.png"
+    picture = (ROOT / first[1]).read_bytes()
+    assert picture[:4] == b"\x89PNG"
+    assert len(picture) < 100_000
 
 
 @pytest.mark.parametrize("command", sorted(typer.main.get_command(app).commands))

@@ -41,7 +41,7 @@ def frame(minutes: float, subjects: int = 2) -> pl.DataFrame:
 
 
 def table(minutes: float) -> pk.Table:
-    return pk.read_table(frame(minutes), subject="who", time="when", state="x", states=[0, 1])
+    return pk.read(frame(minutes), subject="who", time="when", state="x", states=[0, 1])
 
 
 def _session(data, beliefs, path):
@@ -49,17 +49,11 @@ def _session(data, beliefs, path):
     return Asking(data, beliefs, 1.0, str(path / "l.db")).release(query, 0.5)
 
 
-def _stream(data, beliefs, path):
-    stream = pk.Stream(beliefs, 1.0, str(path / "l.db"))
-    return stream.release(pk.count(1, LENGTH), data, (1, LENGTH))
-
-
 WAYS = {
     "mechanism": lambda data, beliefs, _: pk.influence_curve(beliefs, pk.count(1, data), 1.0),
     "plan": lambda data, beliefs, _: pk.plan(beliefs, pk.count(1, data), 1.0),
     "release": lambda data, beliefs, _: release(data, beliefs, pk.count(1, LENGTH), 1.0),
     "session": _session,
-    "stream": _stream,
     "dashboard": lambda data, beliefs, _: pk.dashboard(
         beliefs, {"time": (pk.count(1, LENGTH), 60)}
     ).release(data),
@@ -83,7 +77,7 @@ def test_another_step_is_refused(way, tmp_path):
     act(series("5m"), CHAIN, tmp_path)
 
 
-@pytest.mark.parametrize("way", ["release", "session", "stream"])
+@pytest.mark.parametrize("way", ["release", "session"])
 def test_where_a_clock_is_unknown_it_is_said(way, tmp_path):
     for number, (every, beliefs) in enumerate(
         [(None, CHAIN), ("1m", PLAIN), (None, PLAIN), ("5m", CHAIN)]
@@ -142,15 +136,15 @@ def test_uneven_times_are_at_no_step(tmp_path):
     times = [datetime(2026, 11, 16) + timedelta(seconds=int(s)) for s in np.cumsum(CODES * 7 + 60)]
     rows = pl.DataFrame({"when": times, "x": CODES, "who": ["a"] * LENGTH})
     rows.write_csv(tmp_path / "d.csv")
-    uneven = pk.read_series(tmp_path / "d.csv", "x", time="when", states=[0, 1])
+    uneven = pk.read(tmp_path / "d.csv", state="x", time="when", states=[0, 1])
     assert uneven.step is None
     with pytest.raises(ValueError, match="unevenly"):
         release(uneven, CHAIN, pk.count(1, LENGTH), 1.0)
-    whole = pk.read_table(rows, subject="who", time="when", state="x", states=[0, 1])
+    whole = pk.read(rows, subject="who", time="when", state="x", states=[0, 1])
     with pytest.raises(ValueError, match="unevenly"):
         for_each(whole, CHAIN, 1.0)
     release(uneven, PLAIN, pk.count(1, LENGTH), 1.0)
-    grid = pk.read_series(tmp_path / "d.csv", "x", time="when", states=[0, 1], every="5m")
+    grid = pk.read(tmp_path / "d.csv", state="x", time="when", states=[0, 1], every="5m")
     release(grid, CHAIN, pk.count(1, grid), 1.0)
 
 
@@ -163,18 +157,6 @@ def test_the_step_is_among_the_terms_of_an_account(tmp_path):
     Asking(series("1m"), PLAIN, 1.0, book).release(pk.count(1), 0.5)
     with pytest.raises(ValueError, match="beliefs"):
         Asking(series("1m"), PLAIN.with_step("1m"), 1.0, book).release(pk.count(1), 0.5)
-
-
-def test_a_stream_has_one_step(tmp_path):
-    stream = pk.Stream(PLAIN, 1.0, str(tmp_path / "l.db"))
-    day = [0, 1] * 144
-    stream.release(pk.count(1, LENGTH), day, "2026-11-16", every="5m")
-    with pytest.raises(ValueError, match=ANOTHER):
-        stream.release(pk.count(1, 1440), [0, 1] * 720, "2026-11-17", every="1m")
-    stream.release(pk.count(1, LENGTH), day, "2026-11-17", every="5m")
-    timed = pk.Stream(CHAIN, 1.0, str(tmp_path / "t.db"))
-    with pytest.raises(ValueError, match=ANOTHER):
-        timed.release(pk.count(1, 1440), [0, 1] * 720, "2026-11-17", every="1m")
 
 
 def test_the_identity_of_beliefs_includes_their_step():
@@ -200,8 +182,9 @@ def test_a_synthetic_series_has_the_step_of_its_release():
 
 
 @pytest.fixture
-def files(tmp_path):
+def files(tmp_path, monkeypatch):
     """A model of 5 minutes fitted on the command line, and data of one minute."""
+    monkeypatch.chdir(tmp_path)
     chain = pk.MarkovChain.steady([[0.97, 0.03], [0.03, 0.97]], states=["a", "b"])
     for name, seed in (("public", 1), ("private", 2)):
         codes = chain.sample(1440, seed=seed)
@@ -219,7 +202,7 @@ ASKED = ["--query", "histogram", "--epsilon", "1"]
 PAID = ["--ledger", "LEDGER", "--account", "s"]
 COMMANDS = {
     "release": ["release", *ASKED],
-    "stream": ["stream", "release", *ASKED, *PAID, "--window", "2026-11-16"],
+    "day": ["release", *ASKED, *PAID, "--budget", "1", "--window", "2026-11-16"],
     "each": ["release-each", *ASKED, "--subject", "who"],
     "session": ["release", *ASKED, *PAID, "--budget", "1"],
 }
@@ -229,8 +212,7 @@ COMMANDS = {
 def test_the_command_line_refuses_another_step(name, files):
     folder, data = files
     words = [str(folder / "l.db") if word == "LEDGER" else word for word in COMMANDS[name]]
-    at = 2 if name == "stream" else 1
-    call = [*words[:at], *data, *words[at:]]
+    call = [words[0], *data, *words[1:]]
     before = sorted(folder.iterdir())
     assert ANOTHER in refusal(*call)
     assert sorted(p for p in folder.iterdir() if "l.db" not in p.name) == before
@@ -242,7 +224,7 @@ def test_a_list_can_say_its_step(tmp_path):
     release(pk.Series.of(rows, [0, 1], step="5m"), CHAIN, pk.count(1, LENGTH), 1.0)
     minute = pk.Series.of(rows, [0, 1], step=60)
     assert minute.step == minute.window(2, 9).step == pk.Series.of(minute, (1, 0)).step == 60.0
-    assert pk.MarkovChain.fit(minute).step == 60.0
+    assert pk.fit(minute).step == 60.0
     with pytest.raises(ValueError, match=ANOTHER):
         release(minute, CHAIN, pk.count(1, LENGTH), 1.0)
     with pytest.raises(ValueError, match="step"):

@@ -27,7 +27,7 @@ NAME = re.compile(
 
 THEOREMS = {
     "[Q] Definition 2.1": (
-        "influence/sums/label_scale.py: least_label_scale",
+        "influence/sums/least_scale.py: least_scale_of_rows",
         "mechanisms/test_attribute_secrets.py: test_exact_sum_is_the_least_noise_by_definition",
     ),
     "[Q] Definition 2.3": (
@@ -44,7 +44,7 @@ THEOREMS = {
         "influence/test_transport.py: test_equals_the_linear_programme_on_tie_heavy_distributions",
     ),
     "W-infinity of vectors": (
-        "influence/sums/bottleneck.py: bottleneck_distance",
+        "influence/sums/transport.py: bottleneck_distance",
         "mechanisms/test_wasserstein_vectors.py: test_the_distance_is_the_definition",
     ),
     "[Q] (5)": (
@@ -103,6 +103,10 @@ THEOREMS = {
         "influence/curve/open_steps.py: OpenSteps",
         "influence/test_engine.py: test_no_start_has_a_larger_step_and_some_start_has_it",
     ),
+    "FIXES 4": (
+        "noise/opendp_draws.py: choice_cost",
+        "mechanisms/test_quantiles.py: test_a_moved_entry_costs_what_the_theorem_says",
+    ),
     "FIXES 6a": (
         "influence/curve/graphs.py",
         "influence/test_graph_curve.py: test_no_likelihood_at_all_loses_more",
@@ -121,7 +125,7 @@ THEOREMS = {
     ),
     "constant profile": (
         "mechanisms/influence_curve.py: endless",
-        "accounting/test_stream_loss.py: test_no_entry_of_a_long_stream_loses_more_than_epsilon",
+        "accounting/test_going_on.py: test_no_entry_of_a_long_series_loses_more_than_epsilon",
     ),
     "peeling by the exponential mechanism": (
         "accounting/selection.py: select",

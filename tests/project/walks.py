@@ -64,7 +64,7 @@ def calls(folder: Path) -> dict[str, Callable[[], Callable[[], object]]]:
 
     def each() -> Callable[[], object]:
         frame = pl.DataFrame({"who": ["a"] * 12 + ["b"] * 12, "state": entries * 2})
-        table = pk.read_table(frame, state="state", subject="who", states=states, every="1m")
+        table = pk.read(frame, state="state", subject="who", states=states, every="1m")
         book = pk.Ledger(str(folder / "each.db")).accounts_for(table, "", 4.0)
         return lambda: pk.release(table, chain, "histogram", 1.0, account=book, per="subject")
 

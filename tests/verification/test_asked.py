@@ -38,7 +38,7 @@ def test_the_constant_follows_from_the_question(kind, mechanism):
     assert again.question == release.question
     verdict = pk.verify(again)
     assert verdict.ok, str(verdict)
-    assert f"moves a {kind} by {moved:.9g}" in str(verdict)
+    assert f"moves the answer by {moved:.9g} ({kind})" in str(verdict)
     half = replace(release, lipschitz=moved / 2, scale=release.scale / 2)
     assert "lipschitz" in " ".join(pk.verify(half).problems)
     assert not pk.verify(replace(release, scale=release.scale / 2)).ok
@@ -77,10 +77,10 @@ def test_other_states_in_the_question_need_other_noise():
 
 
 def test_nothing_that_is_no_sum_passes_as_one():
-    """A record by exact_sum about episodes: its theorem is for sums over entries."""
+    """A record by exact_sum about days: its theorem is for sums over entries and moves."""
     record = pk.exact_sum(CHAIN, pk.count("run", 48), 1).release(DATA)
-    asked = pk.episodes("run", 48).question
-    lie = replace(record, kind="episodes", question=asked, query="episodes of run")
+    query = QUERIES["days with"][0]
+    lie = replace(record, kind="days with", question=query.question, query=query.name)
     assert not pk.verify(lie).ok
 
 

@@ -18,8 +18,14 @@ def table(lengths=(40, 7, 40, 12), **options):
         for t, code in enumerate(CHAIN.sample(length, seed=who))
     ]
     frame = pl.DataFrame(rows, schema=["who", "when", "what"], orient="row")
-    return pk.read_table(
-        frame, subject="who", time="when", state="what", states=CHAIN.states, max_gap=1, **options
+    return pk.read(
+        frame,
+        subject="who",
+        time="when",
+        state="what",
+        states=CHAIN.states,
+        independent_after=1,
+        **options,
     )
 
 
@@ -92,7 +98,7 @@ def test_a_row_is_not_given_twice():
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"format": 3}, "format 3"),
+        ({"format": 2}, "format 2"),
         ({"format": None}, "pufferkit wrote"),
         ({"kind": "count"}, "question"),
         ({"kind": "mode"}, "kind"),
@@ -127,7 +133,7 @@ def test_the_object_itself():
 def test_tables_decided_by_pairs_of_values_are_checked_too():
     chain = pk.MarkovChain.steady([[0.9, 0.08, 0.02], [0.2, 0.7, 0.1], [0.1, 0.3, 0.6]])
     rows = pl.DataFrame({"t": range(60), "x": chain.sample(60, seed=1)})
-    table = pk.read_table(rows, time="t", state="x", states=[0, 1, 2], window=20)
+    table = pk.read(rows, time="t", state="x", states=[0, 1, 2], window=20)
     releases = for_each(table, chain, 1)
     (noise,) = releases.calibrations.values()
     assert noise.evidence.bound == "pairs"

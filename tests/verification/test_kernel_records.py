@@ -47,11 +47,13 @@ def test_a_lowered_limit_is_caught(record):
     data = json.loads(record)
     pairs = (data.get("verification_data") or {}).get("pairs") or {}
     lowered = 0
-    for sides in pairs.values():
-        for side in sides.values():
-            if isinstance(side, dict) and "limit" in side:
-                side["limit"] = (0.9 * np.array(side["limit"])).tolist()
-                lowered += 1
+    for part in pairs.values():
+        for name in ("left", "right"):
+            sides = part[name] if isinstance(part[name], list) else [part[name]]
+            for one in (limit for side in sides for limit in side.get("limits", [side])):
+                if one["limit"] is not None:
+                    one["limit"] = (0.9 * np.array(one["limit"])).tolist()
+                    lowered += 1
     if lowered:
         assert not pk.verify(pk.Release.from_json(json.dumps(data))).ok
     elif pairs:

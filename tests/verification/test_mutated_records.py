@@ -8,9 +8,43 @@ import pytest
 
 import pufferkit as pk
 from tests.fuzz import records
+from tests.guards.scales import Row
+from tests.verification import forged
 
 HONEST = cache(records.honest)
 ENDS = {"ok", "not ok", "no record"}
+
+
+def test_no_forged_record_passes_and_no_untouched_one_is_refused():
+    """Some of the kind of ``python -m tests.verification.forged``."""
+    wrong, _ = forged.attack(300, seed=1, brief=True)
+    assert not wrong
+
+
+@pytest.mark.slow
+def test_no_forged_record_passes_over_all_mechanisms():
+    wrong, made = forged.attack(3000, seed=3)
+    assert not wrong
+    assert set(made) == set(forged.MAKERS)
+
+
+def test_secrets_longer_than_the_segments_are_hidden_as_all_of_a_segment():
+    record = forged.honest(Row("apart", "count", "runs of 3", "1", "influence_curve", 0.2))
+    assert records.judged(record) == "ok"
+    assert records.judged(forged.cut(record, 0.98)) == "not ok"
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        Row("sticky", "own", "at_least", "7", "influence_curve", 1.0),
+        Row("calm", "episodes", "sets of 2", "3", "influence_curve", 0.2),
+    ],
+)
+def test_a_segment_that_is_paid_for_whole_needs_no_other_proof(row):
+    record = forged.honest(row)
+    assert records.judged(record) == "ok"
+    assert records.judged(forged.cut(record, 0.98)) == "not ok"
 
 
 @pytest.mark.parametrize("value", [1, 1e308, float("nan"), 10**400, "1", None, []])

@@ -45,7 +45,7 @@ def test_the_constant_follows_from_the_kind(kind, mechanism):
     assert release.kind == kind
     verdict = pk.verify(release)
     assert verdict.ok, str(verdict)
-    assert f"moves a {kind} by {moved:.9g}" in str(verdict)
+    assert f"moves the answer by {moved:.9g} ({kind})" in str(verdict)
     # Half the constant with half the noise.
     half = replace(release, lipschitz=moved / 2, scale=release.scale / 2)
     assert "lipschitz" in " ".join(pk.verify(half).problems)
@@ -61,7 +61,7 @@ def test_weights_cannot_make_a_count_move_by_a_half(mechanism):
     }
     verdict = pk.verify(lie)
     assert not verdict.ok
-    assert "one entry moves a count by 1, not 0.5" in str(verdict)
+    assert "one entry moves the answer by 1, not 0.5" in str(verdict)
 
 
 def test_weights_cannot_bring_the_distance_of_a_count_down():

@@ -50,14 +50,14 @@ def test_the_guarantee_is_one_of_four():
         pk.verify({**data, "guarantee": "Pufferfish for everybody"})
 
 
-@pytest.mark.parametrize("written", [3, 17])
+@pytest.mark.parametrize("written", [2, 17])
 def test_a_later_format_is_refused_in_words(written):
     data = pk.group_dp(pk.count(1, 4), 1).release([0, 1, 0, 1]).to_dict()
-    with pytest.raises(ValueError, match=rf"format {written}, and this pufferkit reads .* up to 2"):
+    with pytest.raises(ValueError, match=rf"format {written}, and this pufferkit reads format 1"):
         pk.verify({**data, "format": written})
 
 
-@pytest.mark.parametrize("written", [None, True, 2.0, "2", 1, 0, -1, "pufferkit-release/2", []])
+@pytest.mark.parametrize("written", [None, True, 1.0, "1", 0, -1, "pufferkit-release/1", []])
 def test_no_format_of_ours(written):
     data = pk.group_dp(pk.count(1, 4), 1).release([0, 1, 0, 1]).to_dict()
     with pytest.raises(ValueError, match="is this a file that pufferkit wrote"):

@@ -120,7 +120,7 @@ def test_steps_of_bases_are_those_of_the_engine(seed):
     kernel, limit = programme(seed)
     steps = PairSteps([kernel])
     own = steps(limit)
-    bases = Bases(packed([bases_of(steps)]))
+    bases = Bases(packed(bases_of(steps)))
     again = steps_of_bases(kernel, limit, bases.following(kernel), Allowance(1e10))
     bases.end()
     assert again == pytest.approx(own, abs=1e-11)
@@ -131,4 +131,4 @@ def test_too_many_bases_are_not_written(monkeypatch):
     steps = PairSteps([chains(1, 6)])
     steps(metrics(1, 6, 1))
     monkeypatch.setattr("pufferkit.influence.curve.plan_bases.MOST_TEXT", 20)
-    assert packed([bases_of(steps)]) is None
+    assert packed(bases_of(steps)) is None

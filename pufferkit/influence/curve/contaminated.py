@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 
 from pufferkit.checks import Floats
 from pufferkit.influence.curve.pairs import PairSteps
-from pufferkit.rounding import EPS
 
 
 class ContaminatedSteps:
@@ -34,7 +33,7 @@ class ContaminatedSteps:
         extra = np.zeros((2 * self.rows, 2))
         extra[: self.rows, 0] = extra[self.rows :, 1] = eta
         rows = [np.hstack([(1 - eta) * np.vstack([kernel, kernel]), extra]) for kernel in kernels]
-        self._inner = PairSteps(rows, error, half=True)
+        self.programmes = PairSteps(rows, error, half=True)
         self._limit = np.zeros((self.states, self.states))
 
     def __call__(self, limit: Floats) -> Floats:
@@ -44,14 +43,14 @@ class ContaminatedSteps:
         larger[:k, :k] = self._limit = limit
         larger[k, :k], larger[:k, k + 1] = limit.max(axis=0), limit.max(axis=1)
         larger[k, k + 1] = limit.max()
-        steps = self._inner(larger)[:n, n:].copy()
+        steps = self.programmes(larger)[:n, n:].copy()
         np.fill_diagonal(steps, 0.0)
         return steps
 
     def derivative(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats]:
         """D steps(x, x') / d limit(y, z) at the last limit, as rows, columns and values."""
         n, k, limit = self.rows, self.states, self._limit
-        rows, columns, values = self._inner.derivative()
+        rows, columns, values = self.programmes.derivative()
         x, other = rows // (2 * n), rows % (2 * n) - n
         source, target = columns // (k + 2), columns % (k + 2)
         # The variation from the top or to the bottom is the largest of its column, its row, or all.
@@ -65,27 +64,3 @@ class ContaminatedSteps:
     def guess(self, cost: Floats) -> Floats:
         """Where to begin the search of a fixed point: the cost."""
         return cost
-
-
-def contaminated_discrete(emission: Floats, eta: float, cost: float) -> Floats:
-    """The steps of contaminated rows where all states are equally far apart, in closed form.
-
-    With r = e^cost - 1 the step from row z to row y is the largest over sets S of
-    log (1 + r ((1 - eta) E_z(S) + eta)) / (1 + r (1 - eta) E_y(S)), reached on states sorted by the
-    ratio of the two rows.
-    """
-    r = float(np.expm1(cost))
-    size = len(emission)
-    steps = np.zeros((size, size))
-    for z in range(size):
-        for y in range(size):
-            if z == y:
-                continue
-            with np.errstate(divide="ignore", invalid="ignore"):
-                ratio = np.where(emission[y] > 0, emission[z] / emission[y], np.inf)
-            order = np.argsort(-np.where(emission[z] > 0, ratio, -1.0), kind="stable")
-            above = np.concatenate([[0.0], emission[z][order].cumsum()])
-            below = np.concatenate([[0.0], emission[y][order].cumsum()])
-            logs = np.log1p(r * ((1 - eta) * above + eta)) - np.log1p(r * (1 - eta) * below)
-            steps[z, y] = float(logs.max()) + 8 * emission.shape[1] * EPS * (1 + cost)
-    return steps

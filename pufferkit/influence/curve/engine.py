@@ -25,6 +25,25 @@ function of the other entries h costs what f does. So the mean of f given x is a
 that of h, whose logarithm as a function of entry n - m varies by at most B_{n-m}; the mean given x'
 is at least that of h. Pair by pair the least of several bounds is a bound. QED
 
+*Hidden states.* Sides may be those of a chain W whose state at an entry is not the entry itself.
+Given its hidden state w an entry is drawn from E(w, .), independently of the rest, and replacing an
+entry x by x' costs c(x, x'). Then the theorem holds on the hidden states with
+
+    cost(w, w') = step(E(w, .), E(w', .); c),
+
+and the loss of the entry is c(x, x') + max over l of step(Pi^l(x, .), Pi^l(x', .); M), M what both
+sides add and Pi(x, .) the distribution of W given the entry, in the hull of the Pi^l. Proof: given
+W_{t+1} the likelihood varies by at most c in X_t, whatever W_{t+1} is, so exchanging E(w, .) for
+E(w', .) costs at most the step, and what remains is the mean of a function of W_{t+1} alone under
+K(w, .), as before. Given (W_i, X_i) the rest of the series depends on W_i only: exchange x for x'
+at the cost c(x, x'); the remaining mean is a function of W_i whose logarithm varies by M_i. QED
+Where Pi may be any distribution, the loss is c(x, x') + max M: no two means of a function differ
+by more than it varies. Where the hidden state is the secret, its entry is exchanged too: cost + M.
+
+*Seasons.* With a kernel for each slot of a period, the variation at an entry is a function of its
+slot. Where cost + step(K_s; C_{s+1}) <= C_s for all slots s, cyclically, C_s bounds the variation
+at every entry of slot s, whatever the length of the series and its first slot.
+
 Long series. If cost + adds(C) <= C for one matrix C, where adds(C) has C in place of every B, and
 the entries just before are at most C, then so are all entries of the run, by induction: steps are
 monotone, and a block that reaches beyond the end of the side costs less, all of it paid for. Such a
@@ -45,6 +64,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit.checks import Bools, Floats
+from pufferkit.influence.curve.contaminated import ContaminatedSteps
 from pufferkit.influence.curve.open_steps import OpenSteps
 from pufferkit.influence.curve.pair_plans import bipartite
 from pufferkit.influence.curve.pairs import (
@@ -61,7 +81,8 @@ from pufferkit.influence.curve.pairs import (
     off_diagonal,
     plus,
 )
-from pufferkit.influence.curve.plan_bases import bases_in, packed
+from pufferkit.influence.curve.plan_bases import bases_in, bases_of, packed
+from pufferkit.influence.curve.secret_losses import Pinned, Secret, value_losses
 from pufferkit.influence.progress import Progress
 from pufferkit.rounding import EPS, largest_within
 
@@ -94,6 +115,16 @@ _WITHIN = 0.98
 _MANY = 16
 _FEW_LEFT, _FEW_UNPAID = 8, 256
 """Of a cheap run, and of one that pays nothing, so many entries are computed without a limit."""
+_GROWTH = 1.25
+_MOST_SIZES, _ALL_SIZES = 50, 16
+
+_EXPLICIT_STEPS = 400, 2_000
+"""Entries that are computed one by one with seasons, of one run of costs and of several."""
+
+_MOST_PERIODS = 400
+_FAR_APART = 40.0
+"""Hidden states that are further apart than this and four epsilon are not hidden."""
+
 _BEGIN = 1e-3
 """A search begins with so small a share of epsilon that the loss is about linear there."""
 
@@ -133,22 +164,95 @@ class Side:
 
 
 @dataclass(frozen=True)
+class Seasons:
+    """Steps by the slot of an entry, to the entry before it and to the entry after it.
+
+    ``start`` is the slot of the first entry of a series; ``None`` if it can be any slot.
+    """
+
+    left: Sequence[Steps]
+    right: Sequence[Steps]
+    start: int | None = None
+
+    @property
+    def phases(self) -> Sequence[int]:
+        """The slots that the first entry can have."""
+        return range(len(self.left)) if self.start is None else (self.start,)
+
+    def sides(self, phase: int, length: int) -> tuple[Side, Side]:
+        """Both sides of a series whose first entry is at slot ``phase``."""
+        period = len(self.left)
+        left = Side(
+            lambda entry, size: self.left[(phase + entry - 1) % period],
+            settled=length + 1,
+            paid=False,
+        )
+        right = Side(
+            lambda entry, size: self.right[(phase + length - entry) % period],
+            settled=length + 1,
+            paid=False,
+        )
+        return left, right
+
+
+@dataclass(frozen=True)
 class Part:
     """What one member of a class says: both sides, and which values each entry can have.
 
-    ``possible`` are the values of entries 1, 2, ...; the last one repeats, or with ``cycle`` the
-    last so many. Secrets are the values of ``window`` entries in a row, and ``share`` is the
-    largest part of the loss that a pair of them counts.
+    Attributes
+    ----------
+    name
+        Name of the member, or of all members that this part stands for.
+    left, right
+        Both sides of every entry, between hidden states if there are any.
+    possible
+        The values of entries 1, 2, ...; the last one repeats, or with ``cycle`` the last so many.
+    cycle
+        How many of the possible values repeat in turn.
+    clock
+        In place of both sides, steps by the slot of an entry; ``possible`` is then by slot.
+    emission
+        The step between the distributions of an entry given two hidden states; ``None`` if the
+        hidden state is the entry.
+    posterior
+        By slot, the step between the distributions of the hidden state given two values of the
+        entry; empty if these may be any distributions.
+    follows
+        By slot, which values can follow which; empty if any can follow any.
+    secret
+        What is hidden.
+    notes
+        Remarks for readers of the curve.
     """
 
     name: str
-    left: Side
-    right: Side
+    left: Side | None
+    right: Side | None
     possible: Sequence[Bools]
     cycle: int = 1
-    window: int = 1
-    share: float = 1.0
+    clock: Seasons | None = None
+    emission: Steps | None = None
+    posterior: Sequence[PairSteps] = ()
+    follows: Sequence[Bools] = ()
+    secret: Secret = field(default_factory=Secret)
     notes: tuple[str, ...] = ()
+
+
+class Parts(Sequence[Part]):
+    """The parts of a class, each made when first used."""
+
+    def __init__(self, make: Sequence[Callable[[], Part]]) -> None:
+        self._make = make
+        self._made: dict[int, Part] = {}
+
+    def __len__(self) -> int:
+        return len(self._make)
+
+    def __getitem__(self, place: Any) -> Any:
+        place = range(len(self))[place]
+        if place not in self._made:
+            self._made[place] = self._make[place]()
+        return self._made[place]
 
 
 @dataclass(frozen=True)
@@ -599,6 +703,12 @@ def stretches_of_both(
         yield first, after - 1, cost, left[ours].steps, right[theirs].steps
 
 
+LossRow = tuple[int, int, Floats]
+"""First and last entry of a stretch, and the loss of every pair of secrets there."""
+
+Sides = tuple[list[Stretch], list[Stretch]]
+
+
 @dataclass
 class PartCurve:
     """The curve of one part, for series of one length.
@@ -610,47 +720,253 @@ class PartCurve:
     part: Part
     length: int
     _known: dict[tuple[int, bytes], list[Stretch]] = field(default_factory=dict)
+    _rounds: dict[bool, tuple[float, list[Floats]]] = field(default_factory=dict)
 
-    def losses(self, runs: CostRuns, most: float = LARGEST) -> list[tuple[int, int, Floats]] | None:
-        """The loss of every pair of states at every stretch of entries; ``None`` if of no use.
+    @property
+    def name(self) -> str:
+        """The name of the part."""
+        return self.part.name
 
-        Pairs of values that an entry cannot have lose nothing.
+    @property
+    def window(self) -> int:
+        """Number of entries that a secret is about, at most the length of the series."""
+        return min(self.part.secret.window, self.length)
+
+    def losses(self, runs: CostRuns, most: float = LARGEST) -> list[LossRow] | None:
+        """The loss of every pair of secrets at every stretch of entries; ``None`` if of no use.
+
+        Pairs of values that an entry cannot have lose nothing. Stretches that lose no more than
+        another one, for every pair, may be left out.
         """
-        ours = self._swept(0, runs, most)
-        theirs = None if ours is None else self._swept(1, runs[::-1], most)
-        if ours is None or theirs is None:
-            return None
-        if self.part.window > 1:
-            return self._of_windows(ours, theirs, runs)
-        possible, rows = self.part.possible, []
-        several = possible[-self.part.cycle :]
-        together = np.any([np.outer(here, here) for here in several], axis=0)
-        marks = range(1, len(possible) + 1)
-        for first, last, cost, before, after in stretches_of_both(ours, theirs, runs, marks):
-            here = possible[min(first, len(possible)) - 1]
-            both = together if first > len(possible) - self.part.cycle else np.outer(here, here)
-            loss = (cost + before + after) * (1 + 8 * EPS)
-            rows.append((first, last, np.where(both, loss, 0.0)))
+        hidden = self._hidden(runs)
+        if self.part.clock is None:
+            sides = self._both(self._sides, runs=hidden, most=most)
+            return None if sides is None else self._rows(sides, runs, hidden, 0, most)
+        if not self._entry_by_entry(runs):
+            return self._round_the_clock(runs, hidden, most)
+        rows: list[LossRow] = []
+        for phase in self.part.clock.phases:
+            sides = self._both(self.part.clock.sides(phase, self.length), hidden, most, phase)
+            further = None if sides is None else self._rows(sides, runs, hidden, phase, most)
+            if further is None:
+                return None
+            rows += further
         return rows
 
-    def _of_windows(
-        self, ours: list[Stretch], theirs: list[Stretch], runs: CostRuns
-    ) -> list[tuple[int, int, Floats]]:
-        """The same for the values of several entries in a row: one bound for all pairs.
+    @property
+    def _sides(self) -> tuple[Side, Side]:
+        left, right = self.part.left, self.part.right
+        assert left is not None
+        assert right is not None
+        return left, right
 
-        The first entry of the window with all that lies left of it, the last with all right of it,
-        and the cost of each entry between are exchanged one by one; two events about the window are
-        mixtures of its values.
+    def _hidden(self, runs: CostRuns) -> CostRuns:
+        """The cost of replacing hidden states, from that of replacing entries."""
+        emission = self.part.emission
+        return runs if emission is None else [(n, emission(closure(cost))) for n, cost in runs]
+
+    def _both(
+        self, sides: tuple[Side, Side], runs: CostRuns, most: float, phase: int = 0
+    ) -> Sides | None:
+        """What both sides add; ``None`` if that is of no use."""
+        alike = all(side.settled <= 2 for side in sides) and len(self.part.possible) == 1
+        ours = self._swept(2 * phase, sides[0], runs, most, alike)
+        theirs = (
+            None if ours is None else self._swept(2 * phase + 1, sides[1], runs[::-1], most, alike)
+        )
+        return None if ours is None or theirs is None else (ours, theirs)
+
+    def _swept(
+        self, which: int, side: Side, runs: CostRuns, most: float, alike: bool
+    ) -> list[Stretch] | None:
+        """What a side adds, starting from the stored profiles."""
+        if len(runs) > 1:
+            return swept(side, runs, most)
+        key = which, runs[0][1].tobytes()
+        if key not in self._known:
+            near = self._near(which, runs[0][1], most) if side.settled <= self.length else None
+            stretches = swept(side, runs, most, near, alike=alike)
+            if stretches is None:
+                return None
+            room = _MOST_KNOWN if self.part.clock is None else 2 * len(self.part.clock.phases)
+            if len(self._known) >= room:
+                del self._known[next(iter(self._known))]
+            self._known[key] = stretches
+        return self._known[key]
+
+    def _rows(
+        self, sides: Sides, runs: CostRuns, hidden: CostRuns, phase: int, most: float
+    ) -> list[LossRow] | None:
+        """The losses, from what both sides add; the first entry is at slot ``phase``."""
+        secret = self.part.secret
+        if secret.sets is not None:
+            return self._of_sets(sides, runs, most)
+        if secret.labels is not None:
+            return self._of_labels(sides, runs)
+        if self.window > 1:
+            return self._of_windows(sides, runs, phase)
+        if self.part.emission is not None:
+            return self._of_hidden(sides, runs, hidden)
+        return self._of_entries(sides, runs, phase)
+
+    def _of_entries(self, sides: Sides, runs: CostRuns, phase: int) -> list[LossRow]:
+        """The loss of every pair of values of an entry, which is the state itself."""
+        possible, cycle, rows = self.part.possible, self.part.cycle, []
+        together = np.any([np.outer(here, here) for here in possible[-cycle:]], axis=0)
+        marks = range(1, (self.length if self.part.clock else len(possible)) + 1)
+        for first, last, cost, before, after in stretches_of_both(*sides, runs, marks):
+            if self.part.clock is not None:
+                here = possible[(phase + first - 1) % len(possible)]
+                both = np.outer(here, here)
+            elif first > len(possible) - cycle:
+                both = together
+            else:
+                here = possible[first - 1]
+                both = np.outer(here, here)
+            rows.append((first, last, self._weighed(cost + before + after, both)))
+        return rows
+
+    def _weighed(self, loss: Floats, both: Bools | None = None) -> Floats:
+        """Losses rounded up, those of secrets only."""
+        loss = loss * (1 + 8 * EPS)
+        if self.part.secret.weights is not None:
+            loss = loss * self.part.secret.weights * (1 + 4 * EPS)
+        return loss if both is None else np.where(both, loss, 0.0)
+
+    def _of_hidden(self, sides: Sides, runs: CostRuns, hidden: CostRuns) -> list[LossRow]:
+        """The same where entries depend on hidden states."""
+        return [
+            (first, last, self._secret_loss(cost, own, steps))
+            for first, last, cost, own, steps in self._undominated(sides, runs, hidden)
+        ]
+
+    def _undominated(
+        self, sides: Sides, runs: CostRuns, hidden: CostRuns
+    ) -> list[tuple[int, int, Floats, Floats, Floats]]:
+        """Stretches whose costs and steps are not below those of another.
+
+        First and last entry, the cost of an entry and of its hidden state, what both sides add.
         """
-        window, ends = self.part.window, list(accumulate(count for count, _ in runs))
-        outside = off_diagonal(len(runs[0][1]))
+        ends = list(accumulate(count for count, _ in runs))
+        stretches = [
+            (first, last, runs[bisect_left(ends, first)][1], own, before + after)
+            for first, last, own, before, after in stretches_of_both(*sides, hidden)
+        ]
+        kept: list[tuple[int, int, Floats, Floats, Floats]] = []
+        for stretch in sorted(stretches, key=lambda one: -one[4].max()):
+            _, _, cost, _, steps = stretch
+            if not any(np.all(cost <= c) and np.all(steps <= s) for _, _, c, _, s in kept):
+                kept.append(stretch)
+        return kept
+
+    def _secret_loss(self, cost: Floats, hidden: Floats, steps: Floats) -> Floats:
+        """The loss of every pair of secrets, from what both sides add to the hidden states."""
+        if self.part.secret.state:
+            return self._weighed(hidden + steps)
+        if self.part.posterior:
+            loss = cost + self.part.posterior[0](closure(steps))
+        else:
+            loss = cost + float(steps.max()) * off_diagonal(len(cost))
+        here = self.part.possible[0]
+        return self._weighed(loss, np.outer(here, here))
+
+    def _of_sets(self, sides: Sides, runs: CostRuns, most: float) -> list[LossRow] | None:
+        """The loss of one entry when others are given, times the number of entries of a set."""
+        cost = np.max([own for _, own in runs], axis=0)
+        pinned = self._pinned(cost, most)
+        if pinned is None:
+            return None
+        adds = [
+            np.max([own.adds, *(stretch.steps for stretch in stretches)], axis=0)
+            for own, stretches in zip(pinned, sides, strict=True)
+        ]
+        count = min(self.part.secret.count, self.length)
+        return [(1, self.length, count * (cost + adds[0] + adds[1]) * (1 + 16 * EPS))]
+
+    def _pinned(self, cost: Floats, most: float) -> tuple[Pinned, Pinned] | None:
+        """What the left and the right side add when an entry beyond them is given."""
+        assert self.part.secret.sets is not None
+        left = self.part.secret.sets[0](cost, most)
+        right = None if left is None else self.part.secret.sets[1](cost, most)
+        return None if left is None or right is None else (left, right)
+
+    def _of_labels(self, sides: Sides, runs: CostRuns) -> list[LossRow] | None:
+        """The loss of every pair of labels of the windows of the series.
+
+        Windows of the same cost are bounded together, by the largest step of a side.
+        """
+        assert self.part.secret.labels is not None
+        if self.part.secret.window > self.length:  # no window, nothing to hide
+            return [(1, self.length, np.zeros((1, 1)))]
+        rows: list[LossRow] = []
+        for first, last, *given in self._alike_windows(sides, runs):
+            losses = self.part.secret.labels(*given)
+            if losses is None:
+                return None
+            rows.append((first, last, losses))
+        return rows
+
+    def _alike_windows(
+        self, sides: Sides, runs: CostRuns
+    ) -> list[tuple[int, int, Floats, Floats, Floats]]:
+        """Windows of one cost: the first and the last, the cost, the most that each side adds."""
+        alike: dict[bytes, list[tuple[int, int, Floats, float, Floats, Floats]]] = {}
+        for one in self._windows(sides, runs):
+            alike.setdefault(one[2].tobytes(), []).append(one)
+        return [
+            (
+                group[0][0],
+                group[-1][1],
+                group[0][2],
+                np.max([before for *_, before, _ in group], axis=0),
+                np.max([after for *_, after in group], axis=0),
+            )
+            for group in alike.values()
+        ]
+
+    def _of_windows(self, sides: Sides, runs: CostRuns, phase: int) -> list[LossRow]:
+        """The loss between values of the windows of the series, by their first entries.
+
+        Two events about a window are mixtures of its values, so they lose no more.
+        """
+        rows = []
+        for first, last, cost, inside, before, after in self._windows(sides, runs):
+            losses = self._value_losses(cost, before, after, phase + first - 1)
+            if len(runs) > 1:
+                # Entries exchanged one by one, whichever values they have.
+                whole = inside + float(before.max()) + float(after.max())
+                losses = np.minimum(losses, whole * (1 + 32 * len(runs) * EPS))
+            rows.append((first, last, losses))
+        return rows
+
+    def _value_losses(self, cost: Floats, left: Floats, right: Floats, slot: int) -> Floats:
+        """The loss between values of a window whose first entry is at ``slot``."""
+        follows, possible = self.part.follows, self.part.possible
+        ahead = (
+            [follows[(slot + n) % len(follows)] for n in range(self.window - 1)]
+            if follows
+            else None
+        )
+        losses = value_losses(cost, left, right, self.window, ahead) * off_diagonal(len(cost))
+        if not follows:
+            return losses
+        here = possible[slot % len(possible)]
+        return np.where(np.outer(here, here), losses, 0.0)
+
+    def _windows(
+        self, sides: Sides, runs: CostRuns
+    ) -> Iterator[tuple[int, int, Floats, float, Floats, Floats]]:
+        """Ranges of first entries of windows: from, to, cost, what all pay, what each side adds.
+
+        The cost is the largest of the window, pair by pair.
+        """
+        (ours, theirs), window = sides, self.window
+        ends = list(accumulate(count for count, _ in runs))
         last = self.length - window + 1
         marks = {1, *(stretch.first for stretch in ours)}
-        marks |= {last + 1 - stretch.last + 1 for stretch in theirs}
-        marks |= {end + n for end in ends for n in (0, 1)}
-        # Between such places what the entries inside spend is linear, so its ends have the most.
-        marks |= {end - window + n for end in ends for n in (1, 2, 3)}
-        marks |= {n - 1 for n in marks} | {last}
+        marks |= {last + 1 - stretch.last for stretch in theirs}
+        # Between such places what the entries of a window pay is linear: its ends pay most.
+        marks |= {end + 1 for end in ends} | {end - window + n for end in ends for n in (1, 2)}
         paid = [float(cost.max()) for _, cost in runs]
         totals = [0.0, *accumulate(count * b for (count, _), b in zip(runs, paid, strict=True))]
 
@@ -658,32 +974,79 @@ class PartCurve:
             run = bisect_left(ends, entry)
             return totals[run] + (entry - (ends[run - 1] if run else 0)) * paid[run] if entry else 0
 
-        rows, ordered = [], sorted(mark for mark in marks if 1 <= mark <= last)
+        def inside(first: int) -> float:
+            return total(first + window - 1) - total(first - 1)
+
+        ordered = sorted(mark for mark in marks if 1 <= mark <= last)
         for first, after in pairwise([*ordered, last + 1]):
+            here = range(bisect_left(ends, first), bisect_left(ends, after + window - 2) + 1)
+            cost = np.max([runs[run][1] for run in here], axis=0)
             a = ours[bisect_left(ours, first + 1, key=lambda s: s.first) - 1].steps
-            end = self.length + 1 - (first + window - 1)
-            z = theirs[bisect_left(theirs, end + 1, key=lambda s: s.first) - 1].steps
-            inside = total(first + window - 1) - total(first - 1)
-            value = (inside + float(a.max()) + float(z.max())) * (1 + 32 * len(runs) * EPS)
-            rows.append((first, after - 1, value * outside))
+            z = theirs[bisect_left(theirs, last + 2 - first, key=lambda s: s.first) - 1].steps
+            yield first, after - 1, cost, max(inside(first), inside(after - 1)), a, z
+
+    def _entry_by_entry(self, runs: CostRuns) -> bool:
+        """Whether series with seasons are computed entry by entry."""
+        assert self.part.clock is not None
+        most = _EXPLICIT_STEPS[len(runs) > 1]
+        return len(self.part.clock.phases) * self.length <= most
+
+    def _round_the_clock(
+        self, runs: CostRuns, hidden: CostRuns, most: float
+    ) -> list[LossRow] | None:
+        """The same for long series with seasons: the largest cost of each pair at all entries."""
+        cost = np.max([c for _, c in runs], axis=0)
+        own = np.max([c for _, c in hidden], axis=0)
+        left = self._circle(own, most, to_left=True)
+        right = None if left is None else self._circle(own, most, to_left=False)
+        if left is None or right is None:
+            return None
+        rows, possible = [], self.part.possible
+        for slot, here in enumerate(possible):
+            before, after = left[0][slot], right[0][(slot + self.window - 1) % len(possible)]
+            if self.window > 1:
+                losses = self._value_losses(cost, before, after, slot)
+            else:
+                losses = self._weighed(cost + before + after, np.outer(here, here))
+            rows.append((1, self.length, losses))
         return rows
 
-    def _swept(self, which: int, runs: CostRuns, most: float) -> list[Stretch] | None:
-        """What the left (0) or right (1) side adds, starting from the stored profiles."""
-        both = self.part.left, self.part.right
-        if len(runs) > 1:
-            return swept(both[which], runs, most)
-        key = which, runs[0][1].tobytes()
-        if key not in self._known:
-            near = self._near(which, runs[0][1], most)
-            alike = all(side.settled <= 2 for side in both) and len(self.part.possible) == 1
-            stretches = swept(both[which], runs, most, near, alike=alike)
-            if stretches is None:
-                return None
-            if len(self._known) >= _MOST_KNOWN:
-                del self._known[next(iter(self._known))]
-            self._known[key] = stretches
-        return self._known[key]
+    def _circle(
+        self, cost: Floats, most: float, *, to_left: bool
+    ) -> tuple[list[Floats], list[Floats]] | None:
+        """What a side adds at every slot, and the limits C that imply it.
+
+        Slots are visited against the direction in which the side runs, so that each step is taken
+        at the limit of this round, except at the slot where the round begins: that one uses the
+        limit of the previous round. Limits are for a cost raised by a slack; if no limit has
+        changed by more than half of it, C minus half the slack is a bound at all slots.
+        """
+        clock = self.part.clock
+        assert clock is not None
+        steps, ahead = (clock.left, -1) if to_left else (clock.right, 1)
+        period, outside = len(steps), off_diagonal(len(cost))
+        order = range(period) if to_left else range(period - 1, -1, -1)
+        slack = SLACK * float(cost.max()) or SLACK
+        raised = cost + slack * outside
+        limits = [closure(raised) for _ in range(period)]
+        if to_left in self._rounds:
+            before, warm = self._rounds[to_left]
+            scale = float(cost.max()) / before
+            limits = [closure(np.maximum(scale * limit, raised) * outside) for limit in warm]
+        tables = [raised] * period
+        for _ in range(_MOST_PERIODS):
+            moved = 0.0
+            for slot in order:
+                tables[slot] = steps[slot](limits[(slot + ahead) % period])
+                update = closure((raised + tables[slot]) * outside * (1 + 4 * EPS))
+                moved = max(moved, float(np.abs(update - limits[slot]).max()))
+                limits[slot] = update
+                if not float(update.max()) <= min(most, LARGEST):
+                    return None
+            if moved <= 0.5 * slack:
+                self._rounds[to_left] = float(cost.max()), limits
+                return tables, [limit - 0.5 * slack * outside for limit in limits]
+        return None
 
     def _near(self, which: int, cost: Floats, most: float) -> Floats | None:
         """The limit of the next smaller stored profile, extrapolated; within ``most``.
@@ -703,7 +1066,7 @@ class PartCurve:
         )
         if not known:
             return None
-        (size, limit), more = known[-1], log(float(cost.max())) - known[-1][0]
+        (size, limit), more = known[-1], log(largest) - known[-1][0]
         power = np.ones_like(limit)
         if len(known) > 1 and known[-2][0] != size:
             ratio = np.divide(limit, known[-2][1], out=power.copy(), where=known[-2][1] > 0)
@@ -712,15 +1075,37 @@ class PartCurve:
         return grown * min(1.0, _WITHIN * most / float(grown.max()))
 
     def loss(self, runs: CostRuns, most: float = LARGEST) -> EntryLoss:
-        """The largest loss, where it is, and the losses of all pairs there."""
-        whole, share = everything(runs), self.part.share
-        beside = self.part.window == 1 or self.part.window < self.length
-        rows = self.losses(runs, most) if beside else None
-        if rows is None:
-            return EntryLoss(whole * share * (1 + 2 * EPS), 1)
+        """The largest loss, where it is, and the losses of all pairs there.
+
+        A bound that is not a finite number bounds nothing; exchanging all entries always does.
+        """
+        weights = self.part.secret.weights
+        whole = everything(runs) * (1.0 if weights is None else float(weights.max()))
+        rows = self.losses(runs, most)
+        if not rows:
+            return EntryLoss(whole * (1 + 2 * EPS), 1)
         first, last, losses = max(rows, key=lambda row: float(row[2].max()))
-        value = min(float(losses.max()), whole) * share
-        return EntryLoss(value * (1 + 2 * EPS), (first + last) // 2, np.minimum(losses, whole))
+        if not all(np.isfinite(row[2]).all() for row in rows) or float(losses.max()) > whole:
+            return EntryLoss(whole * (1 + 2 * EPS), 1)
+        return EntryLoss(float(losses.max()) * (1 + 2 * EPS), (first + last) // 2, losses)
+
+    def entry_losses(self, runs: CostRuns) -> Floats:
+        """The loss of every entry; the largest of all where an entry has none of its own."""
+        largest = self.loss(runs).value
+        losses = np.full(self.length, -inf)
+        if self.part.secret.is_entry:
+            for first, last, pairs in self.losses(runs) or []:
+                own = min(float(pairs.max()), largest)
+                losses[first - 1 : last] = np.maximum(losses[first - 1 : last], own)
+        return np.where(losses > -inf, losses, largest)
+
+    def pair_losses(self, runs: CostRuns) -> Floats:
+        """The loss of every pair of secrets, the largest over the entries."""
+        largest, rows = self.loss(runs).value, self.losses(runs)
+        if not rows:
+            return largest * off_diagonal(len(runs[0][1]))
+        pairs: Floats = np.max([losses for _, _, losses in rows], axis=0)
+        return np.minimum(pairs, largest)
 
     def solve(
         self,
@@ -736,7 +1121,7 @@ class PartCurve:
         """
 
         def loss_at(b: float) -> tuple[float, EntryLoss]:
-            loss = self.loss([(self.length, b * metric)], 4 * epsilon + 1)
+            loss = self.loss([(self.length, b * metric)], self.useful(epsilon))
             return loss.value, loss
 
         least = min(most, epsilon / self.length * (1 - 1e-12))
@@ -745,31 +1130,92 @@ class PartCurve:
         )
         return (least, loss_at(least)[1]) if found is None or found[0] < least else found
 
+    def useful(self, epsilon: float) -> float:
+        """The largest variation that can leave a loss of epsilon.
+
+        Hidden states may be easier to distinguish than their entries, and so may values that are
+        not secrets.
+        """
+        secret = self.part.secret
+        plain = self.part.emission is None and secret.labels is None and secret.weights is None
+        return 4 * epsilon + 1 if plain else _FAR_APART + 4 * epsilon
+
     def record(self, runs: CostRuns) -> dict[str, Any] | None:
-        """Proof of the losses: limits, blocks and plans of each side; ``None`` without one."""
-        record = {}
-        for which, name in enumerate(("left", "right")):
-            own = runs if which == 0 else runs[::-1]
-            stretches = self._swept(which, own, LARGEST)
-            if stretches is None:
+        """Proof of the losses: limits, blocks and plans of each side; ``None`` without one.
+
+        With hidden states also the plans of the ``emission`` and of the ``last`` step, with the
+        entries where it was taken; with seasons both sides for each first slot, or one limit.
+        """
+        hidden, clock = self._hidden(runs), self.part.clock
+        record: dict[str, Any] = {}
+        if clock is not None and not self._entry_by_entry(runs):
+            own = np.max([c for _, c in hidden], axis=0)
+            for name in ("left", "right"):
+                circle = self._circle_record(own, to_left=name == "left")
+                if circle is None:
+                    return None
+                record[name] = circle
+            return record
+        if clock is not None:
+            for phase in clock.phases:
+                both = clock.sides(phase, self.length)
+                sides = self._both(both, hidden, LARGEST, phase)
+                if sides is None:
+                    return None
+                for name, side, stretches in zip(("left", "right"), both, sides, strict=True):
+                    record.setdefault(name, []).append(_side_record(side, stretches))
+            return record
+        sides = self._both(self._sides, hidden, LARGEST)
+        if sides is None:
+            return None
+        for name, side, stretches in zip(("left", "right"), self._sides, sides, strict=True):
+            record[name] = _side_record(side, stretches)
+        if self.part.emission is not None:
+            record["emission"] = _plans_at((self.part.emission, closure(cost)) for _, cost in runs)
+        further = self._last_record(sides, runs, hidden)
+        return None if further is None else {**record, **further}
+
+    def _last_record(self, sides: Sides, runs: CostRuns, hidden: CostRuns) -> dict[str, Any] | None:
+        """What a proof has beside its sides: the last step, or that of sets."""
+        part, secret = self.part, self.part.secret
+        if secret.sets is not None:
+            pinned = self._pinned(np.max([cost for _, cost in runs], axis=0), LARGEST)
+            if pinned is None:
                 return None
-            side = (self.part.left, self.part.right)[which]
-            record[name] = {
-                "limits": [
-                    {
-                        "first": stretch.first,
-                        "last": stretch.last,
-                        "limit": None if stretch.limit is None else stretch.limit.tolist(),
-                    }
-                    for stretch in stretches
-                    if stretch.last > stretch.first
-                ],
-                "blocks": [
-                    row for stretch in stretches[1:] if (row := _blocks(side, stretch)) is not None
-                ],
-                "plans": packed(_bases(side, stretches)),
-            }
-        return record
+            both = [{"limit": one.limit.tolist(), "plans": _plans_at(one.taken)} for one in pinned]
+            return {"pinned": both}
+        if secret.labels is not None and secret.window <= self.length:
+            windows = self._alike_windows(sides, runs)
+            taken = [one for _, _, *given in windows for one in secret.labels.taken(*given)]
+            return {"last": {"plans": _plans_at(taken)}}
+        if part.posterior and not secret.state:
+            places = self._undominated(sides, runs, hidden)
+            taken = [(part.posterior[0], closure(steps)) for *_, steps in places]
+            return {"last": {"entries": [first for first, *_ in places], "plans": _plans_at(taken)}}
+        return {}
+
+    def _circle_record(self, cost: Floats, *, to_left: bool) -> dict[str, Any] | None:
+        """The limit at the slot after the last of a round: one round from there implies all."""
+        circle, clock = self._circle(cost, LARGEST, to_left=to_left), self.part.clock
+        if circle is None or clock is None:
+            return None
+        period = len(circle[1])
+        slot = period - 1 if to_left else 0
+        order = range(period) if to_left else range(period - 1, -1, -1)
+        steps, variation, taken = clock.left if to_left else clock.right, circle[1][slot], []
+        for place in order:
+            taken.append((steps[place], variation))
+            variation = closure((cost + steps[place](variation)) * off_diagonal(len(cost)))
+        return {"slot": slot, "limit": circle[1][slot].tolist(), "plans": _plans_at(taken)}
+
+
+def block_sizes(length: int) -> list[int]:
+    """Blocks to try: all up to sixteen, then they grow by a quarter."""
+    sizes, size = [1], 1
+    while len(sizes) < _MOST_SIZES and size + 1 < length:
+        size = size + 1 if size < _ALL_SIZES else int(size * _GROWTH)
+        sizes.append(min(size, length - 1))
+    return sizes
 
 
 def loss(part: Part, runs: CostRuns) -> EntryLoss:
@@ -783,14 +1229,29 @@ def everything(runs: CostRuns) -> float:
     return total * (1 + (len(runs) + 2) * 2 * EPS)
 
 
+def _side_record(side: Side, stretches: Sequence[Stretch]) -> dict[str, Any]:
+    """Limits, blocks and plans of one side."""
+    return {
+        "limits": [
+            {
+                "first": stretch.first,
+                "last": stretch.last,
+                "limit": None if stretch.limit is None else stretch.limit.tolist(),
+            }
+            for stretch in stretches
+            if stretch.last > stretch.first
+        ],
+        "blocks": [row for stretch in stretches[1:] if (row := _blocks(side, stretch)) is not None],
+        "plans": packed(_bases(side, stretches)),
+    }
+
+
 def _blocks(side: Side, stretch: Stretch) -> list[Any] | None:
     """The first entry, and the sizes of blocks of each kind; ``None`` for one programme."""
     entry = stretch.first if stretch.last == stretch.first else FOREVER
     found: dict[str, list[int]] = {}
     for size in stretch.beyond:
-        steps = side.steps(entry, size)
-        kind = "plans" if isinstance(steps, PairSteps) else getattr(steps, "kind", "")
-        found.setdefault(kind, []).append(size)
+        found.setdefault(getattr(side.steps(entry, size), "kind", "plans"), []).append(size)
     return None if found == {"plans": [1]} else [stretch.first, found]
 
 
@@ -800,11 +1261,19 @@ def _bases(side: Side, stretches: Sequence[Stretch]) -> Iterator[bytes]:
         entry = stretch.first if stretch.last == stretch.first else FOREVER
         for size, variation in stretch.beyond.items():
             steps = side.steps(entry, size)
-            if not isinstance(steps, PairSteps):
-                continue  # a formula, not a programme
-            if stretch.trees is not None:
-                trees = [bipartite(steps.kernels[0], stretch.trees)]
-            else:
+            if stretch.trees is not None and isinstance(steps, PairSteps):
+                yield from bases_in(steps.kernels, [bipartite(steps.kernels[0], stretch.trees)])
+            elif isinstance(steps, (PairSteps, ContaminatedSteps)):  # others are formulas
                 steps(variation)
-                trees = steps.trees
-            yield bases_in(steps.kernels, trees)
+                yield from bases_of(steps)
+
+
+def _plans_at(taken: Iterable[tuple[Any, Floats]]) -> str | None:
+    """The text of the plans of programmes, each at its variation."""
+
+    def bases() -> Iterator[bytes]:
+        for steps, variation in taken:
+            steps(variation)
+            yield from bases_of(steps)
+
+    return packed(bases())

@@ -605,7 +605,7 @@ class Passes:
                 )
                 if ways is not None:
                     c, s = self._pair(level, place)
-                    ways.setdefault("plans", {})[c, s] = bases_of(steps)
+                    ways.setdefault("plans", {})[c, s] = b"".join(bases_of(steps))
         seen += self._by_jumps(level, best, search)
         result = (best + variations[level.entry_rows]) * (1 + 2 * EPS)
         result = np.where(np.isfinite(result), result, np.inf)  # what is no number bounds nothing

@@ -29,9 +29,9 @@ from math import expm1, log1p
 
 import numpy as np
 
-from pufferkit.beliefs.powers import TINY, Kernel, row_log_ratios
 from pufferkit.checks import Bools, Floats
 from pufferkit.compiling import compiled_loop
+from pufferkit.influence.kernels import TINY, Kernel, row_log_ratios
 from pufferkit.rounding import EPS
 
 _CLOSE = 1e-10

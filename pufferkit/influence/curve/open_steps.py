@@ -18,10 +18,10 @@ from time import process_time
 import numpy as np
 from numpy.typing import NDArray
 
-from pufferkit.beliefs.powers import TINY, Kernel
 from pufferkit.checks import Bools, Floats
 from pufferkit.compiling import compiled_loop
 from pufferkit.influence.curve.pairs import off_diagonal
+from pufferkit.influence.kernels import TINY, Kernel
 from pufferkit.rounding import EPS
 
 _LITTLE = 8**4

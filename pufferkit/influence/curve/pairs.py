@@ -69,6 +69,7 @@ _MOST_SWEEPS = 256
 _ROUGH_SWEEPS = 20
 _CLOSE_ENOUGH = 0.01
 _FEW = 16
+_SOLVED, _FEW_PRODUCTS = 1e-10, 40
 _DENSE = 24
 _LEAP = 8.0
 _STEADY = 1e-3
@@ -125,7 +126,7 @@ class PairSteps:
     ) -> None:
         self.kernels = [np.ascontiguousarray(kernel, dtype=np.float64) for kernel in kernels]
         self.rows, self.states = self.kernels[0].shape
-        self.error, self._half = error, self.rows // 2 if half else 0
+        self.error, self.half = error, self.rows // 2 if half else 0
         self._best: NDArray[np.intp] = np.zeros((self.rows, self.rows), dtype=np.intp)
         self._last: tuple[Floats, Floats] | None = None
         work = self.rows**2 * self.states * len(self.kernels)
@@ -141,13 +142,18 @@ class PairSteps:
     @cached_property
     def _plans(self) -> list[PlansAtOnce] | list[CompiledPlans]:
         """The plans, made when first used: many steps are only asked for their least."""
-        return [self._way(kernel, self._half) for kernel in self.kernels]  # type: ignore[return-value]
+        return [self._way(kernel, self.half) for kernel in self.kernels]  # type: ignore[return-value]
 
     def start_like(self, other: PairSteps) -> None:
         """Begin with the trees of steps whose kernels are close to these."""
         for ours, theirs in zip(self._plans, other._plans, strict=True):
             if isinstance(ours, PlansAtOnce) and isinstance(theirs, PlansAtOnce):
                 ours.start_like(theirs)
+
+    @property
+    def programmes(self) -> PairSteps:
+        """The programmes behind the steps: these."""
+        return self
 
     @property
     def trees(self) -> list[NDArray[Any]]:
@@ -174,7 +180,7 @@ class PairSteps:
 
     def guess(self, cost: Floats) -> Floats:
         """A few sweeps with lower bounds on the steps, which cost little next to a programme."""
-        if not self._compiled or self._half or self.rows < _FEW:
+        if not self._compiled or self.half or self.rows < _FEW:
             return cost
         point, ratios = cost, [np.ones_like(cost) for _ in self.kernels]
         for _ in range(_ROUGH_SWEEPS):
@@ -198,7 +204,7 @@ class PairSteps:
     @property
     def may_follow(self) -> bool:
         """Whether `followed` applies: one kernel, and the compiled loops are in use."""
-        return len(self.kernels) == 1 and not self._half and self._compiled
+        return len(self.kernels) == 1 and not self.half and self._compiled
 
     def derivative(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats]:
         """D steps(x, x') / d limit(y, z) at the last limit, as rows, columns and values."""
@@ -507,12 +513,20 @@ def _newton(steps: Steps, point: Floats, update: Floats) -> Floats | None:
 def _sparse_solution(
     rows: NDArray[np.int64], columns: NDArray[np.int64], values: Floats, target: Floats
 ) -> Floats:
+    """By a few products where variations are soon forgotten; else by elimination, which fills in.
+
+    What it gives is a guess, checked by whoever asked.
+    """
     from scipy.sparse import coo_matrix, identity  # noqa: PLC0415  (only large problems need it)
-    from scipy.sparse.linalg import splu  # noqa: PLC0415
+    from scipy.sparse.linalg import bicgstab, splu  # noqa: PLC0415
 
     size = len(target)
-    jacobian = coo_matrix((values, (rows, columns)), shape=(size, size)).tocsc()
+    jacobian = coo_matrix((values, (rows, columns)), shape=(size, size)).tocsr()
+    matrix = identity(size, format="csr") - jacobian
+    change, failed = bicgstab(matrix, target, rtol=_SOLVED, atol=0.0, maxiter=_FEW_PRODUCTS)
+    if failed == 0:
+        return np.asarray(change)
     try:
-        return np.asarray(splu(identity(size, format="csc") - jacobian).solve(target))
+        return np.asarray(splu(matrix.tocsc()).solve(target))
     except RuntimeError:  # singular
         return np.full(size, np.nan)

@@ -35,20 +35,29 @@ _MOST_STATES = 250
 _MOST_BYTES = 20_000_000
 
 
-def bases_of(steps: PairSteps) -> bytes:
-    """The trees of the last call."""
-    return bases_in(steps.kernels, steps.trees)
+def bases_of(steps: Any) -> list[bytes]:
+    """The trees of the last call of steps that are programmes."""
+    programmes: PairSteps = steps.programmes
+    return bases_in(programmes.kernels, programmes.trees, programmes.half)
 
 
-def bases_in(kernels: Sequence[Floats], trees: Sequence[NDArray[Any]]) -> bytes:
-    """Trees of plans, kernel by kernel, for all ordered pairs of different rows."""
+def bases_in(
+    kernels: Sequence[Floats], trees: Sequence[NDArray[Any]], half: int = 0
+) -> list[bytes]:
+    """Trees of plans, kernel by kernel, for all ordered pairs of different rows.
+
+    With ``half`` only pairs from the first so many rows to the others have plans; `STAY` stands for
+    all other pairs.
+    """
     if kernels[0].shape[1] > _MOST_STATES:
         raise OverflowError("too many states for a byte")
-    written = b""
+    written = []
     for kernel, own in zip(kernels, trees, strict=True):
         counts = tuple((kernel > 0).sum(axis=1).tolist())
         same = (kernel[:, None, :] == kernel[None, :, :]).all(axis=2)
-        written += _of_kernel(counts, same.tobytes(), own.astype(np.int16).tobytes())
+        if half:
+            same[half:], same[:, :half] = True, True
+        written.append(_of_kernel(counts, same.tobytes(), own.astype(np.int16).tobytes()))
     return written
 
 

@@ -6,8 +6,8 @@ A class is the parts of its chains, or one part that holds for all of them
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from math import inf
 from typing import Any
@@ -18,23 +18,29 @@ from pufferkit import checks
 from pufferkit.beliefs.chain_class import ChainClass, as_chain_class
 from pufferkit.checks import Floats
 from pufferkit.data.query import CLOSE
-from pufferkit.influence.curve import regions  # noqa: F401  (registers its sides)
-from pufferkit.influence.curve.chain_parts import part_of
-from pufferkit.influence.curve.class_parts import class_part
-from pufferkit.influence.curve.engine import EntryLoss
-from pufferkit.influence.curve.kernel_curve import KernelCurve
-from pufferkit.influence.curve.member_curves import (
-    CornerCurves,
-    KernelMember,
-    MemberCurve,
-    PairRun,
-    Run,
-)
+from pufferkit.influence.curve.engine import EntryLoss, Part, PartCurve
 from pufferkit.influence.curve.pairs import off_diagonal
 from pufferkit.influence.curve.screening import FEW, Screen
 from pufferkit.influence.progress import Progress
 from pufferkit.rounding import EPS
 from pufferkit.threads import one_thread
+
+
+@dataclass(frozen=True)
+class Run:
+    """``count`` consecutive entries with event-level epsilon ``b`` each."""
+
+    count: int
+    b: float
+
+
+@dataclass(frozen=True, eq=False)
+class PairRun:
+    """``count`` consecutive entries, and the cost of replacing a state by another there."""
+
+    count: int
+    cost: Floats
+
 
 Profile = float | Sequence[float] | Sequence[Run] | Sequence[PairRun]
 
@@ -112,46 +118,45 @@ class InfluenceCurve:
         self.beliefs: ChainClass = as_chain_class(beliefs)
         self.length = max(checks.segment_lengths(lengths))
         self.metric = as_metric(metric, len(self.beliefs.states))
+        self._made: dict[int, PartCurve] = {}
 
     def __repr__(self) -> str:
         return f"InfluenceCurve({self.beliefs.description}, length {self.length})"
 
     @cached_property
-    def _members(self) -> Sequence[MemberCurve | KernelMember]:
-        parts = self.beliefs.kernels()
-        if parts:
-            return [KernelMember(p.name, KernelCurve(p, self.length), p.notes) for p in parts]
-        whole = class_part(self.beliefs, self.length)
-        corners = self.beliefs.corners() or () if whole is None else ()
-        if whole is None and not self.beliefs.names_secrets:
-            return CornerCurves(corners, self.length)
-        window, share = self.beliefs.window, self.beliefs.share
-        every = [part_of(m, self.length) for m in corners] if whole is None else [whole]
-        hidden = [replace(part, window=window, share=share) for part in every]
-        return [MemberCurve(part, self.length) for part in hidden]
+    def _parts(self) -> Sequence[Part]:
+        return self.beliefs.parts(self.length)
+
+    def _member(self, place: int) -> PartCurve:
+        """The curve of one part, made when first used."""
+        if place not in self._made:
+            self._made[place] = PartCurve(self._parts[place], self.length)
+        return self._made[place]
+
+    @property
+    def _members(self) -> Iterator[PartCurve]:
+        return (self._member(place) for place in range(len(self._parts)))
 
     @cached_property
     def _screen(self) -> Screen | None:
         """Rough bounds for all chains of a large class; ``None`` for other classes."""
-        members = self._members
-        if isinstance(members, CornerCurves) and len(members) >= FEW:
-            return Screen(members.corners)
-        return None
+        theta = self.beliefs
+        if len(self._parts) < FEW or theta.kernels() or theta.names_secrets:
+            return None
+        return Screen(theta.corners() or ())
 
     def _critical(self, b: float, epsilon: float, sure: Collection[int] = ()) -> list[int]:
         """Chains that may lose more than epsilon at b, those that may lose most first."""
         if self._screen is None:
-            return [n for n in range(len(self._members)) if n not in sure]
+            return [n for n in range(len(self._parts)) if n not in sure]
         losses = self._screen.losses(b)
         order = np.argsort(-losses, kind="stable").tolist()
         return [n for n in order if losses[n] > epsilon and n not in sure]
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Remarks for readers of the curve."""
-        if isinstance(self._members, CornerCurves):
-            return self._members.notes
-        return tuple(note for member in self._members for note in member.notes)
+        """Remarks on the curves that were used, each once."""
+        return tuple(dict.fromkeys(n for made in self._made.values() for n in made.part.notes))
 
     def epsilon(self, b: Profile) -> float:
         """Pufferfish epsilon when the entries have event-level epsilon ``b``.
@@ -168,8 +173,8 @@ class InfluenceCurve:
     def binding(self, b: Profile) -> tuple[str, EntryLoss]:
         """The chain and the entry that lose most under ``b``, and how much."""
         spent = self._spent(b)
-        if all(not run.cost.any() for run in spent):
-            return self._members[0].name, EntryLoss(0.0, 1)
+        if all(not cost.any() for _, cost in spent):
+            return self._member(0).name, EntryLoss(0.0, 1)
         losses = [(member.name, member.loss(spent)) for member in self._members]
         return max(losses, key=lambda pair: pair[1].value)
 
@@ -177,16 +182,16 @@ class InfluenceCurve:
     def losses(self, b: Profile) -> Floats:
         """The loss of every pair of states, the largest over entries and chains of the class."""
         spent = self._spent(b)
-        largest: Floats = np.max([member.losses(spent) for member in self._members], axis=0)
+        largest: Floats = np.max([member.pair_losses(spent) for member in self._members], axis=0)
         return largest
 
     @one_thread()
     def proof(self, b: Profile, epsilon: float) -> dict[str, Any]:
         """Proofs of the losses of every chain that a rough bound does not show to be hidden."""
         spent = self._spent(b)
-        largest = max(float(run.cost.max()) for run in spent)
+        largest = max(float(cost.max()) for _, cost in spent)
         record = {}
-        for member in (self._members[n] for n in sorted(self._critical(largest, epsilon))):
+        for member in (self._member(n) for n in sorted(self._critical(largest, epsilon))):
             shown = member.record(spent)
             if shown is not None:
                 record[member.name] = shown
@@ -216,19 +221,19 @@ class InfluenceCurve:
                 table.append({"belief": member.name, "b": float(b), "epsilon": loss.value})
         return table
 
-    def _spent(self, b: Profile) -> list[PairRun]:
+    def _spent(self, b: Profile) -> list[tuple[int, Floats]]:
         if isinstance(b, (int, float, np.floating, np.integer)):
-            return [PairRun(self.length, _nonnegative(b) * self.metric)]
-        runs: list[PairRun] = []
+            return [(self.length, _nonnegative(b) * self.metric)]
+        runs: list[tuple[int, Floats]] = []
         for item in b:
             run = item if isinstance(item, (Run, PairRun)) else Run(1, item)
             count = checks.whole("profile", run.count, 1)
             cost = run.cost if isinstance(run, PairRun) else _nonnegative(run.b) * self.metric
-            if runs and np.array_equal(runs[-1].cost, cost):
-                runs[-1] = PairRun(runs[-1].count + count, cost)
+            if runs and np.array_equal(runs[-1][1], cost):
+                runs[-1] = runs[-1][0] + count, cost
             else:
-                runs.append(PairRun(count, cost))
-        covered = sum(run.count for run in runs)
+                runs.append((count, cost))
+        covered = sum(count for count, _ in runs)
         if covered != self.length:
             raise ValueError(
                 f"profile: must cover the {self.length} entries of the curve, got {covered}"
@@ -249,15 +254,20 @@ class InfluenceCurve:
         done: set[int] = set()
         while todo := self._critical(min(b, epsilon), epsilon if b < inf else -inf, done):
             for n in todo:
-                member = self._members[n]
+                member = self._member(n)
                 done.add(n)
-                if b < inf and member.hides(PairRun(self.length, b * self.metric), epsilon):
+                if b < inf and self._hides(member, b, epsilon):
                     continue
                 b, binding = member.solve(self.metric, epsilon, min(b, epsilon), progress)
                 name = member.name
                 if self._screen is not None:
                     break  # fewer chains matter at this b
         return b, name, binding
+
+    def _hides(self, member: PartCurve, b: float, epsilon: float) -> bool:
+        """Whether no secret of this part loses more than epsilon."""
+        runs = [(self.length, b * self.metric)]
+        return member.loss(runs, member.useful(epsilon)).value <= epsilon
 
 
 def _nonnegative(b: Any) -> float:

@@ -31,18 +31,16 @@ everywhere.
 
 from __future__ import annotations
 
-from functools import lru_cache
 from math import inf, tanh
 
 import numpy as np
 
-from pufferkit.beliefs.region_class import RegionClass
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
-from pufferkit.influence.curve.class_parts import class_part, widest_side
 from pufferkit.influence.curve.engine import Part
 from pufferkit.influence.curve.region_steps import ListedStep, RelaxedStep
 from pufferkit.influence.curve.steps import DiameterStep, Step
+from pufferkit.influence.curve.widest_steps import widest_side
 from pufferkit.influence.quilts.chains import solver
 from pufferkit.influence.quilts.search import Binding, Pair, Quilt, hardest_node
 from pufferkit.rounding import EPS
@@ -59,12 +57,14 @@ _NO_CONTRACTION = (
 
 
 class RegionInfluence:
-    """Bounds on the powers of all matrices of a region, computed one step after another."""
+    """Bounds on the powers of all matrices of a region, computed one step after another.
 
-    def __init__(self, theta: RegionClass) -> None:
-        self.before = None if theta.before is None else RegionInfluence(theta.before)
-        self.low, self.high = theta.low, theta.high
-        self.size = len(theta.states)
+    ``before`` is the region of the backward kernels; ``None`` for any start.
+    """
+
+    def __init__(self, low: Floats, high: Floats, before: RegionInfluence | None = None) -> None:
+        self.low, self.high, self.before = low, high, before
+        self.size = len(low)
         self.listed = self.size <= LISTED
         self.most = 1024 if self.size <= 6 else 256
         self.columns = _subsets(self.size) if self.listed else np.eye(self.size)
@@ -214,17 +214,6 @@ class RegionInfluence:
             )
         solve = solver(self, length, epsilon)
         return hardest_node(solve, 1, length, enough, hint, same_everywhere=True)
-
-
-@lru_cache(maxsize=16)
-def region_influence(theta: RegionClass) -> RegionInfluence:
-    """The bounds of a region, computed once."""
-    return RegionInfluence(theta)
-
-
-@class_part.register
-def _(theta: RegionClass, length: int) -> Part | None:
-    return None if theta.corners() is not None else region_influence(theta).part(length)
 
 
 def _subsets(size: int) -> Floats:

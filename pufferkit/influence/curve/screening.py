@@ -23,8 +23,9 @@ import numpy as np
 
 from pufferkit.beliefs.base import Member
 from pufferkit.beliefs.chain_tables import CONVERGED
-from pufferkit.beliefs.powers import TINY, Powers
+from pufferkit.beliefs.powers import Powers
 from pufferkit.checks import Floats
+from pufferkit.influence.kernels import TINY
 from pufferkit.rounding import EPS
 
 BLOCKS = (1, 2, 3)

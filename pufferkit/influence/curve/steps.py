@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pufferkit.beliefs.powers import TINY, Kernel
 from pufferkit.checks import Bools, Floats
+from pufferkit.influence.kernels import TINY, Kernel
 from pufferkit.rounding import EPS
 
 if TYPE_CHECKING:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
+from math import inf
+
 import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit.checks import Bools, Floats
+from pufferkit.influence.curve.engine import Part, Side, block_sizes
 from pufferkit.influence.curve.pairs import off_diagonal
-from pufferkit.influence.curve.steps import Step
+from pufferkit.influence.curve.steps import DiameterStep, RatioStep, Step
 
 _NUDGE = 1e-6
 
@@ -48,3 +53,29 @@ class WidestSteps:
     def guess(self, cost: Floats) -> Floats:
         """Where to begin the search of a limit."""
         return cost
+
+
+def mixing_part(name: str, bound: Callable[[int], float], states: int, length: int) -> Part:
+    """All chains that mix at least this well, any start; ``bound`` is h of every block.
+
+    Entries of P^m are within a factor 1 +- Delta_m of the stationary distribution. So rows of P^m
+    have log-ratios at most h = log (1 + Delta) / (1 - Delta), and the projective diameter is at
+    most 2 h.
+    """
+    outside = off_diagonal(states)
+
+    def diameter(size: int) -> Step:
+        h = bound(size)
+        return DiameterStep(2 * h * outside if h < inf else np.where(outside > 0, inf, 0.0))
+
+    def ratio(size: int) -> Step:
+        return RatioStep(bound(size), states)
+
+    left, right = (widest_side(step, states, length) for step in (diameter, ratio))
+    return Part(name, left, right, [np.ones(states, dtype=bool)])
+
+
+def widest_side(step: Callable[[int], Step], states: int, length: int) -> Side:
+    """A side whose steps know the largest variation only, from the step of every block."""
+    made = cache(lambda size: WidestSteps(step(size), states))
+    return Side(lambda entry, size: made(size), block_sizes(length))

@@ -34,9 +34,10 @@ from pufferkit.beliefs.chain_tables import (
     tables_of,
 )
 from pufferkit.beliefs.markov_chain import MarkovChain
-from pufferkit.beliefs.powers import TINY, Powers, log_ratio
+from pufferkit.beliefs.powers import Powers
 from pufferkit.checks import Bools, Floats
 from pufferkit.data.series import observed_places
+from pufferkit.influence.kernels import TINY, log_ratio
 from pufferkit.influence.progress import Progress
 from pufferkit.influence.quilts.search import (
     NOTHING,

@@ -1,16 +1,20 @@
-"""The least Laplace noise on one sum over a chain, by the exact loss in windows around an entry.
+"""The least Laplace noise on one sum, by the exact distributions of the sum given each secret.
 
-The sum is N = v(X_1) + ... + v(X_T) with whole non-negative values v, the noise is Laplace of scale
-s.
+The sum is N = f(X_1) + c(X_1, X_2) + ... + c(X_{T-1}, X_T) over a chain, with whole non-negative
+numbers (`Additive`): sums over entries, and counts of moves such as episodes. The noise is Laplace
+of scale s.
 
 The largest loss of entry i is at a value of N (`_likelihoods`, with the proof). For every T it is
 at most that of publishing the ends of a window around the entry and the sum inside with the same
 noise (`SumWindow`). A side may also be exhausted: it has no end to publish, and all its entries are
 inside. With both sides exhausted the loss is exact: a whole series is a window too.
 
-Secrets: every pair of possible values of every entry. Beliefs: one known chain; a finite class by
-the largest over its members. Releases: this sum and nothing else. The loss of two such releases is
-not bounded by the sum of the two.
+Where the secret is a label of a window, the value of a node or an event, the joint distributions of
+secret and sum are given, and each is a window without ends (`least_scale_of_rows`).
+
+Secrets: every pair of possible values of every entry; or those whose distributions are given.
+Beliefs: one known chain; a finite class by the largest over its members. Releases: this sum and
+nothing else. The loss of two such releases is not bounded by the sum of the two.
 
 Only non-negative numbers are added and multiplied, so relative errors stay small and are added to
 the loss. Underflow loses less than 1e-299 in all, so a likelihood is trusted from 1e-280
@@ -19,8 +23,8 @@ on; a smaller one counts as infinite loss. Which ends are possible at all is sto
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf
 
@@ -30,6 +34,7 @@ from numpy.typing import NDArray
 
 from pufferkit.checks import Bools, Floats, Ints
 from pufferkit.errors import NotApplicable, TakesLong
+from pufferkit.influence.sums.lattice import BLOCK, Masses
 from pufferkit.rounding import EPS, last_passing
 from pufferkit.threads import one_thread
 
@@ -77,27 +82,52 @@ class EntryDistributions:
         return np.where(n <= self.burn_in, n - 1, folded)
 
 
+@dataclass(frozen=True, eq=False)
+class Additive:
+    """What the first entry and every move add to a sum, in whole non-negative numbers.
+
+    N = ``first[X_1]`` plus the sum of ``moves[X_t, X_{t+1}]``. In a sum over entries a move adds
+    the value of the entry that it leads to; the number of episodes of some states counts the moves
+    into them from outside.
+    """
+
+    first: Ints
+    moves: Ints
+
+    @classmethod
+    def of_values(cls, values: Ints) -> Additive:
+        """The sum over entries of the values of their states."""
+        return cls(values, np.broadcast_to(values, (len(values), len(values))))
+
+    @property
+    def largest(self) -> int:
+        """The most that an entry adds."""
+        return max(int(self.first.max()), int(self.moves.max()))
+
+
 @dataclass(frozen=True)
 class LeastScale:
     """The least scale, the entry and window that determine it, and the least length for it."""
 
     scale: float
-    entry: int
+    entry: Hashable
     left: int | None
     right: int | None
     enough: int
+    limited: bool = False
+    """Whether larger windows, which might need less noise, do not fit into memory."""
 
 
 @one_thread()
 def least_scale(
     transition: Floats,
     entries: EntryDistributions,
-    values: Ints,
+    added: Additive,
     length: int,
     epsilon: float,
     most_work: float = inf,
 ) -> LeastScale:
-    """The least Laplace scale, in units of the values, at which every entry loses at most epsilon.
+    """The least Laplace scale, in units of the sum, at which every entry loses at most epsilon.
 
     Windows grow, around the inner entries and the first one, until that gains hardly anything, or
     until all entries are inside. The search ends at a scale that was checked for every window. A
@@ -107,8 +137,8 @@ def least_scale(
     ----------
     transition, entries
         The matrix of the chain, and the distributions of its entries.
-    values
-        Whole non-negative value of every state.
+    added
+        What the first entry and every move add.
     length, epsilon
         Number of entries, and the loss that each may have.
     most_work
@@ -127,7 +157,7 @@ def least_scale(
         inner = None  # makes room for a larger one
         try:
             whole = 2 * reach >= length
-            windows = SumWindows(transition, entries, values, length, length if whole else reach)
+            windows = SumWindows(transition, entries, added, length, length if whole else reach)
         except NotApplicable:
             if kept is None:
                 raise
@@ -164,7 +194,7 @@ def least_scale(
         raise NotApplicable(
             f"entry {least} has an infinite loss at every scale; use influence_curve"
         )
-    return least
+    return replace(least, limited=length > 2 * kept[0].reach)
 
 
 def _over_all(
@@ -223,11 +253,12 @@ def _searched(
 class SumWindow:
     """Entries with the same surroundings: the sums around them, and their distributions.
 
-    Theorem: PAIRS 4. Let S be the sum over the entries strictly between i - l and i + m. For every
-    T the loss of entry i is at most that of publishing X_{i-l}, X_{i+m} and S with the same noise.
-    *Proof.* Given these two the inside and the outside are independent, so the likelihood of an
-    output is a mean over the outside of likelihoods of the inside, with the same weights for x and
-    x'; a ratio of two means is at most the largest ratio of their terms.
+    Theorem: PAIRS 4, for all additive sums. Let S be what the moves from i - l to i + m add. For
+    every T the loss of entry i is at most that of publishing X_{i-l}, X_{i+m} and S with the same
+    noise. *Proof.* Given these two the inside and the outside are independent, and N - S is a
+    function of the outside and the ends. So the likelihood of an output is a mean over the outside
+    of likelihoods of the inside, with the same weights for x and x'; a ratio of two means is at
+    most the largest ratio of their terms.
 
     ``parts[x, (u, y)]`` is the distribution of the sum inside together with the ends, given X_i =
     x, up to the factor P(X_{i-l} = u) / P(X_i = x). The numerator is the same for all x and
@@ -269,7 +300,7 @@ class SumWindow:
         if not ratio < inf:
             return inf
         largest = float(np.log(ratio))
-        rounding = 8 * EPS * (int(self.parts.shape[2]) + 4 + largest)
+        rounding = 8 * EPS * (int(self.parts.shape[2]) + 400 + largest)
         return largest + self.error + rounding
 
     def at_hardest_ends(self, scale: float) -> float:
@@ -403,8 +434,8 @@ class SumWindows:
     ----------
     transition, entries
         The matrix of the chain, and the distributions of its entries.
-    values
-        Whole non-negative value of every state.
+    added
+        What the first entry and every move add.
     length
         Number of entries.
     reach
@@ -415,12 +446,12 @@ class SumWindows:
         self,
         transition: Floats,
         entries: EntryDistributions,
-        values: Ints,
+        added: Additive,
         length: int,
         reach: int,
     ) -> None:
-        self.transition, self.entries = transition, entries
-        self.values, self.length, self.reach = values, length, min(reach, length)
+        self.transition, self.entries, self.size = transition, entries, len(transition)
+        self.added, self.length, self.reach = added, length, min(reach, length)
         if self._span > _MOST_VALUES or self.bytes > MOST_BYTES:
             raise NotApplicable(
                 f"the sum over a window takes {self._span:,} values for each of {self._ends:,} "
@@ -431,17 +462,17 @@ class SumWindows:
     @property
     def _span(self) -> int:
         """How many values the sum over a window may take."""
-        return (2 * self.reach + 1) * int(self.values.max()) + 1
+        return (2 * self.reach + 1) * self.added.largest + 1
 
     @property
     def _ends(self) -> int:
-        """RowPairs of ends of a window: none are published if all entries are inside."""
-        return len(self.values) ** 2 if self.length > 2 * self.reach else 1
+        """Pairs of ends of a window: none are published if all entries are inside."""
+        return self.size**2 if self.length > 2 * self.reach else 1
 
     @property
     def bytes(self) -> int:
         """About how much memory the largest window takes."""
-        return 8 * len(self.values) * self._ends * self._span
+        return 8 * self.size * self._ends * self._span
 
     @property
     def enough(self) -> int:
@@ -454,7 +485,7 @@ class SumWindows:
     @property
     def work(self) -> float:
         """About how many nanoseconds the search takes, with all windows of this reach."""
-        size, width, span = len(self.values), self.reach * int(self.values.max()), self._span
+        size, width, span = self.size, self.reach * self.added.largest, self._span
         inside = self.length <= 2 * self.reach
         joined = 0.1 * width * span
         inner = 0.0 if inside else size**3 * (joined + 0.5 * width * self.reach + 50.0 * span)
@@ -465,36 +496,29 @@ class SumWindows:
 
     @cached_property
     def _across(self) -> Floats:
-        """The entry ``reach`` steps on is y, and those strictly between sum to a, given x."""
-        size, largest = len(self.values), int(self.values.max())
-        between: Floats = self.transition[:, :, None]
-        for n in range(1, self.reach):
-            following = np.zeros((size, size, n * largest + 1))
-            for z, shift in enumerate(self.values):
-                own = between[:, z, :]
-                following[:, :, shift : shift + own.shape[1]] += (
-                    own[:, None, :] * self.transition[z][None, :, None]
-                )
-            between = following
-        return between
+        """``reach`` moves lead from x to y and add a: by x, y and a."""
+        rows: Floats = np.eye(self.size)[:, :, None]
+        for _ in range(self.reach):
+            rows = moved(rows, self.transition, self.added.moves)
+        return rows
 
     @cached_property
     def _after(self) -> list[Floats]:
-        """For r = 0, 1, ...: all r entries that follow sum to a, given x."""
-        largest, sums = int(self.values.max()), [np.ones((len(self.values), 1))]
+        """For r = 0, 1, ...: all r moves that follow add a, given x."""
+        rows: list[Floats] = [np.ones((self.size, 1))]
         for _ in range(min(self.reach, self.length) - 1):
-            moved = _shifted(sums[-1], self.values, largest)
-            sums.append(self.transition @ moved)
-        return sums
+            rows.append(moved(rows[-1], self.transition.T, self.added.moves.T))
+        return rows
 
     @cached_property
     def _before(self) -> list[Floats]:
-        """For entries 1, 2, ...: it is x, and all entries before it sum to a."""
-        largest, sums = int(self.values.max()), [self.entries.initial[:, None]]
+        """For entries 1, 2, ...: it is x, and up to it a was added."""
+        first = np.zeros((self.size, int(self.added.first.max()) + 1))
+        first[np.arange(self.size), self.added.first] = self.entries.initial
+        rows: list[Floats] = [first]
         for _ in range(min(self.reach, self.length) - 1):
-            moved = _shifted(sums[-1], self.values, largest)
-            sums.append(self.transition.T @ moved)
-        return sums
+            rows.append(moved(rows[-1], self.transition, self.added.moves))
+        return rows
 
     @property
     def inner(self) -> SumWindow | None:
@@ -521,12 +545,12 @@ class SumWindows:
         return self._window(range(entry, entry + 1))
 
     def _window(self, entries: range) -> SumWindow:
-        reach, size = self.reach, len(self.values)
+        reach, size = self.reach, self.size
         first, after = entries[0], self.length - entries[-1]
         left_open, right_open = first > reach, after >= reach
         left = self._across.transpose(1, 0, 2) if left_open else self._before[first - 1][:, None, :]
         right = self._across if right_open else self._after[after][:, None, :]
-        parts = _joined(np.ascontiguousarray(left), np.ascontiguousarray(right), self.values)
+        parts = _joined(np.ascontiguousarray(left), np.ascontiguousarray(right))
         anything: Bools = np.ones((size, 1), dtype=bool)
         ends_left = self._reachable.T if left_open else anything
         ends_right = self._reachable if right_open else anything
@@ -557,32 +581,112 @@ class SumWindows:
         return reached
 
 
-def _shifted(sums: Floats, values: Ints, largest: int) -> Floats:
-    """Each row with the value of its state added to the sum."""
-    moved = np.zeros((len(values), sums.shape[1] + largest))
-    for x, shift in enumerate(values):
-        moved[x, shift : shift + sums.shape[1]] = sums[x]
-    return moved
+def moved(rows: Floats, kernel: Floats, added: Ints) -> Floats:
+    """Rows by state and sum after a move from z to y of weight ``kernel[z, y]``.
+
+    It adds ``added[z, y]``. The last two axes are states and sums.
+    """
+    width = rows.shape[-1]
+    out = np.zeros((*rows.shape[:-2], kernel.shape[1], width + int(added.max())))
+    for shift in np.unique(added[kernel > 0]).tolist():
+        step = np.where(added == shift, kernel, 0.0)
+        to = np.flatnonzero(step.any(axis=0))
+        out[..., to, shift : shift + width] += step[:, to].T @ rows
+    return out
 
 
-def _joined(left: Floats, right: Floats, values: Ints) -> Floats:
+def _joined(left: Floats, right: Floats) -> Floats:
     """Convolution of both sides for every value of the entry and every pair of ends.
 
     One product of matrices for each value and each end of the side that has fewer of them.
     """
     if right.shape[1] > left.shape[1]:
-        turned = _joined(right, left, values).reshape(len(left), right.shape[1], left.shape[1], -1)
+        turned = _joined(right, left).reshape(len(left), right.shape[1], left.shape[1], -1)
         return np.ascontiguousarray(turned.swapaxes(1, 2)).reshape(
             *turned.shape[:1], -1, turned.shape[3]
         )
     size, lefts, width = left.shape
     rights, depth = right.shape[1:]
     total = width + depth - 1
-    parts = np.zeros((size, lefts, rights, total + int(values.max())))
+    parts = np.zeros((size, lefts, rights, total))
     padded = np.zeros(total + width - 1)
     shifted = sliding_window_view(padded, width).T
-    for x, own in enumerate(left[:, :, ::-1]):
+    for x, row in enumerate(left[:, :, ::-1]):
         for y in range(rights):
             padded[width - 1 : total] = right[x, y]
-            parts[x, :, y, values[x] : values[x] + total] = own @ shifted
+            parts[x, :, y] = row @ shifted
     return parts.reshape(size, lefts * rights, -1)
+
+
+# --- secrets whose distributions are given ------------------------------------------------------
+
+
+def least_scale_of_rows(
+    joints: Iterable[Masses], epsilon: float, error: float
+) -> tuple[float, int] | None:
+    """The least scale at which no two secrets of a place are told apart by more than epsilon.
+
+    Theorem: [Q] Definition 2.1 for labels of windows, nodes and events, one sum with Laplace noise.
+
+    Parameters
+    ----------
+    joints
+        For each place the joint distribution of its secret and the sum, a row for each value.
+    epsilon
+        The most loss.
+    error
+        Bound on the relative error of a probability.
+
+    Returns
+    -------
+    tuple
+        The scale, which was itself checked, in units of the sum, and the place that decides,
+        counted from 1; ``None`` if at no place two values are possible.
+    """
+    worst: tuple[float, int] | None = None
+    for place, rows in enumerate(joints, 1):
+        shares = _shares(rows)
+        if len(shares) < 2:
+            continue
+        window = _given(shares, place, error)
+        if worst is not None and window.loss(worst[0]) <= epsilon:
+            continue
+        scale = _scale_for(window, epsilon, 0.0 if worst is None else worst[0])
+        if scale is None:
+            raise NotApplicable(
+                f"epsilon {epsilon:g} is below the rounding error; use a larger one"
+            )
+        worst = scale, place
+    return worst
+
+
+def _given(shares: Floats, place: int, error: float) -> SumWindow:
+    """The window of a place whose distributions of the sum, a row for each secret, are given."""
+    count = len(shares)
+    everything: Bools = np.ones((1, count), dtype=bool)
+    return SumWindow(
+        (place,),
+        None,
+        None,
+        shares[:, None, :],
+        everything.reshape(count, 1, 1),
+        everything[:, :1],
+        np.ones((1, count)),
+        everything,
+        4 * error,
+    )
+
+
+def _shares(rows: Masses) -> Floats:
+    """P(sum = s | secret), a row for each secret that is possible."""
+    if rows.lost:
+        raise NotApplicable(
+            "the probability of some sums underflows; use a shorter series, or beliefs without "
+            "transitions of tiny probability"
+        )
+    chosen = rows.chosen(rows.possible)
+    numbers = chosen.numbers
+    if chosen.exponents is not None:
+        shift = chosen.exponents - chosen.exponents.max(axis=1, keepdims=True)
+        numbers = np.ldexp(numbers, np.maximum(np.repeat(shift, BLOCK, axis=1), -1060))
+    return np.asarray(numbers / numbers.sum(axis=1, keepdims=True))

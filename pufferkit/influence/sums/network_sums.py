@@ -118,6 +118,21 @@ class SummedNetwork:
 
         return self._decided(given)
 
+    def joint_rows(self) -> tuple[list[int], Iterator[Masses], float]:
+        """Variables, for each the joint distribution of its value and the sum, and their error.
+
+        Raises
+        ------
+        NotApplicable
+            If it takes too much work or memory, or if probabilities underflow.
+        """
+        self._check_floats()
+        self._check_plan()
+        joints = list(self._joints(whole=False))
+        error = max(joint.error for joint in joints)
+        rows = (Masses(joint.values) for joint in joints)
+        return [joint.scope[0] for joint in joints], rows, error
+
     def exactly(self) -> Distance:
         """The largest distance between two values, in whole numbers, however long it takes."""
         return _largest_exactly(self._joints(whole=True))
@@ -128,17 +143,9 @@ class SummedNetwork:
 
     def _decided(self, rows: Callable[[bool], Iterator[_Message]]) -> Distance:
         """The largest distance between rows in floats, or in whole numbers where that is needed."""
-        least = sum(
-            log(float(table.min(where=table > 0, initial=1.0))) for _, table in self.factors
-        )
-        if least < log(_LEAST):
-            if self.exact_work <= MOST_EXACT:
-                return _largest_exactly(rows(True))
-            raise NotApplicable(
-                f"some sums can have a probability of 1e{least / log(10):.0f}, too unlikely for "
-                "floats, and the least likely decide the distance; use markov_quilt, or "
-                "influence_curve on a tree"
-            )
+        if self._least < log(_LEAST) and self.exact_work <= MOST_EXACT:
+            return _largest_exactly(rows(True))
+        self._check_floats()
         self._check_plan()
         best = Distance(0, 0)
         for joint in rows(False):
@@ -152,6 +159,19 @@ class SummedNetwork:
         if best.unsure and self.exact_work <= MOST_EXACT:
             return _largest_exactly(rows(True))
         return best
+
+    @cached_property
+    def _least(self) -> float:
+        """Logarithm of a probability that no possible data set is below."""
+        return sum(log(float(table.min(where=table > 0, initial=1.0))) for _, table in self.factors)
+
+    def _check_floats(self) -> None:
+        if self._least < log(_LEAST):
+            raise NotApplicable(
+                f"some sums can have a probability of 1e{self._least / log(10):.0f}, too unlikely "
+                "for floats, and the least likely decide; use markov_quilt, or influence_curve on "
+                "a tree"
+            )
 
     @property
     def work(self) -> float:

@@ -5,8 +5,11 @@ than d. On the line, moving the lowest mass to the lowest is best, so W is the l
 the two values at equal heights of the distribution functions. The rarest outcomes decide, and so do
 ties between sums of probabilities: a cumulative sum that is off by one rounding can pair the wrong
 values. So they are summed in whole numbers (`exact_distance`), or in floats with a bound on their
-rounding, where a tie that stays open counts as the larger distance (`farthest`). For vectors see
-`pufferkit.influence.sums.bottleneck`.
+rounding, where a tie that stays open counts as the larger distance (`farthest`).
+
+For vectors the distance is in L1. Whether all mass can move along pairs of values at most d apart
+is a flow; masses are whole numbers, so it is exact, and the least d at which it passes is one of
+the distances between two values (`bottleneck_distance`).
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit.checks import Floats, Ints
-from pufferkit.influence.sums.bottleneck import bottleneck_distance
+from pufferkit.errors import NotApplicable
 from pufferkit.influence.sums.lattice import Masses, within
 from pufferkit.rounding import EPS, as_fraction, at_least, least_passing
 
@@ -192,3 +195,72 @@ def _passes(
     by_lower = low[a, places] + slack <= low[others][:, places + shift]
     by_upper = up[others][:, places + shift] + slack <= up[a, places]
     return bool((by_lower | by_upper).all())
+
+
+# --- vectors ------------------------------------------------------------------------------------
+
+Vector = tuple[Fraction, ...]
+Mass = tuple[Vector, int]
+"""A value, and its mass up to a factor that all masses of a distribution share."""
+
+MOST_PAIRS = 20_000
+"""Most pairs of values between which mass may have to move; a flow through them takes a second."""
+
+
+def bottleneck_distance(
+    first: Sequence[Mass], second: Sequence[Mass], least: Fraction = Fraction(0)
+) -> Fraction:
+    """W-infinity in L1, or ``least`` if that is more.
+
+    Theorem: W-infinity of vectors. Two of the values are that far apart, so any smaller
+    distance leaves some mass unmoved.
+
+    Parameters
+    ----------
+    first, second
+        Values with masses in whole numbers; each distribution is rescaled to the same sum.
+    least
+        Where the search begins; one flow shows that W is no more.
+    """
+    if len(first) * len(second) > MOST_PAIRS:
+        raise NotApplicable(
+            f"answers with {len(first):,} and {len(second):,} values have more than "
+            f"{MOST_PAIRS:,} pairs to move mass between; ask fewer coordinates, or use "
+            "influence_curve"
+        )
+    ones, others = (sum(mass for _, mass in rows) for rows in (first, second))
+    ours = [mass * others for _, mass in first]
+    theirs = [mass * ones for _, mass in second]
+    apart = [[_l1(x, y) for y, _ in second] for x, _ in first]
+    places = sorted({least, *(d for row in apart for d in row if d > least)})
+
+    def passes(place: int) -> bool:
+        return _all_moves(ours, theirs, apart, places[place])
+
+    if passes(0):
+        return least
+    return places[least_passing(passes, 0, len(places) - 1)]
+
+
+def _l1(x: Vector, y: Vector) -> Fraction:
+    return sum((abs(a - b) for a, b in zip(x, y, strict=True)), Fraction(0))
+
+
+def _all_moves(
+    ours: Sequence[int], theirs: Sequence[int], apart: Sequence[Sequence[Fraction]], most: Fraction
+) -> bool:
+    """Whether all mass can move along pairs of values at most so far apart."""
+    import networkx as nx  # noqa: PLC0415  (slow to load)
+
+    graph = nx.DiGraph()
+    for n, mass in enumerate(ours):
+        graph.add_edge("source", ("first", n), capacity=mass)
+    for n, mass in enumerate(theirs):
+        graph.add_edge(("second", n), "sink", capacity=mass)
+    for n, row in enumerate(apart):
+        near = [m for m, distance in enumerate(row) if distance <= most]
+        if not near or ours[n] > sum(theirs[m] for m in near):
+            return False
+        graph.add_edges_from((("first", n), ("second", m)) for m in near)  # no limit
+    value: int = nx.maximum_flow_value(graph, "source", "sink")
+    return value == sum(ours)

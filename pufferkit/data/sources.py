@@ -1,0 +1,475 @@
+"""The source of a table: its engine, its three columns, and the names of its rows in errors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pufferkit.data import files, times
+from pufferkit.data.count import FRESH, STATE, SUBJECT, TICKS, TIME
+from pufferkit.data.files import TextFormat
+from pufferkit.data.series import first_few
+from pufferkit.data.times import FileClock
+
+if TYPE_CHECKING:
+    import polars as pl
+
+ONLY = "all"
+"""The subject of a table that has no column for it."""
+
+REPEATED_HOUR = (
+    "; if clocks went back, choose how to treat the repeated hour: repeated_hour='shift' or "
+    "'keep first', --repeated-hour"
+)
+
+_NAMED = 5
+
+_SMALL = 1 << 27
+"""Bytes of the largest files whose columns are held in memory."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """An opened table: one of ``frame`` (duckdb, Spark), ``lazy`` and ``eager`` (polars).
+
+    Times have become numbers, the same in every engine. A timestamp without a zone, or a date, is a
+    local time: microseconds as if in UTC, whatever the zone of the session, the process or the
+    machine. A timestamp with a zone (``zoned``) is an instant. ``several`` files are a subject
+    each, and ``role`` says what the column of subjects is.
+    """
+
+    name: str
+    of_time: bool
+    spark: bool = False
+    zoned: bool = False
+    frame: Any = None
+    lazy: Any = None
+    eager: Any = None
+    notes: tuple[str, ...] = ()
+    several: bool = False
+    role: str = "subject"
+    zone: str | None = None
+
+    @property
+    def sql(self) -> bool:
+        """Whether the engine has no order of rows."""
+        return self.frame is not None
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Errors of the reader as errors about the table."""
+        import polars as pl  # noqa: PLC0415
+
+        try:
+            yield
+        except pl.exceptions.PolarsError as error:
+            reason = str(error).partition("\n")[0]
+            raise ValueError(f"{self.name}: the table cannot be read ({reason})") from None
+
+    def collected(self, lazy: pl.LazyFrame) -> pl.DataFrame:
+        """All rows in memory."""
+        with self.reading():
+            return lazy.collect(engine="streaming")
+
+    def refuse_lost(self, batch: pl.DataFrame, before: int) -> None:
+        """Raise unless every row has a subject and a time."""
+        for role, inner in ((self.role, SUBJECT), ("time", TIME)):
+            column = batch[inner]
+            missing = column.is_null()
+            if column.dtype.is_float():
+                missing = missing | ~column.is_finite().fill_null(False)
+            if missing.any():
+                rows = missing.arg_true().head(_NAMED).to_list()
+                raise ValueError(
+                    f"{self.name}: {_rows(rows, before, int(missing.sum()))} no {role} (or one "
+                    "that cannot be read); every entry needs one"
+                )
+
+    def duplicates_in(self, batch: pl.DataFrame, frame: pl.DataFrame, before: int) -> ValueError:
+        """The error for rows of a subject with equal times."""
+        keys = frame.select(SUBJECT, TIME)
+        twice = keys.filter(keys.is_duplicated()).unique(maintain_order=True)
+        numbered = batch.with_row_index("_row").join(twice, on=[SUBJECT, TIME], how="semi")
+        rows = numbered["_row"].sort().to_list()
+        first = numbered.sort("_row").row(0, named=True)
+        late = "" if FRESH not in frame.columns else " or an earlier row"
+        whose = f" of the same {self.role}{late}"
+        several = "; are there several subjects? name their column: subject= or --subject"
+        if self.role == "subject" and first[SUBJECT] != ONLY:
+            whose, several = f"{whose}, first for {first[SUBJECT]!r}", ""
+        return ValueError(
+            f"{self.name}: {_rows(rows[:_NAMED], before, len(rows))} the same time as another row"
+            f"{whose}; one subject has one state at a time"
+            + ("" if self.role == "segment" else several)
+            + (REPEATED_HOUR if self.of_time else "")
+        )
+
+    def unknown_in(self, batch: pl.DataFrame, cells: Sequence[Any], before: int) -> ValueError:
+        """The error for rows with states that were not declared."""
+        rows = batch[STATE].is_in(list(cells)).fill_null(False).arg_true().to_list()
+        return ValueError(
+            f"{self.name}: {_rows(rows[:_NAMED], before, len(rows))} a state that is not declared: "
+            f"{first_few(map(repr, cells))}; add it to the states or clean the data"
+        )
+
+    # Rows of engines without order are named by subject and time.
+
+    def refuse_rows(self, pairs: pl.DataFrame, frame: Any) -> None:
+        """Rows without a time, and equal times, in an engine without order."""
+        import narwhals as nw  # noqa: PLC0415
+
+        lost = int(pairs["lost"].sum())
+        if lost:
+            rows = frame.filter(nw.col(TIME).is_null()).head(_NAMED).collect()
+            raise ValueError(
+                f"{self.name}: {lost} rows have no time, among them rows of "
+                f"{first_few(map(repr, rows[SUBJECT].to_list()))}; every entry needs one"
+            )
+        low: Any = pairs["low"].min()
+        if low is not None and low <= 0:
+            raise self.duplicates(frame)
+
+    def duplicates(self, frame: Any) -> ValueError:
+        """The error for equal times in an engine without order."""
+        import narwhals as nw  # noqa: PLC0415
+
+        counted = frame.group_by(SUBJECT, TIME).agg(nw.len().alias("n"))
+        rows = counted.filter(nw.col("n") > 1).head(_NAMED).collect()
+        named = self._named(rows)
+        return ValueError(
+            f"{self.name}: several rows of one subject have the same time: {', '.join(named)}; "
+            "one subject has one state at a time"
+        )
+
+    def unknown(self, frame: Any, cells: Sequence[Any]) -> ValueError:
+        """The error for states that were not declared, in an engine without order."""
+        import narwhals as nw  # noqa: PLC0415
+
+        rows = frame.filter(nw.col(STATE).is_in(list(cells))).head(_NAMED).collect()
+        named = self._named(rows)
+        return ValueError(
+            f"{self.name}: has states that are not declared: {first_few(map(repr, cells))}, "
+            f"for example {', '.join(named)}; add them to the states or clean the data"
+        )
+
+    def _named(self, rows: Any) -> list[str]:
+        """Rows by subject and time, for messages."""
+        moments = [_moment(time) if self.of_time else time for time in rows[TIME].to_list()]
+        return [f"{s!r} at {t}" for s, t in zip(rows[SUBJECT].to_list(), moments, strict=True)]
+
+
+def opened(
+    source: Any,
+    columns: Mapping[str, str],
+    *,
+    time: Sequence[str],
+    numeric: bool,
+    form: TextFormat | None,
+    clock: FileClock,
+    single: bool,
+    role: str = "subject",
+) -> Source:
+    """The table with its columns under internal names and times as numbers.
+
+    ``time`` are the columns that make up the times: one, two, or none for rows in order. With
+    ``single`` all rows are wanted in memory, as those of one subject.
+    """
+    import narwhals as nw  # noqa: PLC0415
+
+    if files.is_files(source):
+        return _files(source, columns, time, numeric, form, clock, single, role)
+    if form is not None:
+        raise ValueError("text: describes a text file, and this is a table; leave it out")
+    try:
+        frame = nw.from_native(_with_index(source, time))
+    except TypeError:
+        raise ValueError(
+            "table: must be a pandas, polars or PySpark frame, a pyarrow table, a duckdb "
+            "relation, or files by their path, a pattern or a list of paths, got "
+            f"{type(source).__name__}"
+        ) from None
+    kind = frame.implementation
+    name = f"{kind.name.lower()} table"
+    if len(time) > 1:
+        raise ValueError("time: two columns work for files only; combine them in the table")
+    columns = {**columns, **({"time": time[0]} if time else {})}
+    schema = frame.collect_schema()
+    files.check_columns(name, schema.names(), _by_role(columns, role))
+    of_time = _check_kinds(name, schema, columns, numeric)
+    if isinstance(frame, nw.LazyFrame) and not kind.is_polars():
+        if single and not kind.is_spark_like() and time:
+            rows = frame.select(*columns.values()).collect("polars")
+            return replace(_local(rows, name, of_time, columns, clock), role=role)
+        if not clock.is_plain or not time:
+            raise ValueError(
+                f"{name}: timezone, repeated_hour and rows without times work for files and tables "
+                "in memory only; give instants, or cut windows by a column of your own"
+            )
+        return _unordered(frame, name, kind.is_spark_like(), of_time, columns)
+    if single and isinstance(frame, nw.LazyFrame):
+        frame = frame.collect()
+    return replace(_local(frame, name, of_time, columns, clock), role=role)
+
+
+def _with_index(source: Any, time: Sequence[str]) -> Any:
+    """A pandas frame whose times are its index, with the index as a column."""
+    if not type(source).__module__.startswith("pandas") or not time:
+        return source
+    name = source.index.name or "index"
+    return source.reset_index() if time[0] == name and name not in source.columns else source
+
+
+def _unordered(
+    frame: Any, name: str, spark: bool, of_time: bool, columns: Mapping[str, str]
+) -> Source:
+    import narwhals as nw  # noqa: PLC0415
+
+    time, zoned = nw.col(columns["time"]), False
+    if spark:
+        from pufferkit.data import spark_source  # noqa: PLC0415
+
+        spark_source.list_files_anew(frame.to_native())
+        zoned = spark_source.is_zoned(frame.to_native(), columns["time"])
+    if of_time:
+        frame = nw.from_native(_microseconds(frame, columns["time"]))
+        time = nw.col(TICKS)
+    elif (kind := frame.collect_schema()[columns["time"]]).is_integer():
+        time = time.cast(nw.Int64)  # differences of small integers would overflow
+    elif kind.is_float():
+        time = nw.when(time.is_finite()).then(time)
+    elif isinstance(kind, nw.Decimal):
+        time = time.cast(nw.Float64)
+    return Source(name, of_time, spark, zoned, frame=frame.select(*_selection(columns, time)))
+
+
+def _microseconds(frame: Any, time: str) -> Any:
+    """The native frame with the column `TICKS`, which narwhals cannot express here."""
+    native = frame.to_native()
+    if frame.implementation.is_duckdb():
+        import duckdb  # noqa: PLC0415
+
+        column = duckdb.ColumnExpression(time)
+        if str(frame.collect_schema()[time]) == "Date":
+            column = column.cast("TIMESTAMP")
+        ticks = duckdb.FunctionExpression("epoch_us", column).alias(TICKS)
+        return native.select(duckdb.StarExpression(), ticks)
+    from pufferkit.data import spark_source  # noqa: PLC0415
+
+    return spark_source.with_ticks(native, time, TICKS)
+
+
+def _local(
+    frame: Any,
+    name: str,
+    of_time: bool,
+    columns: Mapping[str, str],
+    clock: FileClock,
+    notes: Sequence[str] = (),
+) -> Source:
+    import narwhals as nw  # noqa: PLC0415
+    import polars as pl  # noqa: PLC0415
+
+    kind = frame.collect_schema()[columns["time"]] if "time" in columns else None
+    aware = isinstance(kind, nw.Datetime) and kind.time_zone is not None
+    if not frame.implementation.is_polars():
+        # Only the needed columns, without copies where the engines share a memory layout.
+        cells = {c: _cells(frame.get_column(c)) for c in dict.fromkeys(columns.values())}
+        frame = nw.from_native(pl.DataFrame(cells, strict=False))
+    time = None
+    if "time" in columns:
+        time, kind = nw.col(columns["time"]), frame.collect_schema()[columns["time"]]
+        if isinstance(kind, (nw.Date, nw.Datetime)):
+            time = time.cast(nw.Datetime("us")) if isinstance(kind, nw.Date) else time
+            time = time.dt.timestamp("us")
+        elif kind.is_integer():
+            time = time.cast(nw.Int64)
+        elif isinstance(kind, nw.Decimal):
+            time = time.cast(nw.Float64)
+    selected = frame.select(*_selection(columns, time)).to_native()
+    zone = clock.timezone or ("UTC" if aware else None)
+    source = Source(name, of_time, zoned=aware, notes=tuple(notes), zone=zone)
+    if time is not None and clock.is_plain:
+        if isinstance(selected, pl.LazyFrame):
+            return replace(source, lazy=selected)
+        return replace(source, eager=selected)
+    rows = selected.collect() if isinstance(selected, pl.LazyFrame) else selected
+    said = list(notes)
+    if time is None:
+        rows, of_time, assumed = times.by_rows(rows, clock)
+        said += assumed
+    if not of_time and not clock.is_plain:
+        raise ValueError(f"{name}: timezone and repeated_hour: the times are numbers, not moments")
+    if not rows[TIME].has_nulls():
+        rows, assumed = times.applied(name, rows, aware, clock)
+        said += assumed
+    return replace(source, of_time=of_time, eager=rows, notes=tuple(said))
+
+
+def _cells(series: Any) -> Any:
+    """A column of pandas or pyarrow, for polars; timestamps of pandas as microseconds."""
+    import narwhals as nw  # noqa: PLC0415
+    import polars as pl  # noqa: PLC0415
+
+    if series.implementation.is_pyarrow():
+        return pl.Series(series.to_arrow())
+    missing = series.is_null().to_numpy()
+    if isinstance(series.dtype, nw.Datetime) and not missing.any():
+        return series.dt.timestamp("us").to_numpy()
+    if series.dtype.is_numeric() and not missing.any():
+        return series.to_numpy()
+    if series.implementation.is_pandas():
+        numbers, distinct = series.to_native().factorize()
+        values = distinct.tolist()
+        if {type(value) for value in values} in ({str}, {float}):
+            return pl.Series(values).gather(pl.Series(numbers).replace(-1, None))
+    cells = zip(series.to_list(), missing.tolist(), strict=True)
+    plain = [None if gone else _plain(cell) for cell, gone in cells]
+    try:
+        column = pl.Series(plain, strict=False)
+        whole = column.null_count() == int(missing.sum())
+    except (pl.exceptions.PolarsError, TypeError):
+        whole = False
+    if not whole:
+        raise ValueError(
+            f"table: column {series.name!r} mixes incompatible types of cells; make all "
+            "of them text or all of them numbers"
+        )
+    return column
+
+
+def _plain(cell: Any) -> Any:
+    """A number of numpy in a column of mixed objects as a number of Python."""
+    return cell.item() if isinstance(cell, (np.number, np.bool_)) else cell
+
+
+def _selection(columns: Mapping[str, str], time: Any) -> list[Any]:
+    import narwhals as nw  # noqa: PLC0415
+
+    subject = nw.col(columns["subject"]) if "subject" in columns else nw.lit(ONLY)
+    times = [] if time is None else [time.alias(TIME)]
+    return [subject.alias(SUBJECT), *times, nw.col(columns["state"]).alias(STATE)]
+
+
+def _check_kinds(name: str, schema: Any, columns: Mapping[str, str], numeric: bool) -> bool:
+    """Whether times are timestamps; columns of the wrong kind are refused."""
+    import narwhals as nw  # noqa: PLC0415
+
+    for role, column in columns.items():
+        if schema[column].is_nested():
+            raise ValueError(f"{name}: column {column!r} holds lists or records, not one {role}")
+    if numeric and not schema[columns["state"]].is_numeric():
+        kind = schema[columns["state"]]
+        raise ValueError(f"{name}: bins need numbers, but {columns['state']!r} holds {kind}")
+    subject = columns.get("subject")
+    if subject is not None and schema[subject].is_float():
+        raise ValueError(f"{name}: column {subject!r} holds floats; name subjects by text or int")
+    if "time" not in columns:
+        return False
+    kind = schema[columns["time"]]
+    of_time = isinstance(kind, (nw.Datetime, nw.Date))
+    if not of_time and not kind.is_numeric():
+        raise ValueError(
+            f"{name}: column {columns['time']!r} holds {kind}, not times; convert it to "
+            "timestamps or numbers first"
+        )
+    return of_time
+
+
+def _files(
+    source: Any,
+    columns: Mapping[str, str],
+    time: Sequence[str],
+    numeric: bool,
+    form: TextFormat | None,
+    clock: FileClock,
+    single: bool,
+    role: str,
+) -> Source:
+    import narwhals as nw  # noqa: PLC0415
+    import polars as pl  # noqa: PLC0415
+
+    table = files.opened(source, form)
+    roles = dict(columns)
+    role = files.FILE if roles.get("subject", files.FILE) == files.FILE else role
+    if table.several and "subject" not in roles:
+        roles["subject"] = files.FILE
+    elif roles.get("subject") == files.FILE:
+        table = files.with_name(table, source)
+    try:
+        there = table.lazy.collect_schema().names()
+        wanted = [*_by_role(roles, role), *(("time", name) for name in time)]
+        files.check_columns(table.name, there, wanted)
+        held = single or table.size <= _SMALL
+        if held:
+            # All columns, so that a row with too many cells is refused.
+            whole = table.lazy.collect() if table.is_text else table.lazy
+            chosen = list(dict.fromkeys(name for _, name in wanted))
+            table = replace(table, lazy=whole.lazy().select(chosen).collect().lazy())
+            if not table.lazy.select(pl.len()).collect().item():
+                raise ValueError(f"{table.name}: has a header but no rows")
+        lazy, notes = _with_times(table, time)
+        if time:
+            roles["time"] = " ".join(time)
+        if table.is_text:
+            state = roles["state"]
+            if numeric:
+                number, said = files.as_numbers(table, state)
+                lazy, notes = lazy.with_columns(number.alias(state)), (*notes, *said)
+            else:
+                seen = ~pl.col(state).is_in(["", *table.form.missing])
+                lazy = lazy.with_columns(pl.when(seen).then(pl.col(state)).alias(state))
+        schema = nw.from_native(lazy).collect_schema()
+    except pl.exceptions.NoDataError:
+        raise ValueError(f"{table.name}: is empty") from None
+    except pl.exceptions.PolarsError as error:
+        kind = "CSV" if table.is_text else "Parquet"
+        raise files.unreadable(table.name, kind, error) from None
+    of_time = _check_kinds(table.name, schema, roles, numeric)
+    said = (*table.notes, *notes)
+    frame = nw.from_native(lazy.collect() if held else lazy)
+    rows = _local(frame, table.name, of_time, roles, clock, said)
+    return replace(rows, several=table.several, role=role if "subject" in roles else "subject")
+
+
+def _by_role(columns: Mapping[str, str], role: str) -> list[tuple[str, str]]:
+    """The columns with what the user calls them."""
+    return [(role if name == "subject" else name, column) for name, column in columns.items()]
+
+
+def _with_times(table: files.Opened, time: Sequence[str]) -> tuple[pl.LazyFrame, tuple[str, ...]]:
+    """The table with its times read, under the names of their columns joined by a space."""
+    import polars as pl  # noqa: PLC0415
+
+    if not time:
+        return table.lazy, ()
+    name = " ".join(time)
+    lazy = table.lazy
+    if len(time) > 1:
+        parts = [pl.col(part).cast(pl.String).str.strip_chars() for part in time]
+        lazy = lazy.with_columns(pl.concat_str(parts, separator=" ").alias(name))
+    if not table.is_text and len(time) == 1:
+        return lazy, ()
+    first = lazy.select(name).head(1).collect()
+    if first.height == 0:
+        raise ValueError(f"{table.name}: has a header but no rows")
+    moment, notes = times.parsed(replace(table, lazy=lazy), name, first.item())
+    return lazy.with_columns(moment.alias(name)), notes
+
+
+def _moment(ticks: int) -> str:
+    """Microseconds since 1970 as a date and time; as the number where no date exists."""
+    try:
+        return str(datetime(1970, 1, 1) + timedelta(microseconds=ticks))
+    except OverflowError:
+        return str(ticks)
+
+
+def _rows(rows: Sequence[int], before: int, total: int) -> str:
+    numbers = ", ".join(str(before + row + 1) for row in rows)
+    more = f" and {total - len(rows)} more" if total > len(rows) else ""
+    return f"row {numbers} has" if total == 1 else f"rows {numbers}{more} have"

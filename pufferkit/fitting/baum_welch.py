@@ -1,0 +1,364 @@
+"""Hidden regimes from sequences of levels, by expectation-maximisation (Baum and Welch).
+
+Two models of entries X_t in {0, ..., k-1} with regimes Z_t that move by a matrix A (h rows):
+
+independent
+    X_t given Z_t has distribution E(Z_t, .), independent of the rest; ``emission`` is h x k.
+chain
+    X_{t+1} given Z_{t+1} and X_t has distribution P_z(X_t, .), z = Z_{t+1}; ``emission`` is
+    h x k x k. Symbols are then the pairs (X_t, X_{t+1}), and everything is conditional on the first
+    entry of a segment.
+
+An entry that was not observed (-1) has likelihood 1, and so has a pair with such an entry; for the
+chain this ignores the dependence between the entries on both sides of a gap.
+
+Expected counts of moves C(w, z) and of symbols N(z, s) under the present parameters come from the
+forward-backward recursion; new parameters are the shares of counts and pseudo-counts,
+
+    A(w, z) = (C(w, z) + a) / sum_z' (C(w, z') + a),    E(z, x) = (N(z, x) + a k m(x)) / (...),
+    P_z(x, y) = (N(z, x, y) + kappa P(x, y)) / (...),
+
+m the marginal of the levels and P the matrix of one chain for all data, each with 1/2 added to
+every count. This is the maximum of a posterior density: the log-likelihood plus
+sum a log A + sum a k m log E (or sum kappa P log P_z) never decreases from one round to the next.
+
+The start of the recursion is free while fitting (one distribution for the first regime of every
+segment), because a stationary start has no maximum in closed form. The fit that is returned is
+the stationary model of A and the emissions, with the log-likelihood of that model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from math import inf
+from typing import Any, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pufferkit import checks
+from pufferkit.beliefs.hidden_model import HiddenModel, Within
+from pufferkit.beliefs.markov_chain import MarkovChain
+from pufferkit.beliefs.step_kernels import shares
+from pufferkit.checks import Floats, Ints
+from pufferkit.data.series import UNOBSERVED
+from pufferkit.fitting import forward_backward as kernels
+
+SMOOTHING = 0.02
+"""Pseudo-count of every move between regimes."""
+
+SHRINKAGE = 2.0
+"""Pseudo-entries by which each row of a regime's chain is shrunk towards the chain of all data."""
+
+TOLERANCE = 1e-6
+"""Nats per entry: the iteration stops after a round that gains less."""
+
+_SHORT = 50_000
+"""Steps times regimes squared, over all rounds, below which plain Python beats compiled code."""
+
+_TRIALS = (25, 50)
+"""Rounds for every start, then for the better half; after these only the best continues."""
+
+_AROUND = (3, 10, 30, 100)
+"""Half-lengths of the windows whose levels may initialise a regime."""
+
+
+@dataclass(frozen=True, eq=False)
+class Symbols:
+    """Segments in the form of the recursion: concatenated symbols, and where segments end."""
+
+    codes: Ints
+    ends: Ints
+    levels: int
+    within: Within
+    firsts: Ints
+
+    @classmethod
+    def of(
+        cls, segments: Iterable[ArrayLike], levels: int, within: Within = "independent"
+    ) -> Symbols:
+        """Checked symbols of segments of levels."""
+        if within not in get_args(Within):
+            raise ValueError(f"within: must be 'independent' or 'chain', got {within!r}")
+        size = checks.whole("levels", levels, 1)
+        pieces = [checked_levels(segment, size) for segment in segments]
+        firsts = [piece[0] for piece in pieces if len(piece) > (within == "chain")]
+        if within == "chain":
+            pieces = [_pairs(piece, size) for piece in pieces]
+        else:
+            pieces = [np.where(piece < 0, size, piece) for piece in pieces]
+        kept = [piece for piece in pieces if len(piece)]
+        if not kept:
+            least = "a segment of two entries" if within == "chain" else "one entry"
+            raise ValueError(f"segments: regimes need at least {least}, got none")
+        ends = np.cumsum([len(piece) for piece in kept])
+        return cls(np.concatenate(kept), ends, size, within, np.array(firsts, dtype=np.int64))
+
+    @property
+    def missing(self) -> int:
+        """The symbol of an unobserved entry; the others count from 0."""
+        return self.levels ** (2 if self.within == "chain" else 1)
+
+    @property
+    def observed(self) -> NDArray[np.bool_]:
+        """Which symbols were observed."""
+        return self.codes < self.missing
+
+    @property
+    def counts(self) -> Floats:
+        """How often each level (independent) or each pair of levels (chain) was observed."""
+        counts = np.bincount(self.codes, minlength=self.missing + 1)[:-1].astype(np.float64)
+        return counts.reshape((self.levels,) * (2 if self.within == "chain" else 1))
+
+
+def checked_levels(segment: ArrayLike, levels: int) -> Ints:
+    """A segment of levels 0, ..., levels - 1, and -1 for unobserved entries, or an error."""
+    codes = np.array(segment)
+    if codes.ndim != 1 or (codes.size and codes.dtype.kind not in "iu"):
+        raise ValueError("segments: each must be a row of whole numbers, the levels of its entries")
+    codes = codes.astype(np.int64)
+    if codes.size and not UNOBSERVED <= codes.min() <= codes.max() < levels:
+        raise ValueError(
+            f"segments: levels must lie between 0 and {levels - 1}, or be {UNOBSERVED} where "
+            f"nothing was observed; got {codes.min()} to {codes.max()}"
+        )
+    return codes
+
+
+def _pairs(codes: Ints, levels: int) -> Ints:
+    seen = (codes[:-1] >= 0) & (codes[1:] >= 0)
+    return np.where(seen, codes[:-1] * levels + codes[1:], levels * levels)
+
+
+@dataclass(frozen=True, eq=False)
+class Expected:
+    """Log-likelihood and expected counts of the data under given parameters."""
+
+    log_likelihood: float
+    moves: Floats
+    visits: Floats
+    firsts: Floats
+
+
+def expectation(
+    initial: Floats,
+    transition: Floats,
+    emission: Floats,
+    data: Symbols,
+    *,
+    counted: bool = True,
+    rounds: int = 1,
+) -> Expected:
+    """Log-likelihood and expected counts (h x h, h x ..., h) under these parameters.
+
+    ``initial`` is one distribution for all segments or one row for each. With ``counted=False``
+    only the log-likelihood is computed. ``rounds`` says how many times the same
+    work will be done, which decides whether compiling pays.
+    """
+    size = len(transition)
+    likelihood = np.ones((data.missing + 1, size))
+    likelihood[:-1] = emission.reshape(size, -1).T
+    moves, visits, firsts = np.zeros((size, size)), np.zeros_like(likelihood), np.zeros(size)
+    scales = np.zeros(len(data.codes))
+    rows = np.ascontiguousarray(np.broadcast_to(initial, (len(data.ends), size)), dtype=np.float64)
+    step = kernels.forward_backward
+    run: Any = step.plain if len(data.codes) * size * size * rounds < _SHORT else step.compiled
+    possible = run(
+        np.array(rows),
+        np.array(transition),
+        likelihood,
+        data.codes,
+        data.ends,
+        counted,
+        scales,
+        moves,
+        visits,
+        firsts,
+    )
+    if counted and not possible:
+        raise ValueError(
+            "segments: contain entries that are impossible under the model, so no counts are "
+            "defined"
+            "; fit the model with smoothing above 0, or to these data too"
+        )
+    total = float(np.log(scales).sum()) if possible else -inf
+    expected_visits = visits[:-1].T.reshape(emission.shape)
+    return Expected(total, moves * transition, expected_visits, firsts)
+
+
+def fit(
+    segments: Iterable[ArrayLike],
+    levels: int,
+    regimes: int,
+    *,
+    within: Within = "independent",
+    smoothing: float = SMOOTHING,
+    shrinkage: float = SHRINKAGE,
+    restarts: int = 6,
+    seed: int = 0,
+    iterations: int = 200,
+    tolerance: float = TOLERANCE,
+) -> HiddenModel:
+    """The model with this many regimes that fits segments of levels best.
+
+    Every restart runs for a few rounds from a random start, the better half for some more; the best
+    continues until a round gains less than ``tolerance`` nats per entry. Nothing guarantees that it
+    is the global maximum. Regimes are sorted by their stationary probability, largest first.
+
+    Parameters
+    ----------
+    segments
+        Rows of levels 0, ..., levels - 1, each a stretch without a break; -1 is an entry that was
+        not observed.
+    levels, regimes
+        Number of levels, and of regimes to fit.
+    within
+        ``"independent"`` or ``"chain"``; see above.
+    smoothing
+        Pseudo-count a of every move between regimes; k times as much for each row of emissions.
+    shrinkage
+        Pseudo-count kappa of each row of the regimes' chains (``within="chain"`` only).
+    restarts, seed
+        Number of random starts, and their seed: the same numbers give the same fit.
+    iterations, tolerance
+        Largest number of rounds, and the gain in nats per entry below which they stop.
+    """
+    data = Symbols.of(segments, levels, within)
+    size = checks.whole("regimes", regimes, 1)
+    prior = _prior(data, size, smoothing, shrinkage)
+    starts = checks.whole("restarts", restarts, 1) if size > 1 else 1
+    most = checks.whole("iterations", iterations, 1)
+    least = checks.positive("tolerance", tolerance)
+    key = checks.whole("seed", seed, 0)
+    runs = [
+        _start(data, size, prior, np.random.default_rng([key, number]), windows=number % 2 == 1)
+        for number in range(starts)
+    ]
+    for rounds in _TRIALS if starts > 1 else ():
+        runs = [_run(run, data, prior, min(rounds, most), least) for run in runs]
+        runs.sort(key=lambda run: -run.reached[-1])
+        del runs[(len(runs) + 1) // 2 :]
+    best = _run(runs[0], data, prior, most, least)
+    order = np.argsort(-MarkovChain.steady(best.transition).stationary, kind="stable")
+    transition = best.transition[np.ix_(order, order)]
+    best = replace(best, transition=transition, emission=best.emission[order])
+    return _stationary(best, data)
+
+
+def refine(model: HiddenModel, segments: Iterable[ArrayLike], iterations: int = 200) -> HiddenModel:
+    """The model fitted to these segments, starting from ``model`` instead of at random.
+
+    Regimes keep their order. Everything else is as in `fit` with its defaults.
+    """
+    data = Symbols.of(segments, model.levels, model.within)
+    prior = _prior(data, model.regimes, SMOOTHING, SHRINKAGE)
+    start = _Fitted(model.regime_distribution, model.transition, model.emission)
+    return _stationary(_run(start, data, prior, iterations, TOLERANCE), data)
+
+
+@dataclass(frozen=True, eq=False)
+class _Prior:
+    moves: float
+    visits: Floats
+    firsts: float = 0.1
+
+    def density(self, run: _Fitted) -> float:
+        """Log-density of the parameters, up to a constant."""
+        with np.errstate(divide="ignore"):  # a model given by the user may have zeros
+            return float(
+                self.moves * np.log(run.transition).sum()
+                + (self.visits * np.log(run.emission)).sum()
+                + self.firsts * np.log(run.initial).sum()
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class _Fitted:
+    initial: Floats
+    transition: Floats
+    emission: Floats
+    reached: tuple[float, ...] = ()
+
+
+def _prior(data: Symbols, regimes: int, smoothing: float, shrinkage: float) -> _Prior:
+    added = checks.positive("smoothing", smoothing)
+    common = shares(data.counts + 0.5)
+    if data.within == "chain":
+        weight = checks.positive("shrinkage", shrinkage)
+    else:
+        weight = added * data.levels
+    return _Prior(added, np.broadcast_to(weight * common, (regimes, *common.shape)))
+
+
+def _run(
+    start: _Fitted, data: Symbols, prior: _Prior, iterations: int, tolerance: float
+) -> _Fitted:
+    """Rounds of expectation-maximisation until one gains too little."""
+    run = start
+    least = tolerance * max(1, int(data.observed.sum()))
+    for _ in range(iterations):
+        expected = expectation(run.initial, run.transition, run.emission, data, rounds=200)
+        value = expected.log_likelihood + prior.density(run)
+        if run.reached and value - run.reached[-1] < least:
+            return run
+        run = _Fitted(
+            shares(expected.firsts + prior.firsts),
+            shares(expected.moves + prior.moves),
+            shares(expected.visits + prior.visits),
+            (*run.reached, value),
+        )
+    return run
+
+
+def _start(
+    data: Symbols, regimes: int, prior: _Prior, rng: np.random.Generator, *, windows: bool
+) -> _Fitted:
+    """Persistent regimes, with emissions scattered around those of all data.
+
+    With ``windows`` a regime starts from the levels around a random step, otherwise at random.
+    """
+    common = shares(prior.visits[0])
+    if windows and data.within == "independent":
+        spread = np.array([_levels_about(data, rng) for _ in range(regimes)])
+    else:
+        spread = rng.dirichlet(np.ones(data.levels), (regimes, *common.shape[:-1]))
+    transition = np.full((regimes, regimes), 0.1 / max(1, regimes - 1))
+    np.fill_diagonal(transition, 0.9)
+    transition *= rng.uniform(0.5, 1.5, transition.shape)
+    emission = 0.5 * common + 0.5 * spread
+    return _Fitted(np.full(regimes, 1 / regimes), shares(transition), emission)
+
+
+def _levels_about(data: Symbols, rng: np.random.Generator) -> Floats:
+    """Shares of the levels in a window around a random step."""
+    step, half = int(rng.integers(len(data.codes))), int(rng.choice(_AROUND))
+    window = data.codes[max(0, step - half) : step + half]
+    return shares(np.bincount(window, minlength=data.levels + 1)[:-1] + shares(data.counts + 0.5))
+
+
+def _stationary(run: _Fitted, data: Symbols) -> HiddenModel:
+    """The stationary model of a run, with its log-likelihood."""
+    model = HiddenModel(run.transition, run.emission)
+    return replace(model, log_likelihood=_log_likelihood(model, data), rounds=run.reached)
+
+
+def _log_likelihood(model: HiddenModel, data: Symbols) -> float:
+    """Log-likelihood under the stationary model."""
+    initial = model.regime_distribution
+    if model.within == "chain":
+        # The regime of the second entry, given the first.
+        known = np.vstack([model.posterior, initial])[data.firsts]
+        initial = known @ model.transition
+    expected = expectation(initial, model.transition, model.emission, data, counted=False)
+    return expected.log_likelihood
+
+
+def log_likelihood(model: HiddenModel, segments: Iterable[ArrayLike]) -> float:
+    """Log-likelihood of segments under a stationary model, in nats.
+
+    With a chain within regimes it is conditional on the first entry of each segment. It is -inf if
+    the segments are impossible under the model.
+    """
+    data = Symbols.of(segments, model.levels, model.within)
+    return _log_likelihood(model, data)

@@ -1,0 +1,254 @@
+"""Public data of people as counts of transitions by part of the day, and the kernels made of them.
+
+Rows of a person or of a part of the day are shrunk towards everybody's by 20 pseudo-counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import floor
+from typing import Any
+
+import numpy as np
+
+from pufferkit import checks
+from pufferkit.beliefs.provenance import Provenance
+from pufferkit.checks import Floats
+from pufferkit.data.calendar import Calendar
+from pufferkit.data.durations import DAY, MONDAY, ticks
+from pufferkit.data.series import Series, joined
+from pufferkit.data.table import Table
+from pufferkit.errors import NotApplicable
+from pufferkit.fitting.row_coverage import conformal_contamination, row_coverage
+
+PARTS = 4
+"""Number of parts of the day in a hull."""
+
+SMOOTHING = 0.5
+"""Added to every count of everybody's transitions."""
+
+HOURS = 24
+_TOWARDS_POOLED = 20.0
+
+
+@dataclass(frozen=True, eq=False)
+class People:
+    """Public data of people, as series with the time of day.
+
+    Attributes
+    ----------
+    series
+        One for each person.
+    day
+        Number of entries in a day, or in another period; ``None`` if the time of day is unknown.
+    firsts
+        Slot of the first entry of each person; later segments begin at slot 0.
+    """
+
+    series: tuple[Series, ...]
+    day: int | None
+    firsts: tuple[int, ...]
+    origin: int | None = None
+    """Local time at slot 0, in microseconds since 1970; ``None`` if the time is unknown."""
+
+    @classmethod
+    def of(cls, people: Any, period: Any = None, firsts: Sequence[int] | None = None) -> People:
+        """The people of a `Table`, or of a list with a `Series` for each of them.
+
+        In a table with times and a regular step, ``period`` (by default a day) is a
+        duration such as ``"7d"`` or a number of entries, and slots are counted from Monday at
+        midnight. Without times it is a number of entries, and ``firsts`` is the slot at which each
+        series begins, 0 if left out.
+        """
+        if isinstance(people, People):
+            return people
+        if isinstance(people, Table):
+            if firsts is not None:
+                raise ValueError(
+                    "firsts: are known from the table; leave them out, or give a list of Series"
+                )
+            series = tuple(people.series(name) for name in people.subjects)
+            day, begins = _clock(people, period)
+            timed = day is not None and people.of_time and people.every is not None
+            return cls(series, day, begins, MONDAY if timed else None)
+        everybody = (people,) if isinstance(people, Series) else tuple(people)
+        if not everybody or not all(isinstance(one, Series) for one in everybody):
+            raise ValueError("people: must be a Table, or a list of Series, one for each person")
+        if len({one.states for one in everybody}) > 1:
+            raise ValueError("people: all must have the same states; read them with states=")
+        day = None if period is None else checks.whole("period", period, 2)
+        begins = (0,) * len(everybody) if firsts is None else tuple(int(slot) for slot in firsts)
+        if len(begins) != len(everybody):
+            raise ValueError(
+                f"firsts: must have one slot for each of {len(everybody)} people, got {len(begins)}"
+            )
+        return cls(everybody, day, begins)
+
+    @property
+    def states(self) -> tuple[Any, ...]:
+        """Labels of the states."""
+        return self.series[0].states
+
+    @cached_property
+    def pooled(self) -> Series:
+        """Everybody's segments, one after another."""
+        return joined(self.series)
+
+    @property
+    def step(self) -> float | None:
+        """Seconds from one entry to the next; ``None`` without a clock."""
+        return self.pooled.step
+
+    @cached_property
+    def source(self) -> Provenance:
+        """The provenance of beliefs fitted to these people."""
+        return Provenance.of_series(self.pooled, SMOOTHING)
+
+    def moves(self, parts: int) -> Floats:
+        """Counts of transitions: people x parts of the day x states x states."""
+        size = len(self.states)
+        tables = np.zeros((len(self.series), parts, size, size))
+        for number, one in enumerate(self.series):
+            for segment, slots in zip(one.segments, self.slots(number), strict=True):
+                seen = (segment[:-1] >= 0) & (segment[1:] >= 0)
+                part = slots[:-1] * parts // self.day if self.day else np.zeros_like(slots[:-1])
+                at = (part[seen], segment[:-1][seen], segment[1:][seen])
+                np.add.at(tables[number], at, 1)
+        return tables
+
+    def slots(self, number: int) -> list[Any]:
+        """Time of day of the entries of each segment of a person."""
+        firsts = [self.firsts[number], *[0] * (len(self.series[number].lengths) - 1)]
+        lengths = self.series[number].lengths
+        return [
+            (first + np.arange(length)) % (self.day or 1)
+            for first, length in zip(firsts, lengths, strict=True)
+        ]
+
+    def without(self, number: int) -> People:
+        """All people but one."""
+        rest = [n for n in range(len(self.series)) if n != number]
+        return self.only(rest)
+
+    def only(self, numbers: Sequence[int]) -> People:
+        """Some of the people."""
+        return People(
+            tuple(self.series[n] for n in numbers),
+            self.day,
+            tuple(self.firsts[n] for n in numbers),
+            self.origin,
+        )
+
+    def slot_kernels(self, parts: int | None = None) -> list[Floats]:
+        """Everybody's kernel for each slot of the period, counted by hour or by another part."""
+        if self.day is None or self.day < 2:
+            raise NotApplicable(
+                "a seasonal chain needs the time of day: times with a regular step and no declared "
+                "breaks, or a period as a number of entries"
+            )
+        several = min(HOURS if parts is None else checks.whole("slots", parts, 1), self.day)
+        tables = self.moves(several).sum(axis=0)
+        forward = _towards(tables, _smoothed(tables.sum(axis=0)))
+        return [forward[slot * several // self.day] for slot in range(self.day)]
+
+    def hull_kernels(self, parts: int = PARTS) -> tuple[list[Floats], list[Floats]]:
+        """Kernels of everybody, each person and each part of each day; forward, then backward."""
+        tables = self.moves(min(checks.whole("parts", parts, 1), self.day) if self.day else 1)
+        own = tables.sum(axis=1)
+        each = [own.sum(axis=0), *own]
+        if tables.shape[1] > 1:
+            each += [table for person in tables for table in person if table.sum() > 0]
+        forward, backward = _smoothed(each[0]), _smoothed(each[0].T)
+        return (
+            [forward, *(_towards(table, forward) for table in each[1:])],
+            [backward, *(_towards(table.T, backward) for table in each[1:])],
+        )
+
+
+def _clock(table: Table, period: Any) -> tuple[int | None, tuple[int, ...]]:
+    """Entries in a period, and the slot of each subject's first entry, if they are known."""
+    unknown = (0,) * len(table.subjects)
+    if table.every is None or not table.of_time:
+        return (None if period is None else checks.whole("period", period, 2)), unknown
+    if period is None:
+        length: float = DAY
+    elif isinstance(period, int) and not isinstance(period, bool):
+        length = checks.whole("period", period, 2) * table.every
+    else:
+        length = ticks("period", period, of_time=True)
+    several = len(table.segment_lengths) > len(table.subjects)
+    if length % table.every or length < 2 * table.every or several:
+        if period is not None:
+            raise ValueError(
+                f"period: {period!r} needs a time step that divides it, and series without "
+                "declared "
+                "breaks, after which the time of day is unknown"
+            )
+        return None, unknown
+    begins: Any = table.begins or unknown
+    if table.timezone is not None:
+        each = Calendar(list(begins), int(table.every), table.timezone)
+        begins = each.times([1] * len(begins)).tolist()
+    firsts = tuple(int((begin - MONDAY) % length // table.every) for begin in begins)
+    return int(length // table.every), firsts
+
+
+@dataclass(frozen=True)
+class Calibrated:
+    """A contamination that covers held-out people, and its justification in words."""
+
+    eta: float
+    words: str
+
+
+def calibrated_contamination(people: People, alpha: float, parts: int = PARTS) -> Calibrated:
+    """Contamination of the hull of people, calibrated on held-out people.
+
+    With enough people, half of them define the hull and half calibrate it, and with probability
+    1 - alpha no row of a new exchangeable person is refuted (`conformal_contamination`). With
+    fewer, each in turn is held out and the largest is taken; no theorem gives its coverage.
+    """
+    count = len(people.series)
+    if count < 2:
+        raise NotApplicable("a calibrated hull needs at least two people")
+    half = count // 2
+    if floor((half + 1) * alpha) >= 1:
+        built = people.only(range(half))
+        etas = [_least_contamination(built, people, number, parts) for number in range(half, count)]
+        eta = conformal_contamination(etas, alpha)
+        return Calibrated(eta, f"covers {1 - alpha:.0%} of people, by {len(etas)} held out")
+    etas = [
+        _least_contamination(people.without(number), people, number, parts)
+        for number in range(count)
+    ]
+    return Calibrated(max(etas), f"the largest that one of {count} people required when held out")
+
+
+def _least_contamination(built: People, people: People, number: int, parts: int) -> float:
+    """The least contamination of a hull that makes one person plausible, in both directions."""
+    one, slots = people.series[number], people.slots(number)
+    day = people.day or 1
+    etas = [0.0]
+    for kernels, turn in zip(built.hull_kernels(parts), (1, -1), strict=True):
+        segments = [np.asarray(segment)[::turn] for segment in one.segments]
+        times = [row[::turn] for row in slots]
+        covered = row_coverage(
+            segments, kernels, day=day, parts=parts if people.day else 1, slots=times
+        )
+        etas.append(covered.contamination)
+    return max(etas)
+
+
+def _smoothed(counts: Floats) -> Floats:
+    rows = counts + SMOOTHING
+    smooth: Floats = rows / rows.sum(axis=-1, keepdims=True)
+    return smooth
+
+
+def _towards(counts: Floats, pooled: Floats) -> Floats:
+    """Shares of counts, each row shrunk towards everybody's."""
+    rows = counts + _TOWARDS_POOLED * pooled
+    shrunk: Floats = rows / rows.sum(axis=-1, keepdims=True)
+    return shrunk

@@ -1,0 +1,95 @@
+"""One HTML file about one release: for the one who decides and for the one who checks.
+
+Question, answer with interval and picture, the promise in words, the beliefs and how they were
+tested, who is not covered, the record, and how to verify it. The file needs nothing else.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from html import escape
+
+from pufferkit.beliefs.base import Beliefs
+from pufferkit.mechanisms.release import Release
+from pufferkit.plots.canvas import picture
+from pufferkit.plots.pictures import figure_of
+
+_STYLE = (
+    "body{font-family:sans-serif;max-width:56em;margin:2em auto;padding:0 1em;line-height:1.45}"
+    "table{border-collapse:collapse}td,th{border:1px solid #ccc;padding:.3em .6em;text-align:left}"
+    "img{max-width:100%}"
+    "pre{white-space:pre-wrap;overflow-wrap:anywhere;background:#f6f6f6;padding:1em;font-size:.8em}"
+)
+_UNTESTED = (
+    "It is not recorded that these beliefs were tested on people left out; pufferkit beliefs "
+    "choose does so. Adversaries with other beliefs may learn more."
+)
+
+
+def release_report(
+    release: Release,
+    beliefs: Beliefs | None,
+    meaning: Sequence[str] = (),
+    shown: str = "",
+    record: str | None = None,
+) -> str:
+    """The page of a release.
+
+    Parameters
+    ----------
+    release, beliefs
+        What was released, and the beliefs that the noise is for.
+    meaning
+        What epsilon means here, a sentence each (`pufferkit.mechanisms.meaning`).
+    shown
+        The answer as text, if it is not that of the release: a quantile that is read off.
+    record
+        The record as it was written; by default that of the release.
+    """
+    kept = release.to_json() if record is None else record
+    image = base64.b64encode(picture(figure_of(release), "release.png")).decode()
+    told = release.shown_rows()
+    heads = "".join(f"<th>{escape(head)}</th>" for head in told[0])
+    rows = "".join(
+        "<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in row.values()) + "</tr>"
+        for row in told
+    )
+    promise = [f"{release.guarantee}.", *meaning[:3]]
+    believed = ["no beliefs: entries are taken one by one"]
+    if beliefs is not None:
+        believed = [beliefs.description, *filter(None, [beliefs.promise])]
+    tested = list(meaning[3:]) or [_UNTESTED]
+    digest = hashlib.sha256(kept.encode()).hexdigest()
+    parts = [
+        ("Question", _paragraphs([release.caption()])),
+        (
+            "Answer",
+            (f"<pre>{escape(shown)}</pre>" if shown else "") + f"<table><tr>{heads}</tr>{rows}"
+            f'</table><p><img alt="the answer with intervals" src="data:image/png;base64,{image}">',
+        ),
+        ("What is promised", _paragraphs(promise)),
+        ("Against whom", _paragraphs(believed)),
+        ("How the beliefs were tested, and who is not covered", _paragraphs(tested)),
+        (
+            "How to verify it",
+            _paragraphs(
+                [
+                    "Save the record below as release.json and run: pufferkit verify release.json",
+                    f"SHA-256 of the record: {digest}",
+                ]
+            ),
+        ),
+        ("Record", f"<pre id=record>{escape(kept)}</pre>"),
+    ]
+    body = "".join(f"<h2>{escape(head)}</h2>{content}" for head, content in parts)
+    title = escape(f"Release: {release.query}, epsilon {release.epsilon:g}")
+    return (
+        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title>'
+        f"<style>{_STYLE}</style><h1>{title}</h1>{body}</html>\n"
+    )
+
+
+def _paragraphs(lines: Sequence[str]) -> str:
+    return "".join(f"<p>{escape(line)}</p>" for line in lines)

@@ -12,9 +12,9 @@ import logging
 import warnings
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,7 +22,6 @@ from pufferkit import checks
 from pufferkit.data import count, sources
 from pufferkit.data.assemble import MOST_ENTRIES, assembled, state_labels
 from pufferkit.data.bins import Bins, as_bins
-from pufferkit.data.calendar import microseconds
 from pufferkit.data.count import BASE, FRESH, STATE, SUBJECT, TIME, Rules
 from pufferkit.data.durations import DAY, MONDAY, in_words, seconds, ticks
 from pufferkit.data.files import TextFormat, readable
@@ -43,10 +42,6 @@ BATCH = 1_000_000
 
 _REGULAR = 0.9  # share of equal steps from which times count as a clock's
 _LONG = 1.5  # steps longer than the usual by this factor are gaps
-
-Late = Literal["refuse", "leave out"]
-"""How to treat rows outside the window: raise, or leave them out. They are not counted in a later
-window, because it could not be checked whether an earlier window used them."""
 
 
 @readable
@@ -346,60 +341,6 @@ def _record(
         )
     known = None if states is None else tuple(states)
     return Series.of(state_labels([record[str(name)] for name in names], known), known)
-
-
-def read_window(
-    source: Any,
-    state: str,
-    time: str,
-    window: tuple[datetime, datetime],
-    *,
-    states: Iterable[Hashable],
-    late: Late = "refuse",
-    every: Any = None,
-    text: TextFormat | None = None,
-) -> tuple[Series, int]:
-    """The rows of a window from its start to its end (excluded), and how many were before it.
-
-    The file of a daily job holds the rows that arrived since the last run. Some may belong to a
-    window that was already released, and a window pays only for its own rows.
-    """
-    if late not in get_args(Late):
-        raise ValueError(f"late: must be one of {', '.join(get_args(Late))}, got {late!r}")
-    rows = sources.opened(
-        source,
-        {"state": state},
-        time=(time,),
-        numeric=False,
-        form=text,
-        clock=FileClock(),
-        single=True,
-    )
-    if not rows.of_time:
-        raise ValueError(f"{rows.name}: the times are numbers; a window needs dates and times")
-    if {own.tzinfo is not None for own in window} != {rows.zoned}:
-        raise ValueError("window: the times of the file or of the window lack a time zone")
-    rows.refuse_lost(rows.eager, 0)
-    begin, end = map(microseconds, window)
-    times = rows.eager[TIME]
-    before, after = int((times < begin).sum()), int((times >= end).sum())
-    if late == "refuse" and after:
-        raise ValueError(
-            f"{rows.name}: {after} rows are after the window; they belong to a later one. Leave "
-            "them out (late='leave out', --late 'leave out') if they will come again"
-        )
-    if late == "refuse" and before:
-        raise ValueError(
-            f"{rows.name}: {before} rows are before the window; they arrived late, and this window "
-            "does not pay for them. Leave them out (late='leave out', --late 'leave out')"
-        )
-    inside = rows.eager.filter((times >= begin) & (times < end))
-    if not inside.height:
-        raise ValueError(f"{rows.name}: no row is in the window")
-    rules = _rules(True, None, every, None, None, None, rows.zone)
-    kept = replace(rows, eager=inside)
-    table = _from_batches(iter([inside]), kept, replace(rules, name=rows.name), tuple(states))
-    return _series(table, kept, None, None), before
 
 
 @readable

@@ -1,6 +1,6 @@
 """Windows of an account by the calendar, day by day and by a rule; and a change of beliefs."""
 
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 
 import polars as pl
 import pytest
@@ -49,6 +49,18 @@ def test_a_rule_gives_a_release_for_each_whole_window(tmp_path):
     again = pk.release(grown, CHAIN, pk.count(1), 1, account=anna, window="day", anyway=True)
     assert [one.raw for one in again.values()] == [one.raw for one in days.values()]
     assert len(anna.ledger.entries()) == entries
+
+
+def test_late_rows_on_a_grid_are_on_the_grid(tmp_path):
+    day, before = datetime(2026, 11, 16), datetime(2026, 11, 15, 23)
+    late = [before + timedelta(minutes=n) for n in range(30)]
+    times = [*(day + timedelta(minutes=n) for n in range(1440)), *late]
+    rows = pl.DataFrame({"when": times, "x": CHAIN.sample(1470, seed=2)})
+    data = pk.read(rows, state="x", time="when", states=(0, 1), every="5m")
+    paid = {"account": account(tmp_path), "window": "2026-11-16", "anyway": True}
+    release = pk.release(data, CHAIN, pk.count(1), 1, **paid)
+    assert (release.lengths, release.step) == ((288,), 300.0)
+    assert pk.verify(release).ok
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 import pufferkit as pk
-from pufferkit.data.read import read_window
 
 ROOT = Path(__file__).parents[2]
 CHAIN = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]], states=["rest", "walk"])
@@ -81,35 +80,9 @@ def crash(*_arguments, **_options):
     raise KeyboardInterrupt
 
 
-def test_rows_of_other_days_are_left_out(job, folder):
+def test_late_rows_are_left_out_of_the_day(job, folder):
     first = run(job, folder)
     write(folder, 3, more=rows(2)[-5:])
     again = run(job, folder)
     assert len(again) == 4
     assert {day: again[day] for day in first} == first
-    file = folder / "anna" / "2026-11-19.csv"
-    begin, read = START + timedelta(days=3), {"states": CHAIN.states}
-    window = (begin, begin + timedelta(days=1))
-    data, before = read_window(file, "state", "time", window, **read, late="leave out")
-    assert (before, len(data)) == (5, 144)
-
-
-def test_rows_that_are_no_window_are_refused(folder):
-    file = folder / "anna" / "2026-11-16.csv"
-    read = {"states": CHAIN.states}
-    hour = (START, START + timedelta(hours=1))
-    with pytest.raises(ValueError, match="138 rows are after the window"):
-        read_window(file, "state", "time", hour, **read)
-    data, _ = read_window(file, "state", "time", hour, **read, late="leave out")
-    assert len(data) == 6
-    night = (START - timedelta(hours=1), START)
-    with pytest.raises(ValueError, match="no row is in the window"):
-        read_window(file, "state", "time", night, **read, late="leave out")
-    with pytest.raises(ValueError, match="late: must be one of"):
-        read_window(file, "state", "time", hour, **read, late="drop")
-    file.write_text("time,state\n2026-11-16T00:00,rest\n2026-11-16T00:00,walk\n")
-    with pytest.raises(ValueError, match="have the same time"):
-        read_window(file, "state", "time", hour, **read)
-    file.write_text("time,state\n1,rest\n2,walk\n")
-    with pytest.raises(ValueError, match="needs dates and times"):
-        read_window(file, "state", "time", hour, **read)

@@ -220,8 +220,9 @@ def test_a_record_says_which_noise_and_verify_knows_it():
             pk.Release.from_dict({**record, "unit": bad})
     with pytest.raises(ValueError, match="noise must be one of"):
         pk.Release.from_dict({**record, "noise": "gaussian"})
-    older = {name: value for name, value in record.items() if name not in ("noise", "unit")}
-    assert pk.Release.from_dict(older).noise == "laplace"
+    for name in ("noise", "unit"):
+        with pytest.raises(ValueError, match=f"must have {name}"):
+            pk.Release.from_dict({key: value for key, value in record.items() if key != name})
 
 
 def test_the_account_charges_discrete_noise_like_any():

@@ -31,8 +31,8 @@ from numpy.typing import ArrayLike
 from pufferkit import checks
 from pufferkit.audit.attackers import Attacker
 from pufferkit.audit.conditioned_chain import cumulative_rows
-from pufferkit.beliefs.sequences import Codes
 from pufferkit.checks import Floats
+from pufferkit.fitting.sequences import Codes
 
 _WARMING = 20
 """Steps until the step size is reached."""

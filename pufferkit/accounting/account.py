@@ -43,8 +43,7 @@ from pufferkit.accounting.spending import Spending, asked_query, joined, spendin
 from pufferkit.accounting.spent_profile import entry_rows
 from pufferkit.accounting.standing import Standing, as_stored, price
 from pufferkit.accounting.windows import check_start
-from pufferkit.beliefs.base import Beliefs, as_beliefs, beliefs_from_dict
-from pufferkit.beliefs.meeting import check_series, check_step
+from pufferkit.beliefs.base import Beliefs, as_beliefs, beliefs_from_dict, check_series, check_step
 from pufferkit.beliefs.provenance import owed
 from pufferkit.data.joint import joint_query
 from pufferkit.data.query import Query, Question

@@ -17,8 +17,7 @@ from pufferkit.accounting.joint_sums import (
 from pufferkit.accounting.windows import PRIVATE
 from pufferkit.beliefs.base import Beliefs
 from pufferkit.beliefs.finite_class import FiniteClass
-from pufferkit.beliefs.finite_joint import FiniteJoint
-from pufferkit.beliefs.joint_class import JointClass
+from pufferkit.beliefs.finite_joint import FiniteJoint, JointClass
 from pufferkit.errors import NotApplicable, NoTheorem
 from pufferkit.mechanisms.calibration import GAPS, Calibration
 from pufferkit.mechanisms.evidence import Guarantee

@@ -30,7 +30,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from pufferkit.beliefs.passages import Words
+from pufferkit.beliefs.provenance import Words
 
 IDENTIFYING = 40.0
 """Nats from which a stretch of a series is recognised: a coincidence of 1 in 10^17."""

@@ -10,8 +10,7 @@ from typing import Any
 
 from pufferkit import checks, noise
 from pufferkit.accounting.account import Account
-from pufferkit.beliefs.base import as_beliefs
-from pufferkit.beliefs.meeting import check_series
+from pufferkit.beliefs.base import as_beliefs, check_series
 from pufferkit.data.asking import count
 from pufferkit.data.query import Query, Question, bound
 from pufferkit.data.series import Series

@@ -16,9 +16,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from pufferkit.beliefs.sequences import Codes
 from pufferkit.checks import Floats
 from pufferkit.data.query import Query
+from pufferkit.fitting.sequences import Codes
 
 Answer = tuple[Fraction, ...]
 

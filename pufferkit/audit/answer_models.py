@@ -32,7 +32,7 @@ from pufferkit.audit.named_pairs import NamedPairs
 from pufferkit.beliefs.base import Distribution
 from pufferkit.beliefs.bayesian_network import BayesianNetwork
 from pufferkit.beliefs.finite_joint import FiniteJoint
-from pufferkit.beliefs.hidden_chain import HiddenChain
+from pufferkit.beliefs.hidden_model import HiddenChain
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.beliefs.secrets import Events, Pairs, Secrets, Sets
 from pufferkit.checks import Floats

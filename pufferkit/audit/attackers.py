@@ -27,9 +27,9 @@ from numpy.typing import ArrayLike, NDArray
 from pufferkit import checks
 from pufferkit.audit import hidden_markov as kernels
 from pufferkit.beliefs.markov_chain import MarkovChain
-from pufferkit.beliefs.sequences import Codes
 from pufferkit.checks import Floats
 from pufferkit.data.series import Series
+from pufferkit.fitting.sequences import Codes
 
 _SHORT = 2_000
 """Steps times states squared below which plain Python beats loading compiled code."""

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from pufferkit.audit.hidden_markov import walk_counts
 from pufferkit.beliefs.markov_chain import MarkovChain
-from pufferkit.beliefs.sequences import Codes
 from pufferkit.checks import Floats
+from pufferkit.fitting.sequences import Codes
 
 """States or symbols, by their numbers."""
 

@@ -44,7 +44,7 @@ from pufferkit.audit.report import WorstCase
 from pufferkit.beliefs.base import Beliefs, Distribution, Member, as_beliefs
 from pufferkit.beliefs.bayesian_network import BayesianNetwork
 from pufferkit.beliefs.finite_joint import FiniteJoint
-from pufferkit.beliefs.hidden_chain import HiddenChain
+from pufferkit.beliefs.hidden_model import HiddenChain
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
 from pufferkit.data.query import Query

@@ -4,14 +4,14 @@ A class is registered when its module is loaded, so all of them are loaded here.
 """
 
 from pufferkit.beliefs import (  # noqa: F401  (each registers its class)
+    bayesian_network,
     binary_class,
     event_class,
-    field_class,
     finite_class,
+    finite_joint,
     hull_class,
-    joint_class,
+    markov_random_field,
     mixing_class,
-    network_class,
     order_class,
     regime_class,
     region_class,

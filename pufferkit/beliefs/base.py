@@ -3,6 +3,31 @@
 A class of chains builds the parts of the influence curve (``parts``); the engine that takes them
 knows no class. A class says of which models it is made (``member``) and what its records are called
 (``kind``), so a new class of beliefs is one module here.
+
+# Adversaries who are unsure
+
+The loss against adversaries who are unsure which distribution of a class is in force.
+
+The guarantee over a class holds against adversaries who know the distribution in force. Let each
+type z (a person, a path of regimes) have its distribution in the class, with loss epsilon, and let
+an entry be informative about the type through P(z | X_i = x). Against an adversary who is unsure of
+the type the loss is at most
+
+    epsilon + max over z, x, x' of log P(z | X_i = x) / P(z | X_i = x'),
+
+because P(o | x) = sum_z P(z | x) P(o | x, z) <= e^epsilon sum_z P(z | x) P(o | x', z). The second
+term does not depend on the noise: it bounds the loss that noise for the class does not control.
+
+# Data and beliefs
+
+Where data meet beliefs: data that the beliefs are not about are refused, before any noise.
+
+Beliefs are about entries some time apart. A chain of five minutes says nothing about entries of one
+minute, which predict one another far better: under it the noise would be too small. So data with
+another step are refused, and where either has no clock the author of a release answers for it. The
+same holds for the phase of a clock.
+
+Classes Theta that list finitely many models of the same entries, one by one.
 """
 
 from __future__ import annotations
@@ -10,11 +35,23 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from math import inf, isclose
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
 
 from pufferkit import checks
+from pufferkit.beliefs.graph import Node
 from pufferkit.beliefs.markov_chain import MarkovChain
-from pufferkit.beliefs.provenance import PRIVATE_NOTE, Provenance
+from pufferkit.beliefs.provenance import (
+    PRIVATE_NOTE,
+    Provenance,
+    check_not_counted_from,
+    check_not_fitted_on,
+)
+from pufferkit.data.durations import of_seconds
+from pufferkit.data.series import Series
+from pufferkit.data.table import Table
 from pufferkit.errors import NotApplicable
 from pufferkit.records import Asked, JsonRecord, plain, unsourced
 from pufferkit.shown import Matrix, Shown
@@ -22,9 +59,10 @@ from pufferkit.shown import Matrix, Shown
 if TYPE_CHECKING:
     from pufferkit.beliefs.bayesian_network import BayesianNetwork
     from pufferkit.beliefs.finite_joint import FiniteJoint
-    from pufferkit.beliefs.hidden_chain import HiddenChain
+    from pufferkit.beliefs.hidden_model import HiddenChain
     from pufferkit.beliefs.secrets import Secrets
     from pufferkit.data.calendar import Calendar
+
 
 KINDS: dict[str, Any] = {}
 """The class that reads each kind of record, filled as the classes are defined."""
@@ -211,7 +249,7 @@ class Beliefs(Shown, JsonRecord, Asked, ABC):
 
         The guarantee against adversaries who know the member extends to adversaries who do not, for
         whom all members are equally likely, with this much more loss
-        (`pufferkit.beliefs.type_uncertainty`). ``None`` if the class has no members to choose from.
+        (`pufferkit.beliefs.base`). ``None`` if the class has no members to choose from.
         """
         return None
 
@@ -271,3 +309,195 @@ def beliefs_from_dict(data: Mapping[str, Any]) -> Beliefs:
 def beliefs_from_json(text: str) -> Beliefs:
     """The beliefs that ``to_json`` wrote, whatever their kind."""
     return beliefs_from_dict(checks.json_object("model", text))
+
+
+def transfer_cap(joint: Any) -> float:
+    """The most that an entry reveals about the type: max log P(z | x) / P(z | x').
+
+    Parameters
+    ----------
+    joint
+        P(z, x) up to a factor: a row for each type, a column for each state. States that cannot
+        occur are left out. The result is infinite if one state rules out a type and another does
+        not.
+
+    Examples
+    --------
+    >>> round(transfer_cap([[0.45, 0.05], [0.25, 0.25]]), 4)  # log 0.833 / 0.357, log 0.643 / 0.167
+    1.3499
+    """
+    table = checks.numbers("joint", joint)
+    if table.ndim != 2 or (table < 0).any():
+        raise ValueError(
+            "joint: must be probabilities, a row for each type, a column for each state"
+        )
+    table = table[:, table.sum(axis=0) > 0]
+    if not table.size:
+        raise ValueError("joint: must have at least one state of positive probability")
+    shares = table / table.sum(axis=0)
+    largest, least = shares.max(axis=1), shares.min(axis=1)
+    if ((least == 0) & (largest > 0)).any():
+        return inf
+    possible = largest > 0
+    return float(np.log(largest[possible] / least[possible]).max())
+
+
+def loss_if_unsure(beliefs: Beliefs | None, epsilon: float) -> float | None:
+    """The most that an adversary loses who is unsure which member of the class is in force.
+
+    ``None`` without beliefs, or if the class has no members to choose from.
+
+    Examples
+    --------
+    >>> import pufferkit as pk
+    >>> week = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
+    >>> hull = pk.ChainClass.hull(week, pk.MarkovChain.steady([[0.8, 0.2], [0.3, 0.7]]))
+    >>> loss_if_unsure(hull, 1.0) == 1 + hull.loss_of_type
+    True
+    """
+    more = None if beliefs is None else beliefs.loss_of_type
+    return None if more is None else epsilon + more
+
+
+def check_series(beliefs: Beliefs, series: Series) -> None:
+    """Refuse a series with another step or phase than the beliefs, and one they were fitted on."""
+    check_step(beliefs.step, series.step, uneven=series.between is not None)
+    beliefs.check_clock(series.calendar, series.lengths)
+    check_not_fitted_on(beliefs.sources, series)
+
+
+def check_table(beliefs: Beliefs, table: Table) -> None:
+    """Refuse a table with another step or phase than the beliefs, and one they were fitted on."""
+    check_step(beliefs.step, table.step, uneven=table.of_time and not table.is_regular)
+    beliefs.check_clock(table.calendar, table.segment_lengths.tolist())
+    check_not_counted_from(beliefs.sources, table.transitions, table.states)
+
+
+def same_step(believed: float | None, step: float | None) -> bool:
+    """Whether these steps can be one, in seconds; an unknown one can be any."""
+    return believed is None or step is None or isclose(believed, step, rel_tol=1e-9)
+
+
+def check_step(believed: float | None, step: float | None, *, uneven: bool = False) -> None:
+    """Refuse data whose entries are not as far apart as those of the beliefs."""
+    if believed is None or (same_step(believed, step) and not uneven):
+        return
+    grid = of_seconds(believed)
+    apart = "unevenly spaced" if step is None else f"{of_seconds(step)} apart"
+    again = "an even step" if step is None else of_seconds(step)
+    raise ValueError(
+        f"data: entries are {apart}, but the beliefs are about entries {grid} apart, so their "
+        f"noise is not for these data; fit the beliefs at {again}, or put the data on the grid of "
+        f"the beliefs (every={grid!r}, --every {grid})"
+    )
+
+
+def step_assumed(believed: float | None, step: float | None) -> str | None:
+    """What is taken on trust about the time between entries; ``None`` if both are known."""
+    if believed is not None and step is not None:
+        return None
+    if believed is None and step is None:
+        return "neither beliefs nor data say how far apart entries are"
+    if believed is None:
+        return f"entries are {of_seconds(step)} apart, but the beliefs do not say theirs"
+    return f"the beliefs are about entries {of_seconds(believed)} apart, but the data have no clock"
+
+
+class ListedClass(Beliefs):
+    """Models listed in the attribute that ``kind`` names; each is an instance of ``member``."""
+
+    called: ClassVar[str]
+    """The word for one model."""
+
+    @property
+    def listed(self) -> tuple[Any, ...]:
+        """The models."""
+        models: tuple[Any, ...] = getattr(self, self.kind)
+        return models
+
+    def __post_init__(self) -> None:
+        if not self.listed:
+            raise ValueError(f"{self.kind}: a class needs at least one {self.called}, got none")
+        for model in self.listed:
+            if not isinstance(model, self.member):
+                raise ValueError(
+                    f"{self.kind}: must be {self.member.__name__} objects, "
+                    f"got {type(model).__name__}"
+                )
+        self.check_alike()
+        columns = [self.values_in(model, entry) for model in self.listed for entry in self.entries]
+        every = dict.fromkeys(value for column in columns for value in column)
+        checks.assign(self, states=tuple(every))
+
+    @property
+    @abstractmethod
+    def entries(self) -> tuple[Hashable, ...]:
+        """Names of the entries that all models are about."""
+
+    @staticmethod
+    @abstractmethod
+    def values_in(model: Any, entry: Hashable) -> tuple[Hashable, ...]:
+        """The values that an entry can take in one of the models."""
+
+    @abstractmethod
+    def check_alike(self) -> None:
+        """Refuse models that are not about the same entries."""
+
+    def distributions(self) -> list[Distribution]:
+        return [
+            Distribution(f"{self.called} {n} of {len(self.listed)}", model)
+            for n, model in enumerate(self.listed, 1)
+        ]
+
+    def table_rows(self) -> list[dict[str, Any]]:
+        if len(self.listed) == 1:
+            rows: list[dict[str, Any]] = self.listed[0].table_rows()
+            return rows
+        return [
+            {"of": f"{self.called} {n}", **row}
+            for n, model in enumerate(self.listed, 1)
+            for row in model.table_rows()
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"kind": self.kind, self.kind: [model.to_dict() for model in self.listed]}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """The class that ``to_dict`` described; the record of one model is a class of one."""
+        if data.get("kind") != cls.kind:
+            records = [data]
+        elif isinstance(data.get(cls.kind), list):
+            records = data[cls.kind]
+        else:
+            raise ValueError(f"model: a class of {cls.called}s needs a list {cls.kind!r}")
+        make: Any = cls
+        made: Self = make(tuple(cls.member.from_dict(own) for own in records))
+        return made
+
+
+class GraphClass(ListedClass):
+    """Models of the same nodes of a graph, each with the same values."""
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """The nodes in the order of the data; those of networks have parents before children."""
+        nodes: tuple[Node, ...] = self.listed[0].nodes
+        return nodes
+
+    @property
+    def entries(self) -> tuple[Node, ...]:
+        return self.nodes
+
+    @staticmethod
+    def values_in(model: Any, entry: Hashable) -> tuple[Hashable, ...]:
+        values: tuple[Hashable, ...] = model.values[entry]
+        return values
+
+    def values(self, entry: Hashable) -> tuple[Hashable, ...]:
+        return self.values_in(self.listed[0], entry)
+
+    @property
+    def description(self) -> str:
+        count, first = len(self.listed), self.listed[0].description
+        return str(first) if count == 1 else f"{count} sets of parameters of a {first}"

@@ -8,6 +8,8 @@ values, and
 Variables may have different numbers of values. Distributions of a few nodes are contractions of the
 tables of these nodes and their ancestors; the joint distribution of all nodes is only for small
 networks.
+
+Classes Theta of Bayesian networks: one graph, finitely many sets of parameters ([Q] 4.1).
 """
 
 from __future__ import annotations
@@ -24,12 +26,19 @@ from typing import Any
 import numpy as np
 
 from pufferkit import checks
-from pufferkit.beliefs import network_checks
-from pufferkit.beliefs.contraction import TINY, Factor, JointTable, contract
+from pufferkit.beliefs import graph as checked
+from pufferkit.beliefs.base import GraphClass
 from pufferkit.beliefs.finite_joint import FiniteJoint, labels
-from pufferkit.beliefs.graph import Graph, bits
-from pufferkit.beliefs.junction_tree import CliqueTree, JunctionTree, LogFactor
-from pufferkit.beliefs.network_checks import Node, NodeValues, TableRows
+from pufferkit.beliefs.graph import Graph, Node, NodeValues, TableRows, bits
+from pufferkit.beliefs.junction_tree import (
+    TINY,
+    CliqueTree,
+    Factor,
+    JointTable,
+    JunctionTree,
+    LogFactor,
+    contract,
+)
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
 from pufferkit.records import JsonRecord, read_text
@@ -96,17 +105,15 @@ class BayesianNetwork(Shown, JsonRecord):
         tables: Mapping[Node, TableRows],
         values: Mapping[Node, Iterable[Hashable]] | None = None,
     ) -> None:
-        graph = network_checks.graph(parents)
-        order = network_checks.topological(graph)
-        network_checks.same_nodes("tables", tables, graph, every=True)
-        network_checks.same_nodes("values", values or {}, graph, every=False)
+        graph = checked.graph(parents)
+        order = checked.topological(graph)
+        checked.same_nodes("tables", tables, graph, every=True)
+        checked.same_nodes("values", values or {}, graph, every=False)
         known = {
-            node: network_checks.value_labels(node, tables[node], (values or {}).get(node))
+            node: checked.value_labels(node, tables[node], (values or {}).get(node))
             for node in order
         }
-        arrays = {
-            node: network_checks.array(node, tables[node], graph[node], known) for node in order
-        }
+        arrays = {node: checked.array(node, tables[node], graph[node], known) for node in order}
         rows = {
             node: MappingProxyType(_labelled(table, [known[parent] for parent in graph[node]]))
             for node, table in arrays.items()
@@ -422,3 +429,66 @@ def _by_node(data: Mapping[str, Any], name: str) -> Mapping[Any, Any]:
             "one for each, or an object {node: entry}"
         )
     return dict(zip(nodes, values, strict=True))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class NetworkClass(GraphClass):
+    """Networks over the same nodes, with the same parents and the same values.
+
+    Parameters
+    ----------
+    networks
+        At least one. Quilts come from the graph, so all must share it; influence is the largest
+        over the class.
+    """
+
+    kind = "networks"
+    member, member_kind = BayesianNetwork, "bayesian_network"
+    called = "network"
+
+    networks: tuple[BayesianNetwork, ...]
+
+    def check_alike(self) -> None:
+        for number, network in enumerate(self.networks, 1):
+            _same(number, self.networks[0], network)
+
+    @property
+    def edges(self) -> tuple[tuple[Node, Node], ...]:
+        parents = self.networks[0].parents
+        return tuple((above, node) for node, own in parents.items() for above in own)
+
+    @property
+    def largest_part(self) -> int:
+        return max(len(part) for part in self.networks[0].components)
+
+
+def as_network_class(beliefs: Any) -> NetworkClass:
+    """A class unchanged; a network, or several, as a class."""
+    match beliefs:
+        case NetworkClass():
+            return beliefs
+        case BayesianNetwork():
+            return NetworkClass((beliefs,))
+        case Iterable() if not isinstance(beliefs, (str, Mapping)):
+            return NetworkClass(tuple(beliefs))
+    raise ValueError(
+        f"beliefs: must be a BayesianNetwork or a list of them, got {type(beliefs).__name__}"
+    )
+
+
+def _same(number: int, first: BayesianNetwork, other: BayesianNetwork) -> None:
+    if set(first.nodes) != set(other.nodes):
+        strange = sorted(map(repr, set(first.nodes) ^ set(other.nodes)))
+        raise ValueError(f"networks: number {number} differs in its nodes ({', '.join(strange)})")
+    for node in first.nodes:
+        if set(first.parents[node]) != set(other.parents[node]):
+            raise ValueError(
+                f"networks: number {number} gives {node!r} the parents {other.parents[node]}, the "
+                f"first one {first.parents[node]}; a class has one graph, so add the missing "
+                "parents to both (a table may ignore a parent)"
+            )
+        if first.values[node] != other.values[node]:
+            raise ValueError(
+                f"networks: number {number} gives {node!r} the values {other.values[node]}, the "
+                f"first one {first.values[node]}; use the same values in the same order"
+            )

@@ -20,7 +20,7 @@ from itertools import product
 
 import numpy as np
 
-from pufferkit.beliefs.network_checks import Node, NodeValues
+from pufferkit.beliefs.graph import Node, NodeValues
 from pufferkit.checks import Floats
 
 _TOKEN = re.compile(r'"([^"]*)"|([{}()\[\];|,])|([^\s{}()\[\];|,"]+)')

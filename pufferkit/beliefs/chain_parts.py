@@ -23,10 +23,10 @@ from pufferkit.beliefs.chain_tables import (
     CONVERGED,
     AnyStartTables,
     GivenStartTables,
+    Powers,
     StationaryTables,
     tables_of,
 )
-from pufferkit.beliefs.powers import Powers
 from pufferkit.checks import Bools, Floats
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.curve.engine import EXPLICIT_WORK, FOREVER, Part, Parts, Side, block_sizes

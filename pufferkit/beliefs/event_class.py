@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pufferkit import checks
 from pufferkit.beliefs.base import Distribution, Member, Mixing
 from pufferkit.beliefs.chain_class import ChainClass
-from pufferkit.beliefs.hidden_chain import HiddenChain
+from pufferkit.beliefs.hidden_model import HiddenChain
 from pufferkit.beliefs.kernel_class import KernelClass, Kernels, Paths, reversed_kernel
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.beliefs.provenance import Provenance

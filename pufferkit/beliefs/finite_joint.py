@@ -3,6 +3,8 @@
 This is the most general belief, but only for small data: {tuple of values: probability}. Floats and
 fractions are kept unchanged, because decisions based on a joint distribution (ties and tails, [Q]
 Definition 3.1) can depend on the last digit.
+
+Classes Theta of joint distributions: finitely many distributions of the same variables.
 """
 
 from __future__ import annotations
@@ -21,11 +23,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pufferkit import checks
+from pufferkit.beliefs.base import ListedClass
 from pufferkit.records import JsonRecord
 from pufferkit.shown import Shown
 
 if TYPE_CHECKING:
     pass
+
 
 Probability = float | Fraction
 JointRow = tuple[Hashable, ...]
@@ -232,3 +236,38 @@ def _names(names: Iterable[Hashable] | None, count: int) -> tuple[Hashable, ...]
             f"names: need {count} different names, one for each variable; got {labels}"
         )
     return labels
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class JointClass(ListedClass):
+    """Several joint distributions of the same variables."""
+
+    kind = "joints"
+    member, member_kind = FiniteJoint, "finite_joint"
+    called = "distribution"
+
+    joints: tuple[FiniteJoint, ...]
+
+    def check_alike(self) -> None:
+        for joint in self.joints:
+            if joint.names != self.joints[0].names:
+                raise ValueError(
+                    f"joints: all must be about the same variables; got "
+                    f"{list(self.joints[0].names)} and {list(joint.names)}"
+                )
+
+    @property
+    def entries(self) -> tuple[Hashable, ...]:
+        return self.joints[0].names
+
+    @staticmethod
+    def values_in(model: FiniteJoint, entry: Hashable) -> tuple[Hashable, ...]:
+        return model.values(entry)
+
+    def values(self, entry: Hashable) -> tuple[Hashable, ...]:
+        return tuple(value for joint in self.joints for value in joint.values(entry))
+
+    @property
+    def description(self) -> str:
+        count, first = len(self.joints), self.joints[0].description
+        return first if count == 1 else f"{count} distributions, the first a {first}"

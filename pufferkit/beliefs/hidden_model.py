@@ -10,10 +10,18 @@ a chain
 Both are functions of a chain W_t = (Z_t, X_t), whose matrix is
 
     K((z, x), (z', x')) = A(z, z') E(z', x')    or    A(z, z') P_{z'}(x, x').
+
+One step of a hidden chain, forward and backward, in the form that curves take.
+
+Series whose entries are a function of a hidden Markov chain.
+
+Hidden regimes, chains of longer memory and seasonal chains are all of this form: the hidden state
+is the regime with the level, the tuple of the last entries, or the hour with the level.
 """
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf
@@ -23,10 +31,57 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pufferkit import checks
-from pufferkit.beliefs.markov_chain import MarkovChain
-from pufferkit.beliefs.simulated_paths import composed, cumulative, drawn_path, moves_of
-from pufferkit.beliefs.step_kernels import StepKernels, posterior_of
+from pufferkit.beliefs.markov_chain import MarkovChain, composed, cumulative, drawn_path, moves_of
 from pufferkit.checks import Floats
+
+
+@dataclass(frozen=True, eq=False)
+class StepKernels(checks.Frozen):
+    """One step W_t -> W_{t+1} of a hidden chain with entries X."""
+
+    forward: Floats
+    """P(W_{t+1} = w' | W_t = w), row w."""
+    backward: Floats
+    """P(W_t = w | W_{t+1} = w'), row w'. The row of a state that cannot occur may be anything; it
+    is the distribution of W_t."""
+    distribution: Floats
+    """The distribution of W_{t+1}."""
+    posterior: Floats
+    """Pi(x, w) = P(W_{t+1} = w | X_{t+1} = x), a row for each level x."""
+
+    def __post_init__(self) -> None:
+        for name in ("forward", "backward", "distribution", "posterior"):
+            object.__setattr__(self, name, checks.frozen(np.array(getattr(self, name))))
+
+    @classmethod
+    def after(cls, before: Floats, forward: Floats, shown: Floats) -> StepKernels:
+        """One step by ``forward`` from the distribution ``before``.
+
+        With m the distribution before and m' = m K after it, backward(w', w) = m(w) K(w, w') /
+        m'(w') and Pi(x, w) is proportional to m'(w) s(w, x), s = ``shown`` the distribution of the
+        entry in each state.
+        """
+        flow = before[:, None] * forward
+        after = flow.sum(axis=0)
+        return cls(forward, shares(flow.T, before), after, posterior_of(after[:, None] * shown))
+
+
+def shares(weights: Floats, otherwise: Floats | None = None) -> Floats:
+    """Rows (along the last axis) scaled to sum to one; rows of zeros become ``otherwise``."""
+    totals = weights.sum(axis=-1, keepdims=True)
+    if otherwise is not None and (totals == 0).any():
+        return shares(np.where(totals > 0, weights, otherwise))
+    scaled: Floats = weights / totals
+    return scaled
+
+
+def posterior_of(joint: Floats) -> Floats:
+    """Pi(x, w) = P(W = w | X = x) of a joint table with a row for each w.
+
+    A level that cannot occur has no posterior; it gets the distribution of W.
+    """
+    return checks.frozen(shares(joint.T, joint.sum(axis=1)))
+
 
 Within = Literal["independent", "chain"]
 
@@ -181,3 +236,34 @@ def sample(
             levels[own, level] = moves_of(cumulative(row), shows[1:][own])
     shown = composed(x, levels) if chained else levels[:, 0]
     return np.concatenate(([x], shown)).astype(np.intp)
+
+
+@dataclass(frozen=True, eq=False)
+class HiddenChain:
+    """One distribution of a series: entry t is ``states[shown[W_t]]``, W a Markov chain."""
+
+    chain: MarkovChain
+    """The hidden chain W."""
+    shown: tuple[int, ...]
+    """For each state of W, the index of the observed value."""
+    states: tuple[Hashable, ...]
+    """The observed values."""
+
+    @classmethod
+    def of_model(cls, model: HiddenModel, states: tuple[Hashable, ...]) -> HiddenChain:
+        """The chain of pairs of regime and level, without pairs that never occur."""
+        kept = np.flatnonzero(model.joint.ravel() > 0)
+        labels = [divmod(int(n), model.levels) for n in kept]
+        matrix = model.kernel[np.ix_(kept, kept)]
+        chain = MarkovChain.steady(matrix / matrix.sum(axis=1, keepdims=True), labels)
+        return cls(chain, tuple(x for _, x in labels), states)
+
+    def __len__(self) -> int:
+        return len(self.states)
+
+    def sample(
+        self, length: int, seed: int | np.random.Generator | None = None
+    ) -> NDArray[np.intp]:
+        """One path, as indices into ``states``. For simulation, never for noise."""
+        path: NDArray[np.intp] = np.asarray(self.shown)[self.chain.sample(length, seed)]
+        return path

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from pufferkit import checks
+from pufferkit.beliefs.base import transfer_cap
 from pufferkit.beliefs.chain_class import plural
 from pufferkit.beliefs.finite_class import check_chains
-from pufferkit.beliefs.hidden_chain import HiddenChain
+from pufferkit.beliefs.hidden_model import HiddenChain
 from pufferkit.beliefs.kernel_class import KernelClass, Kernels
 from pufferkit.beliefs.markov_chain import RAREST, MarkovChain
 from pufferkit.beliefs.provenance import Provenance
-from pufferkit.beliefs.type_uncertainty import transfer_cap
 from pufferkit.checks import Floats
 from pufferkit.shown import Matrix
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from pufferkit.beliefs.base import Distribution, Member, Mixing
 from pufferkit.beliefs.chain_class import ChainClass
-from pufferkit.beliefs.hidden_chain import HiddenChain
+from pufferkit.beliefs.hidden_model import HiddenChain
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Bools, Floats
 from pufferkit.errors import NotApplicable

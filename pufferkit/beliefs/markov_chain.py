@@ -8,14 +8,40 @@ Accuracy. The stationary distribution comes from the elimination of Grassmann, T
 which only adds, multiplies and divides positive numbers. Its entries keep full relative accuracy
 even when the chain is nearly decomposable, where a linear solve or a high power of the matrix loses
 all digits.
+
+# States
+
+The graph of a transition matrix: which states reach which, closed classes, periods.
+
+Only the pattern of zeros matters here, so everything is exact.
+
+Glossary
+--------
+closed class
+    a set of states that reach one another and no others; the chain ends up in one of these sets.
+transient state
+    a state in no closed class.
+cyclic classes
+    a closed class of period d splits into d parts visited in turn.
+
+# Paths
+
+Paths of chains, drawn without a loop over their entries.
+
+A uniform draw u turns a state into the next one, so each step is a map of states to states, and
+maps compose. The steps are cut into about sqrt(T) stretches. All stretches are followed together,
+from every state each, then only their ends one after another. The path is the one that single steps
+give, in k T operations on arrays. With many states single steps are quicker, and are taken.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from bisect import bisect_right
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
+from math import gcd, isqrt, lcm
 from typing import Any
 
 import numpy as np
@@ -23,13 +49,135 @@ from numpy.typing import ArrayLike, NDArray
 
 from pufferkit import checks
 from pufferkit.beliefs.provenance import Provenance
-from pufferkit.beliefs.simulated_paths import cumulative, drawn_path
-from pufferkit.beliefs.state_classes import ClosedClass, closed_classes, common_period
-from pufferkit.checks import Floats
+from pufferkit.checks import Bools, Floats
 from pufferkit.data.durations import of_seconds, seconds
 from pufferkit.influence.kernels import TINY
 from pufferkit.records import JsonRecord
 from pufferkit.shown import Matrix, Shown
+
+
+@dataclass(frozen=True, eq=False)
+class ClosedClass:
+    """One closed class: its states, its period, and the cyclic part each state belongs to."""
+
+    members: NDArray[np.intp]
+    period: int
+    part: NDArray[np.intp]
+
+
+def reachable(transition: Floats) -> Bools:
+    """Entry (x, y) says whether y can be reached from x in zero or more steps."""
+    reach: Bools = (transition > 0) | np.eye(len(transition), dtype=bool)
+    while True:
+        further = boolean_product(reach, reach)
+        if (further == reach).all():
+            return reach
+        reach = further
+
+
+def boolean_product(first: Bools, second: Bools) -> Bools:
+    """The pattern of non-zeros of a product of non-negative matrices with these patterns."""
+    if first.all() and second.all():
+        return np.ones((len(first), second.shape[1]), dtype=bool)
+    product = first.astype(np.float32) @ second.astype(np.float32)
+    return np.asarray(product > 0.5, dtype=bool)
+
+
+def closed_classes(transition: Floats) -> tuple[ClosedClass, ...]:
+    """Every closed class, in order of its first state."""
+    reach = reachable(transition)
+    both = reach & reach.T
+    classes = []
+    seen = np.zeros(len(transition), dtype=bool)
+    for x in range(len(transition)):
+        if not seen[x]:
+            seen |= both[x]
+            if (reach[x] == both[x]).all():
+                classes.append(_with_period(transition, np.flatnonzero(both[x])))
+    return tuple(classes)
+
+
+def _with_period(transition: Floats, members: NDArray[np.intp]) -> ClosedClass:
+    """Breadth-first levels from one state; the period divides every level mismatch on an edge."""
+    edges = transition[np.ix_(members, members)] > 0
+    level = np.full(len(members), -1, dtype=np.intp)
+    level[0] = 0
+    front = np.array([0])
+    while front.size:
+        fresh = np.flatnonzero(edges[front].any(axis=0) & (level < 0))
+        level[fresh] = level[front[0]] + 1
+        front = fresh
+    starts, ends = np.nonzero(edges)
+    period = 0
+    for mismatch in np.unique(np.abs(level[starts] + 1 - level[ends])):
+        period = gcd(period, int(mismatch))
+    return ClosedClass(members, period, level % period)
+
+
+def common_period(classes: tuple[ClosedClass, ...]) -> int:
+    """After this many steps the long-run behaviour repeats itself."""
+    return lcm(*(c.period for c in classes))
+
+
+_FEW = 16
+_SHORT = 200
+
+PathMoves = NDArray[np.int16]
+
+
+def cumulative(probabilities: Floats) -> Floats:
+    """Cumulative sums, without the last: a draw above them all means the last possible value."""
+    sums: Floats = np.cumsum(probabilities)[: np.flatnonzero(probabilities)[-1]]
+    return sums
+
+
+def drawn_path(start: int, rows: Sequence[Floats], draws: Floats) -> NDArray[np.intp]:
+    """The states after ``start``: from x by a draw, in the row of the probabilities from x."""
+    tables = [cumulative(row) for row in rows]
+    if len(rows) > _FEW or len(draws) < _SHORT:
+        return single_steps(start, [table.tolist() for table in tables], draws)
+    return composed(start, np.stack([moves_of(table, draws) for table in tables], axis=1))
+
+
+def single_steps(start: int, tables: Sequence[list[float]], draws: Floats) -> NDArray[np.intp]:
+    """The same, one step after another. Lists: for single numbers far quicker than arrays."""
+    path, x = [], start
+    for u in draws.tolist():
+        x = bisect_right(tables[x], u)
+        path.append(x)
+    return np.array(path, dtype=np.intp)
+
+
+def moves_of(table: Floats, draws: Floats) -> PathMoves:
+    """Where each draw leads by one row of cumulative sums: how many of them are not above it."""
+    moves = np.zeros(len(draws), dtype=np.int16)
+    for bound in table:
+        moves += draws >= bound
+    return moves
+
+
+def composed(start: int, moves: PathMoves) -> NDArray[np.intp]:
+    """The path from ``start`` where step t leads from x to ``moves[t, x]``."""
+    steps, states = moves.shape
+    width = max(1, isqrt(steps))
+    stretches = -(-steps // width)
+    padded = np.zeros((stretches * width, states), dtype=np.int16)
+    padded[:steps] = moves
+    # Of every stretch, where each of its first states is after each of its steps.
+    flat, places = padded.ravel(), np.arange(stretches)[:, None] * (width * states)
+    now = np.broadcast_to(np.arange(states, dtype=np.intp), (stretches, states))
+    after = np.empty((width, stretches, states), dtype=np.int16)
+    for step in range(width):
+        after[step] = flat[places + step * states + now]
+        now = after[step].astype(np.intp)
+    firsts, x = [], start
+    for ends in now.tolist():
+        firsts.append(x)
+        x = ends[x]
+    chosen = np.array(firsts, dtype=np.intp)
+    path = after[:, np.arange(stretches), chosen].T.ravel()[:steps]
+    return path.astype(np.intp)
+
 
 STATIONARY_TOLERANCE = 1e-12
 """Largest spread of the log-ratio to the stationary distribution of a start that counts as such."""

@@ -16,11 +16,10 @@ import numpy as np
 
 from pufferkit import checks
 from pufferkit.beliefs.chain_class import not_data, plural
-from pufferkit.beliefs.hidden_chain import HiddenChain
+from pufferkit.beliefs.hidden_model import HiddenChain, posterior_of
 from pufferkit.beliefs.kernel_class import KernelClass, Kernels
 from pufferkit.beliefs.markov_chain import RAREST, MarkovChain, state_labels
 from pufferkit.beliefs.provenance import Provenance
-from pufferkit.beliefs.step_kernels import posterior_of
 from pufferkit.checks import Floats
 from pufferkit.shown import Matrix
 

@@ -19,8 +19,7 @@ from numpy.typing import ArrayLike
 
 from pufferkit import checks
 from pufferkit.beliefs.chain_class import plural
-from pufferkit.beliefs.hidden_chain import HiddenChain
-from pufferkit.beliefs.hidden_model import HiddenModel
+from pufferkit.beliefs.hidden_model import HiddenChain, HiddenModel
 from pufferkit.beliefs.kernel_class import KernelClass, Kernels, SecretKind
 from pufferkit.beliefs.markov_chain import RAREST, MarkovChain, common_step, state_labels
 from pufferkit.beliefs.order_class import function_of_chain

@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pufferkit import checks
+from pufferkit.beliefs.base import transfer_cap
 from pufferkit.beliefs.chain_class import not_data, plural
-from pufferkit.beliefs.hidden_chain import HiddenChain
+from pufferkit.beliefs.hidden_model import HiddenChain
 from pufferkit.beliefs.kernel_class import KernelClass, Kernels, reversed_kernel
 from pufferkit.beliefs.markov_chain import RAREST, MarkovChain, state_labels
 from pufferkit.beliefs.provenance import Provenance
-from pufferkit.beliefs.type_uncertainty import transfer_cap
 from pufferkit.checks import Floats
 from pufferkit.data.calendar import Calendar
 from pufferkit.errors import NotApplicable, NoTheorem

@@ -38,9 +38,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pufferkit import checks
-from pufferkit.beliefs.hidden_model import HiddenModel, Within
+from pufferkit.beliefs.hidden_model import HiddenModel, Within, shares
 from pufferkit.beliefs.markov_chain import MarkovChain
-from pufferkit.beliefs.step_kernels import shares
 from pufferkit.checks import Floats, Ints
 from pufferkit.data.series import UNOBSERVED
 from pufferkit.fitting import forward_backward as kernels

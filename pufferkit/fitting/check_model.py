@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 
 from pufferkit import checks
+from pufferkit.beliefs.base import check_step
 from pufferkit.beliefs.chain_class import ChainClass, as_chain_class
-from pufferkit.beliefs.meeting import check_step
 from pufferkit.beliefs.region_class import count_table
-from pufferkit.beliefs.sequences import Codes
 from pufferkit.data.query import Query
 from pufferkit.data.series import Series
 from pufferkit.data.table import Table
@@ -37,6 +36,7 @@ from pufferkit.fitting.ratio_tests import (
     order_check,
     stationarity_check,
 )
+from pufferkit.fitting.sequences import Codes
 from pufferkit.mechanisms.influence_curve import influence_curve
 from pufferkit.records import Report
 from pufferkit.threads import one_thread

@@ -34,13 +34,12 @@ from typing import Any, Literal
 import numpy as np
 
 from pufferkit import checks
+from pufferkit.beliefs.base import transfer_cap
 from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.beliefs.hidden_model import HiddenModel
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.beliefs.provenance import FoldRecord
 from pufferkit.beliefs.regime_class import RegimeClass
-from pufferkit.beliefs.sequences import Codes
-from pufferkit.beliefs.type_uncertainty import transfer_cap
 from pufferkit.data.query import Query
 from pufferkit.data.series import Series
 from pufferkit.data.table import Table
@@ -61,6 +60,7 @@ from pufferkit.fitting.measured_influence import MeasuredInfluence
 from pufferkit.fitting.people import SMOOTHING, People
 from pufferkit.fitting.ratio_tests import Check
 from pufferkit.fitting.regime_estimation import FEW_PEOPLE, REFITS, people_models, refits
+from pufferkit.fitting.sequences import Codes
 from pufferkit.influence.progress import TextProgress
 from pufferkit.mechanisms.influence_curve import influence_curve, loss_at
 from pufferkit.records import Report

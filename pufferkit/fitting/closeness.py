@@ -21,15 +21,12 @@ from math import inf, log
 from typing import Any
 
 from pufferkit import checks
-from pufferkit.beliefs.base import Beliefs, as_beliefs
-from pufferkit.beliefs.bayesian_network import BayesianNetwork
+from pufferkit.beliefs.base import Beliefs, as_beliefs, same_step
+from pufferkit.beliefs.bayesian_network import BayesianNetwork, NetworkClass
 from pufferkit.beliefs.chain_class import as_chain_class
-from pufferkit.beliefs.field_class import FieldClass
 from pufferkit.beliefs.finite_joint import FiniteJoint
 from pufferkit.beliefs.markov_chain import MarkovChain
-from pufferkit.beliefs.markov_random_field import MarkovRandomField
-from pufferkit.beliefs.meeting import same_step
-from pufferkit.beliefs.network_class import NetworkClass
+from pufferkit.beliefs.markov_random_field import FieldClass, MarkovRandomField
 from pufferkit.data.durations import of_seconds
 from pufferkit.fitting.chain_closeness import chain_delta
 from pufferkit.fitting.nearest_starts import nearest_starts
@@ -104,7 +101,7 @@ def closeness(adversary: Any, beliefs: Any, length: int | None = None) -> Closen
         class leaves the start open, it is the best for a given matrix, by linear programmes
         (`pufferkit.fitting.nearest_starts`; for long series the adversary's initial distribution).
         Where it leaves the matrix open, one near the adversary's is taken
-        (`pufferkit.beliefs.nearest_matrices`): its own, if the class has it. The Delta of any
+        (`pufferkit.beliefs.region_class`): its own, if the class has it. The Delta of any
         member is a valid one. With secrets of their own (`with_secrets`), Delta is given these.
     length
         Number of entries, for chains. Delta is for a series of one segment: with several

@@ -16,7 +16,6 @@ import numpy as np
 
 from pufferkit import checks
 from pufferkit.beliefs.chain_class import ChainClass
-from pufferkit.beliefs.sequences import Codes, checked_people
 from pufferkit.errors import NotApplicable
 from pufferkit.fitting.measured_influence import (
     MeasuredInfluence,
@@ -42,6 +41,7 @@ from pufferkit.fitting.prediction import (
 )
 from pufferkit.fitting.ratio_tests import Check
 from pufferkit.fitting.row_coverage import VISITS, row_coverage
+from pufferkit.fitting.sequences import Codes, checked_people
 
 INFLUENCE = "one entry gives away no more entries than the class budgets"
 ROWS = "the moves of each part of the day are those of the class"

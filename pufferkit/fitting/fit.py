@@ -24,14 +24,13 @@ from numpy.typing import ArrayLike
 
 from pufferkit import checks
 from pufferkit.beliefs.chain_class import ChainClass
-from pufferkit.beliefs.hidden_model import Within
+from pufferkit.beliefs.hidden_model import Within, shares
 from pufferkit.beliefs.hull_class import HullClass
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.beliefs.order_class import MOST_TUPLES, OrderClass
 from pufferkit.beliefs.provenance import RARE, Provenance
 from pufferkit.beliefs.regime_class import RegimeClass
 from pufferkit.beliefs.seasonal_class import SeasonalClass
-from pufferkit.beliefs.step_kernels import shares
 from pufferkit.checks import Floats
 from pufferkit.data.series import Series
 from pufferkit.data.table import Table

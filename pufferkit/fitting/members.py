@@ -16,18 +16,16 @@ import numpy as np
 
 from pufferkit import checks
 from pufferkit.beliefs.chain_class import ChainClass
-from pufferkit.beliefs.hidden_chain import HiddenChain
-from pufferkit.beliefs.hidden_model import HiddenModel
-from pufferkit.beliefs.markov_chain import MarkovChain
+from pufferkit.beliefs.hidden_model import HiddenChain, HiddenModel
+from pufferkit.beliefs.markov_chain import MarkovChain, composed, moves_of
 from pufferkit.beliefs.regime_class import RegimeClass
 from pufferkit.beliefs.seasonal_class import SeasonalClass
-from pufferkit.beliefs.sequences import Codes
-from pufferkit.beliefs.simulated_paths import composed, moves_of
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
 from pufferkit.fitting.baum_welch import log_likelihood
 from pufferkit.fitting.prediction import Predictor, chain_predictor
 from pufferkit.fitting.row_coverage import closest_in_box
+from pufferkit.fitting.sequences import Codes
 from pufferkit.influence.curve.profile import InfluenceCurve
 
 SMALL = 1e-4

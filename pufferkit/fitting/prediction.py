@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from pufferkit import checks
-from pufferkit.beliefs.sequences import Codes, checked_people, checked_slots
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
+from pufferkit.fitting.sequences import Codes, checked_people, checked_slots
 from pufferkit.threads import one_thread
 
 Predictor = Callable[[Codes, Codes], Floats]

@@ -23,8 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pufferkit import checks
-from pufferkit.beliefs.hidden_model import HiddenModel, Within
-from pufferkit.beliefs.step_kernels import shares
+from pufferkit.beliefs.hidden_model import HiddenModel, Within, shares
 from pufferkit.checks import Floats
 from pufferkit.data.series import UNOBSERVED
 from pufferkit.fitting.baum_welch import TOLERANCE, Symbols, expectation, fit, refine

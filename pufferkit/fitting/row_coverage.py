@@ -25,9 +25,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit import checks
-from pufferkit.beliefs.sequences import checked_people, checked_slots
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
+from pufferkit.fitting.sequences import checked_people, checked_slots
 from pufferkit.rounding import EPS, last_passing, last_passing_each
 
 VISITS = 30

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pufferkit.beliefs.meeting import check_table
+from pufferkit.beliefs.base import check_table
 from pufferkit.beliefs.provenance import check_paid
 from pufferkit.checks import Floats
 from pufferkit.data.exact_rows import Rows, RowsAndQuery, exact_rows, whole_series

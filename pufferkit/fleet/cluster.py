@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit import noise
-from pufferkit.beliefs.meeting import check_step
+from pufferkit.beliefs.base import check_step
 from pufferkit.beliefs.provenance import check_not_counted_from, check_paid
 from pufferkit.checks import Floats
 from pufferkit.data.count import SUBJECT, WINDOW

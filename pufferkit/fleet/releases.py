@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import pufferkit
+from pufferkit.beliefs.base import loss_if_unsure
 from pufferkit.beliefs.provenance import PRIVATE_NOTE
-from pufferkit.beliefs.type_uncertainty import loss_if_unsure
 from pufferkit.checks import Floats, Frozen
 from pufferkit.data.query import KINDS, Over, Question
 from pufferkit.data.series import declared_independent

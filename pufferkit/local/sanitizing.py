@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from pufferkit import noise
 from pufferkit.accounting.account import Account
+from pufferkit.beliefs.base import check_step
 from pufferkit.beliefs.markov_chain import MarkovChain
-from pufferkit.beliefs.meeting import check_step
 from pufferkit.beliefs.provenance import Provenance, check_not_fitted_on, check_paid
 from pufferkit.data.series import Series, is_segment
 from pufferkit.errors import NoTheorem

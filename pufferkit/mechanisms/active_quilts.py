@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 from pufferkit import checks
 from pufferkit.beliefs.base import Beliefs
+from pufferkit.beliefs.bayesian_network import NetworkClass
 from pufferkit.beliefs.chain_class import ChainClass
-from pufferkit.beliefs.field_class import FieldClass
-from pufferkit.beliefs.network_class import NetworkClass
+from pufferkit.beliefs.markov_random_field import FieldClass
 from pufferkit.data.query import Query
 from pufferkit.errors import NotApplicable, printable
 from pufferkit.influence.progress import Progress

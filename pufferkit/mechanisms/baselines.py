@@ -20,9 +20,9 @@ import numpy as np
 
 from pufferkit import checks
 from pufferkit.beliefs.base import Beliefs, as_beliefs
+from pufferkit.beliefs.bayesian_network import NetworkClass
 from pufferkit.beliefs.chain_class import ChainClass, Member
-from pufferkit.beliefs.field_class import FieldClass
-from pufferkit.beliefs.network_class import NetworkClass
+from pufferkit.beliefs.markov_random_field import FieldClass
 from pufferkit.checks import Floats
 from pufferkit.data.query import Query, Question, bound
 from pufferkit.errors import NotApplicable

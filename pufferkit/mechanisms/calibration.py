@@ -14,12 +14,10 @@ from typing import Any
 
 import pufferkit
 from pufferkit import checks, noise
-from pufferkit.beliefs.base import Beliefs, as_beliefs
+from pufferkit.beliefs.base import Beliefs, as_beliefs, check_series, check_step, loss_if_unsure
 from pufferkit.beliefs.chain_class import ChainClass
-from pufferkit.beliefs.meeting import check_series, check_step
 from pufferkit.beliefs.provenance import check_paid
 from pufferkit.beliefs.secrets import Secrets
-from pufferkit.beliefs.type_uncertainty import loss_if_unsure
 from pufferkit.data.queries import rank_scores
 from pufferkit.data.query import Query, bound
 from pufferkit.data.series import Series, declared_independent

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from pufferkit.beliefs.base import Beliefs, Member
+from pufferkit.beliefs.bayesian_network import NetworkClass
 from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.beliefs.chain_tables import GivenStartTables, tables_of
 from pufferkit.beliefs.event_class import EventClass
-from pufferkit.beliefs.field_class import FieldClass
-from pufferkit.beliefs.network_class import NetworkClass
+from pufferkit.beliefs.markov_random_field import FieldClass
 from pufferkit.beliefs.secrets import Events, Runs, Secrets
 from pufferkit.data.query import Query, Question
 from pufferkit.errors import NotApplicable, TakesLong

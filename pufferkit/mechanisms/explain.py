@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from pufferkit.beliefs.base import Beliefs, beliefs_from_dict
+from pufferkit.beliefs.base import Beliefs, GraphClass, beliefs_from_dict
 from pufferkit.beliefs.chain_class import ChainClass
-from pufferkit.beliefs.listed_class import GraphClass
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable, printable
 from pufferkit.influence.curve.graphs import GraphCurve

@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 
 from pufferkit import checks
-from pufferkit.beliefs.base import Beliefs, as_beliefs
+from pufferkit.beliefs.base import Beliefs, GraphClass, as_beliefs
 from pufferkit.beliefs.chain_class import ChainClass
-from pufferkit.beliefs.listed_class import GraphClass
 from pufferkit.beliefs.secrets import Secrets
 from pufferkit.checks import Floats
 from pufferkit.data.query import Query, Question

@@ -15,14 +15,14 @@ from typing import Any, Literal
 
 from pufferkit import checks
 from pufferkit.beliefs.base import Beliefs, Member
+from pufferkit.beliefs.bayesian_network import NetworkClass
 from pufferkit.beliefs.binary_class import BinaryClass
 from pufferkit.beliefs.chain_class import ChainClass, as_chain_class
 from pufferkit.beliefs.chain_tables import tables_of
 from pufferkit.beliefs.event_class import EventClass
-from pufferkit.beliefs.field_class import FieldClass
 from pufferkit.beliefs.finite_class import AnyStartClass, FiniteClass
+from pufferkit.beliefs.markov_random_field import FieldClass
 from pufferkit.beliefs.mixing_class import MixingClass
-from pufferkit.beliefs.network_class import NetworkClass
 from pufferkit.beliefs.region_class import RegionClass
 from pufferkit.beliefs.secrets import Secrets, Sets
 from pufferkit.data.query import Query, Question

@@ -12,11 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from pufferkit.beliefs.base import Beliefs, Member
-from pufferkit.beliefs.meeting import step_assumed
+from pufferkit.beliefs.base import Beliefs, Member, loss_if_unsure, step_assumed
 from pufferkit.beliefs.provenance import words_of_tests
 from pufferkit.beliefs.secrets import Secrets
-from pufferkit.beliefs.type_uncertainty import loss_if_unsure
 from pufferkit.data.query import Query, Question
 from pufferkit.errors import NotApplicable, TakesLong, printable
 from pufferkit.influence.progress import NamedProgress

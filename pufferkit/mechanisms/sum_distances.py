@@ -15,11 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from pufferkit.beliefs.bayesian_network import BayesianNetwork
+from pufferkit.beliefs.bayesian_network import BayesianNetwork, NetworkClass
 from pufferkit.beliefs.chain_class import ChainClass, Member
 from pufferkit.beliefs.event_class import EventClass
 from pufferkit.beliefs.markov_chain import MarkovChain
-from pufferkit.beliefs.network_class import NetworkClass
 from pufferkit.beliefs.secrets import Automaton, Counted, Events, Listed, Secrets, Sets
 from pufferkit.checks import Bools, Ints
 from pufferkit.data.query import Query

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from pufferkit import checks
-from pufferkit.beliefs.meeting import same_step
+from pufferkit.beliefs.base import same_step
 from pufferkit.checks import Floats
 from pufferkit.data.calendar import HOUR, Calendar
 from pufferkit.data.durations import SECOND, duration, of_seconds

@@ -13,13 +13,11 @@ import numpy as np
 
 from pufferkit import checks
 from pufferkit.beliefs.base import Beliefs
-from pufferkit.beliefs.bayesian_network import BayesianNetwork
+from pufferkit.beliefs.bayesian_network import BayesianNetwork, NetworkClass
 from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.beliefs.event_class import EventClass
-from pufferkit.beliefs.field_class import FieldClass
-from pufferkit.beliefs.finite_joint import FiniteJoint, JointRow
-from pufferkit.beliefs.joint_class import JointClass
-from pufferkit.beliefs.network_class import NetworkClass
+from pufferkit.beliefs.finite_joint import FiniteJoint, JointClass, JointRow
+from pufferkit.beliefs.markov_random_field import FieldClass
 from pufferkit.beliefs.secrets import Secrets
 from pufferkit.data.query import Query, Question
 from pufferkit.errors import NotApplicable

@@ -11,11 +11,9 @@ from pufferkit.accounting.account import Account
 from pufferkit.accounting.account_plan import AccountPlan
 from pufferkit.audit.report import Audit
 from pufferkit.beliefs.base import Beliefs
-from pufferkit.beliefs.bayesian_network import BayesianNetwork
-from pufferkit.beliefs.field_class import FieldClass
+from pufferkit.beliefs.bayesian_network import BayesianNetwork, NetworkClass
 from pufferkit.beliefs.markov_chain import MarkovChain
-from pufferkit.beliefs.markov_random_field import MarkovRandomField
-from pufferkit.beliefs.network_class import NetworkClass
+from pufferkit.beliefs.markov_random_field import FieldClass, MarkovRandomField
 from pufferkit.beliefs.seasonal_class import SeasonalClass
 from pufferkit.data.joint import Several
 from pufferkit.data.queries import TopStates

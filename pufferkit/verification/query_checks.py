@@ -14,8 +14,7 @@ from fractions import Fraction
 from itertools import product
 from typing import Any
 
-from pufferkit.beliefs.base import Beliefs
-from pufferkit.beliefs.meeting import step_assumed
+from pufferkit.beliefs.base import Beliefs, step_assumed
 from pufferkit.data.joint import Several
 from pufferkit.data.query import Query, remade
 from pufferkit.mechanisms.release import Release

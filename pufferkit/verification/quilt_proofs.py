@@ -32,11 +32,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pufferkit.beliefs.bayesian_network import BayesianNetwork
+from pufferkit.beliefs.bayesian_network import BayesianNetwork, NetworkClass
 from pufferkit.beliefs.chain_class import Member
+from pufferkit.beliefs.graph import Node
 from pufferkit.beliefs.junction_tree import GraphModel, neighbours, spread
-from pufferkit.beliefs.network_checks import Node
-from pufferkit.beliefs.network_class import NetworkClass
 from pufferkit.checks import Bools, Floats
 from pufferkit.rounding import EPS
 from pufferkit.verification.pair_tables import Allowance, KnownChain, NotChecked, PairTables

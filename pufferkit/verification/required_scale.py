@@ -9,12 +9,12 @@ from math import inf
 from typing import Any
 
 from pufferkit.beliefs.base import Beliefs, Member
+from pufferkit.beliefs.bayesian_network import NetworkClass
 from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.beliefs.event_class import EventClass
-from pufferkit.beliefs.field_class import FieldClass
 from pufferkit.beliefs.junction_tree import GraphModel
 from pufferkit.beliefs.kernel_class import KernelClass
-from pufferkit.beliefs.network_class import NetworkClass
+from pufferkit.beliefs.markov_random_field import FieldClass
 from pufferkit.beliefs.region_class import RegionClass
 from pufferkit.beliefs.secrets import Events, Pairs, Runs, Secrets, Sets
 from pufferkit.checks import Floats

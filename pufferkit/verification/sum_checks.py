@@ -33,13 +33,12 @@ from typing import Any
 import numpy as np
 
 from pufferkit.beliefs.base import Beliefs
-from pufferkit.beliefs.bayesian_network import BayesianNetwork
+from pufferkit.beliefs.bayesian_network import BayesianNetwork, NetworkClass
 from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.beliefs.event_class import EventClass
-from pufferkit.beliefs.field_class import FieldClass
-from pufferkit.beliefs.joint_class import JointClass
+from pufferkit.beliefs.finite_joint import JointClass
 from pufferkit.beliefs.markov_chain import MarkovChain
-from pufferkit.beliefs.network_class import NetworkClass
+from pufferkit.beliefs.markov_random_field import FieldClass
 from pufferkit.beliefs.secrets import Counted, Events, Runs, Secrets, Sets
 from pufferkit.errors import NotApplicable
 from pufferkit.mechanisms.release import Release

@@ -22,10 +22,8 @@ from math import inf, isfinite
 from pathlib import Path
 from typing import Any
 
-from pufferkit.beliefs.base import Beliefs
-from pufferkit.beliefs.meeting import same_step
+from pufferkit.beliefs.base import Beliefs, loss_if_unsure, same_step
 from pufferkit.beliefs.provenance import owed
-from pufferkit.beliefs.type_uncertainty import loss_if_unsure
 from pufferkit.data.durations import of_seconds
 from pufferkit.data.joint import Several
 from pufferkit.errors import NotApplicable

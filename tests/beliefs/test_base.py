@@ -11,13 +11,13 @@ from pufferkit.beliefs import base
 from pufferkit.beliefs.base import (
     KINDS,
     Beliefs,
+    ListedClass,
     Member,
     as_beliefs,
     beliefs_from_dict,
     beliefs_from_json,
 )
 from pufferkit.beliefs.chain_class import ChainClass, chain_kinds
-from pufferkit.beliefs.listed_class import ListedClass
 
 STICKY = [[0.9, 0.1], [0.4, 0.6]]
 COPY = {(0,): [0.9, 0.1], (1,): [0.4, 0.6]}

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pufferkit.beliefs.bayesian_network import BayesianNetwork
-from pufferkit.beliefs.network_class import NetworkClass, as_network_class
+from pufferkit.beliefs.bayesian_network import BayesianNetwork, NetworkClass, as_network_class
 from pufferkit.errors import NotApplicable
 from tests.oracles import brute_network as brute
 

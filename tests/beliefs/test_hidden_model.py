@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from pufferkit.beliefs.hidden_model import HiddenModel, sample
-from pufferkit.beliefs.step_kernels import StepKernels, posterior_of
+from pufferkit.beliefs.hidden_model import HiddenModel, StepKernels, posterior_of, sample
 
 A = np.array([[0.9, 0.08, 0.02], [0.1, 0.85, 0.05], [0.2, 0.1, 0.7]])
 E = np.array([[0.7, 0.2, 0.1, 0.0], [0.1, 0.6, 0.2, 0.1], [0.05, 0.05, 0.2, 0.7]])

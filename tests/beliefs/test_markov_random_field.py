@@ -7,8 +7,8 @@ import pytest
 
 import pufferkit as pk
 from pufferkit.beliefs.base import as_beliefs, beliefs_from_json
-from pufferkit.beliefs.field_class import FieldClass
 from pufferkit.beliefs.junction_tree import JunctionTree
+from pufferkit.beliefs.markov_random_field import FieldClass
 from tests.oracles import graph_loss
 from tests.strategies.graphs import factors_of, random_field
 

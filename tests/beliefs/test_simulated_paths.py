@@ -5,7 +5,7 @@ import pytest
 
 import pufferkit as pk
 from pufferkit.beliefs.hidden_model import sample
-from pufferkit.beliefs.simulated_paths import composed, cumulative, drawn_path, single_steps
+from pufferkit.beliefs.markov_chain import composed, cumulative, drawn_path, single_steps
 
 
 @pytest.mark.parametrize("steps", [0, 1, 2, 3, 10, 199, 200, 1000, 1023])

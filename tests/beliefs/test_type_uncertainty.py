@@ -6,7 +6,7 @@ from math import inf
 import numpy as np
 import pytest
 
-from pufferkit.beliefs.type_uncertainty import transfer_cap
+from pufferkit.beliefs.base import transfer_cap
 from tests.oracles.switching import posterior, reversal, stationary
 
 

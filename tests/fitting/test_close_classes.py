@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from pufferkit import ChainClass, MarkovChain, NotApplicable, Secrets, closeness
-from pufferkit.beliefs.nearest_matrices import within_bounds
-from pufferkit.beliefs.region_class import RegionClass
+from pufferkit.beliefs.region_class import RegionClass, within_bounds
 from pufferkit.fitting.chain_closeness import chain_delta
 
 

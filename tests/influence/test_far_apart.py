@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import pufferkit as pk
-from pufferkit.beliefs import powers
+from pufferkit.beliefs import chain_tables
 from pufferkit.beliefs.base import Member
 from pufferkit.beliefs.chain_tables import tables_of
 from pufferkit.influence.quilts import search
@@ -43,7 +43,7 @@ def test_a_nearer_endpoint_bounds_a_far_one(transition):
 
 def test_the_endpoint_that_is_taken_decides_which_states_are_possible(monkeypatch):
     """A periodic chain from one state: at even and odd distances the left end has other states."""
-    monkeypatch.setattr(powers, "_FAR", 4)
+    monkeypatch.setattr(chain_tables, "_FAR", 4)
     cycle = np.roll(np.eye(2), 1, axis=1) * 0.9999 + 0.0001 * np.eye(2)
     walk = np.kron(np.roll(np.eye(2), 1, axis=1), [[0.7, 0.3], [0.2, 0.8]])
     for transition in (cycle, walk):
@@ -51,9 +51,9 @@ def test_the_endpoint_that_is_taken_decides_which_states_are_possible(monkeypatc
         source = source_of(transition, start)
         for left in (5, 7, 9, 20):
             bound, _ = source.between(40, left, None)
-            monkeypatch.setattr(powers, "_FAR", 1 << 20)
+            monkeypatch.setattr(chain_tables, "_FAR", 1 << 20)
             exact, _ = source.between(40, left, None)
-            monkeypatch.setattr(powers, "_FAR", 4)
+            monkeypatch.setattr(chain_tables, "_FAR", 4)
             assert bound >= exact - 1e-12
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pufferkit as pk
-from pufferkit.beliefs import contraction, junction_tree
+from pufferkit.beliefs import junction_tree
 from pufferkit.beliefs.bayesian_network import BayesianNetwork
 from pufferkit.beliefs.graph import Graph
 from pufferkit.influence.quilts import networks as separation
@@ -326,7 +326,7 @@ def test_progress_is_told():
 def test_quilts_that_do_not_fit_into_memory_are_not_passed_over_in_silence(monkeypatch):
     parents, tables, epsilon, _ = NETWORKS[3]
     network = BayesianNetwork(parents, tables)
-    monkeypatch.setattr(contraction, "MOST_ENTRIES", 3)
+    monkeypatch.setattr(junction_tree, "MOST_TABLE", 3)
     with pytest.raises(pk.NotApplicable, match=r"every quilt is too large; .* needs about .* GB"):
         hardest_node(network, epsilon)
     with pytest.raises(pk.NotApplicable, match="GB"):

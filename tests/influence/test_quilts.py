@@ -7,13 +7,11 @@ import pytest
 
 import pufferkit as pk
 from pufferkit.beliefs.base import Member
-from pufferkit.beliefs.bayesian_network import BayesianNetwork
+from pufferkit.beliefs.bayesian_network import BayesianNetwork, as_network_class
 from pufferkit.beliefs.chain_class import ChainClass, Mixing
-from pufferkit.beliefs.chain_tables import CONVERGED, GivenStartTables, tables_of
+from pufferkit.beliefs.chain_tables import CONVERGED, GivenStartTables, Powers, tables_of
 from pufferkit.beliefs.graph import Graph
 from pufferkit.beliefs.markov_chain import MarkovChain
-from pufferkit.beliefs.network_class import as_network_class
-from pufferkit.beliefs.powers import Powers
 from pufferkit.errors import NotApplicable
 from pufferkit.influence import kernels
 from pufferkit.influence.kernels import TINY, Kernel, log_ratio, row_log_ratios

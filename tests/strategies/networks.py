@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from pufferkit.beliefs.network_class import as_network_class
+from pufferkit.beliefs.bayesian_network import as_network_class
 from pufferkit.influence.quilts.networks import _NodeSearch, influence_in, quilts
 
 

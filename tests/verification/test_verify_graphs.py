@@ -11,8 +11,8 @@ import pytest
 
 import pufferkit as pk
 from pufferkit.beliefs import junction_tree
-from pufferkit.beliefs.joint_class import JointClass
-from pufferkit.beliefs.network_class import NetworkClass
+from pufferkit.beliefs.bayesian_network import NetworkClass
+from pufferkit.beliefs.finite_joint import JointClass
 from pufferkit.verification.pair_tables import Allowance
 from pufferkit.verification.sum_checks import RecordedSum, distance_of
 from tests.asking import Asking

@@ -74,7 +74,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit import checks
-from pufferkit.beliefs.base import Beliefs
+from pufferkit.beliefs.base import Beliefs, GraphClass
 from pufferkit.beliefs.junction_tree import (
     CliqueTree,
     GraphModel,
@@ -85,7 +85,6 @@ from pufferkit.beliefs.junction_tree import (
     neighbours,
     parts,
 )
-from pufferkit.beliefs.listed_class import GraphClass
 from pufferkit.checks import Bools, Floats
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.curve.engine import PRECISION

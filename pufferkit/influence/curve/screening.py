@@ -22,8 +22,7 @@ from math import inf
 import numpy as np
 
 from pufferkit.beliefs.base import Member
-from pufferkit.beliefs.chain_tables import CONVERGED
-from pufferkit.beliefs.powers import Powers
+from pufferkit.beliefs.chain_tables import CONVERGED, Powers
 from pufferkit.checks import Floats
 from pufferkit.influence.kernels import TINY
 from pufferkit.rounding import EPS

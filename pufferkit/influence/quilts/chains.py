@@ -30,11 +30,11 @@ from pufferkit.beliefs.chain_tables import (
     CONVERGED,
     ChainTables,
     GivenStartTables,
+    Powers,
     check_memory,
     tables_of,
 )
 from pufferkit.beliefs.markov_chain import MarkovChain
-from pufferkit.beliefs.powers import Powers
 from pufferkit.checks import Bools, Floats
 from pufferkit.data.series import observed_places
 from pufferkit.influence.kernels import TINY, log_ratio

@@ -43,11 +43,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pufferkit import checks
-from pufferkit.beliefs.bayesian_network import BayesianNetwork
-from pufferkit.beliefs.contraction import TINY, Factor, JointTable, Labels, contract
-from pufferkit.beliefs.graph import Graph, bits
-from pufferkit.beliefs.network_checks import Node
-from pufferkit.beliefs.network_class import NetworkClass, as_network_class
+from pufferkit.beliefs.bayesian_network import BayesianNetwork, NetworkClass, as_network_class
+from pufferkit.beliefs.graph import Graph, Node, bits
+from pufferkit.beliefs.junction_tree import TINY, Factor, JointTable, Labels, contract
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable, TakesLong
 from pufferkit.influence.progress import Progress

@@ -97,7 +97,8 @@ class SpentProfile:
         With ``enough``, any upper bound that does not exceed ``enough`` may be returned instead,
         and histories with many runs are merged into fewer, which never lowers the result. With
         ``horizon`` the result is at most the loss of a series of so many entries of which each
-        spends as much as the one that spends most.
+        spends as much as the one that spends most; and where entries do not separate what lies on
+        either side, it covers those that are still to come (`with_the_rest`).
         """
         if not self.runs:
             return 0.0
@@ -110,6 +111,8 @@ class SpentProfile:
             bound = _constant(ByDigest(theta), max(horizon or 0, *sizes), most.tobytes())
             if enough is not None and bound <= enough:
                 return bound
+        if horizon is not None and theta.hides_states:
+            sizes = with_the_rest(sizes, self.runs[-1][1], horizon)
         worst, start = 0.0, 1
         seen: set[tuple[tuple[int, Amounts], ...]] = set()
         ends = [last for _, last, _ in self.runs]
@@ -276,6 +279,22 @@ def curve_of(theta: Beliefs, length: int) -> InfluenceCurve:
 @lru_cache(maxsize=32)
 def _curve(known: ByDigest[Beliefs], length: int) -> InfluenceCurve:
     return InfluenceCurve(known.itself, length)
+
+
+def with_the_rest(sizes: Sequence[int], last: int, horizon: int) -> tuple[int, ...]:
+    """The segments up to entry ``last``, the last of them with entries that are still to come.
+
+    An entry that comes after all that were used loses no more than the last of them, if it depends
+    on the others through that one alone, and if any two values of both are secrets. Where it does
+    not, as with hidden states and named secrets, it may lose more.
+    """
+    kept, end = list[int](), 0
+    for size in sizes:
+        kept.append(size)
+        end += size
+        if end >= last:
+            break
+    return (*kept[:-1], max(kept[-1], horizon))
 
 
 def profile_of(history: Sequence[Spending], theta: Beliefs) -> SpentProfile:

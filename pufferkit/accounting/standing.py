@@ -15,7 +15,7 @@ from pufferkit.accounting.amounts import PICO, in_epsilon, spent_micro, spent_pi
 from pufferkit.accounting.composition import ANY_START
 from pufferkit.accounting.entries import Entry
 from pufferkit.accounting.spending import Spending, spending_of
-from pufferkit.accounting.spent_profile import SpentProfile
+from pufferkit.accounting.spent_profile import SpentProfile, with_the_rest
 from pufferkit.accounting.windows import PRIVATE, check_start, entries_separate
 from pufferkit.beliefs.base import Beliefs
 from pufferkit.errors import NoTheorem
@@ -179,7 +179,7 @@ def price(
             return total, FOR_EVER
         loss = loss_of(profile) if exact else own
         return (max(total, loss), PROFILE) if loss <= own else (own, FOR_EVER)
-    alone = None if before.releases else _alone(new, theta, lengths)
+    alone = None if before.releases else _alone(new, theta, lengths, horizon)
     if profile is None:
         if alone is None:
             raise NoTheorem(
@@ -194,9 +194,17 @@ def price(
 
 
 def _alone(
-    new: Sequence[Spending], theta: Beliefs, lengths: Sequence[int]
+    new: Sequence[Spending], theta: Beliefs, lengths: Sequence[int], horizon: int | None
 ) -> Sequence[Spending] | None:
-    """The release, if its own promise covers every entry of the series (`composition.single`)."""
+    """The release, if its own promise covers every entry of the series (`composition.single`).
+
+    Several windows are one release if its noise was made for the whole series, and not for each of
+    them alone. Entries that are still to come count too.
+    """
+    if len(new) > 1 and any(max(one.made_for or (0,)) < max(lengths) for one in new):
+        return None
+    if theta.hides_states and horizon is not None:
+        lengths = with_the_rest(lengths, max(one.window[1] for one in new), horizon)
     try:
         for spending in new:
             if spending.mechanism not in PRIVATE:

@@ -130,3 +130,26 @@ def test_a_bound_on_dependence_given_entries_says_nothing_of_events():
     result = compose([once, once], theta, 20, dependence=0.0)
     assert result.rule == "entry_profile"
     assert any("these secrets differ" in row.why for row in result.considered)
+
+
+def test_an_entry_that_is_still_to_come_is_paid_for(tmp_path):
+    far, near = 0.0025, 0.9925  # c is followed by a, d by b
+    rows = [[far, far, 0.4975, 0.4975]] * 2 + [[near, far, far, far], [far, near, far, far]]
+    chain = MarkovChain.steady(rows, states=list("abcd"))
+    theta = ChainClass.of(chain).with_secrets(Secrets.pairs([("a", "b")]))
+    session = Asking(["c"], theta, 9, tmp_path / "l.db")
+    scale = session.release(count("c"), 2).scale
+    # Of the first entry the answer tells c from d. The next entry is a or b accordingly.
+    likely = chain.initial[:, None] * chain.transition * np.exp([[0], [0], [1 / scale], [0]])
+    loss = np.diff(np.log(likely.sum(axis=0) / (chain.initial @ chain.transition))[:2])
+    assert 1 < abs(loss[0]) <= 9 - session.remaining
+
+
+def test_a_window_that_is_still_to_be_completed_is_paid_for(tmp_path):
+    theta = ChainClass.of(CHAIN).with_secrets(Secrets.throughout(0, 3), entries=False)
+    session = Asking([0, 1], theta, 9, tmp_path / "l.db")
+    scale = session.release(count(1), 2).scale
+    series, chance = listed(CHAIN.initial, [CHAIN.transition] * 2)
+    labels = next(labels_of_windows(series, 3, lambda v: int(v == (0, 0, 0))))
+    loss = joint_loss(series, chance, labels, [(0, 2)], [scale])
+    assert 0 < loss <= 9 - session.remaining

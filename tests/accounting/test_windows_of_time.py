@@ -2,11 +2,13 @@
 
 from datetime import date, datetime, timedelta
 
+import numpy as np
 import polars as pl
 import pytest
 
 import pufferkit as pk
 from tests.asking import for_each
+from tests.oracles.events import listed
 
 CHAIN = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
 SLOWER = pk.MarkovChain.steady([[0.95, 0.05], [0.2, 0.8]])
@@ -145,3 +147,18 @@ def test_a_change_of_beliefs_is_refused_after_a_promise_of_its_own_or_over_budge
     assert len(ben.ledger.entries()) == entries
     with pytest.raises(ValueError, match="states"):
         ben.change_beliefs(pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]], states=["a", "b"]))
+
+
+@pytest.mark.parametrize("mechanism", ["group_dp", "exact_sum", "wasserstein", "markov_quilt"])
+def test_every_window_of_a_rule_is_paid_for(tmp_path, mechanism):
+    sticky = pk.MarkovChain.steady([[0.9, 0.1], [0.1, 0.9]])
+    data = pk.Series([0, 1] * 3, (0, 1), (6,), calendar=pk.Calendar("2026-11-16", "12h"))
+    paid = {"account": account(tmp_path, 5), "mechanism": mechanism, "anyway": True}
+    days = pk.release(data, sticky, pk.count(1), 1, window="day", **paid)
+    series, chance = listed(sticky.initial, [sticky.transition] * 5)
+    spent = [-np.abs(series[:, 2 * n : 2 * n + 2].sum(axis=1) - 2) for n in range(3)]
+    scales = [one.scale for one in days.values()]
+    given = chance * np.exp(sum(own / s for own, s in zip(spent, scales, strict=True)))
+    high, low = (given[series[:, 2] == x].sum() for x in (1, 0))
+    assert np.log(high / low) > 1  # the three of them reveal more than one does
+    assert np.log(high / low) <= paid["account"].spent

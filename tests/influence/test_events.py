@@ -380,3 +380,16 @@ def test_a_window_longer_than_every_series_is_refused():
         influence_curve(theta, count(1, 2000), 1)
     with pytest.raises(ValueError, match="have the same text"):
         ChainClass.of(chain).with_secrets(Secrets.patterns(1, lambda v: "1" if v[0] else 1))
+
+
+@pytest.mark.parametrize("length", [3, 4, 5])
+def test_a_run_that_begins_with_the_only_possible_value(length):
+    free, back = np.full((2, 2), 0.5), np.array([[1.0, 0.0], [1.0, 0.0]])
+    theta = ChainClass.seasonal([free, free, free, back], start=0)
+    query = count(1, length)
+    noise = influence_curve(theta, query, 1, secrets=Secrets.runs(4))
+    series, chance = listed([1.0, 0.0], [free, free, free, back][: length - 1])
+    windows = values_of_windows(series, min(4, length))
+    worst = max(sum_loss(series, chance, own, [0, 1], noise.scale) for own in windows)
+    assert worst <= 1 + 1e-9
+    assert verify(noise.release([0] * length, anyway=True)).ok

@@ -947,7 +947,7 @@ class PartCurve:
             if follows
             else None
         )
-        losses = value_losses(cost, left, right, self.window, ahead) * off_diagonal(len(cost))
+        losses = value_losses(cost, left, right, self.window, ahead)
         if not follows:
             return losses
         here = possible[slot % len(possible)]

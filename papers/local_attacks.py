@@ -16,7 +16,7 @@ from papers.local_figures import binary_noise
 from papers.lstm import Training, cross_validate
 from papers.result import Chart, Claims, Result, Rows, Settings, by_these_rows
 from pufferkit.audit.attackers import ForwardBackward, Viterbi
-from pufferkit.audit.success_limits import success_bound
+from pufferkit.audit.limits import success_bound
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
 from pufferkit.data.series import Series

@@ -23,9 +23,9 @@ import numpy as np
 
 from papers.result import Chart, Claims, Result, Rows, Settings, by_these_rows
 from pufferkit import checks
-from pufferkit.audit.conditioned_chain import conditioned, cumulative_rows
+from pufferkit.audit.answer_model import conditioned, cumulative_rows
+from pufferkit.audit.limits import charged_epsilon, success_bound
 from pufferkit.audit.local_audit import log_likelihood
-from pufferkit.audit.success_limits import charged_epsilon, success_bound
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
 from pufferkit.local import RandomizedResponse, cheapest_noise, constraint_planes, loss

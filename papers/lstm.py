@@ -29,8 +29,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pufferkit import checks
+from pufferkit.audit.answer_model import cumulative_rows
 from pufferkit.audit.attackers import Attacker
-from pufferkit.audit.conditioned_chain import cumulative_rows
 from pufferkit.checks import Floats
 from pufferkit.fitting.sequences import Codes
 

@@ -13,17 +13,15 @@ Compiled kernels are loaded only when an attacker needs them.
 """
 
 from pufferkit.audit.attackers import Attacker, ForwardBackward, SingleBit, Viterbi
-from pufferkit.audit.audit_targets import LocalMechanism
-from pufferkit.audit.auditor import audit
-from pufferkit.audit.exact_loss import exact_loss, worst_case
-from pufferkit.audit.report import Audit, WorstCase
-from pufferkit.audit.success_limits import (
+from pufferkit.audit.auditor import audit, exact_loss, worst_case
+from pufferkit.audit.limits import (
     charged_epsilon,
     clopper_pearson,
     prior_odds,
     proven_epsilon,
     success_bound,
 )
+from pufferkit.audit.report import Audit, LocalMechanism, WorstCase
 from pufferkit.audit.trained_attacker import TrainedAttack, trained_attack
 
 __all__ = [

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from pufferkit import checks
-from pufferkit.audit.audit_targets import LocalMechanism, belief_of
-from pufferkit.audit.local_audit import audit_response
-from pufferkit.audit.release_audit import audit_release
-from pufferkit.audit.report import Audit
+from pufferkit.audit.answer_model import distributions_of
+from pufferkit.audit.exact_loss import MOST_ENTRIES, in_one_scale, worst_release
+from pufferkit.audit.local_audit import audit_response, worst_response
+from pufferkit.audit.release_audit import audit_release, worst_choice
+from pufferkit.audit.report import Audit, LocalMechanism, WorstCase, belief_of
 from pufferkit.beliefs.base import Beliefs, as_beliefs
 from pufferkit.errors import NotApplicable, NoTheorem
 from pufferkit.mechanisms.calibration import Calibration, check_states
@@ -107,3 +108,67 @@ def _learned_outside(calibration: Calibration, theta: Beliefs) -> float:
         return loss_at(theta, query, round_up(query.lipschitz / calibration.scale))
     except (NotApplicable, NoTheorem):
         return inf
+
+
+def exact_loss(
+    mechanism: Calibration | LocalMechanism,
+    beliefs: Any = None,
+    *,
+    length: int | None = None,
+    known: Mapping[int, Hashable] | None = None,
+) -> float:
+    """The true epsilon of a release, for at most twenty entries; see `worst_case`.
+
+    Where a class has a range of matrices, the largest over those that are tried.
+
+    Examples
+    --------
+    >>> import pufferkit as pk
+    >>> chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
+    >>> noise = pk.influence_curve(chain, pk.count(1, 5), epsilon=1)
+    >>> round(exact_loss(noise), 6)
+    1.0
+    """
+    return worst_case(mechanism, beliefs, length=length, known=known).loss
+
+
+def worst_case(
+    mechanism: Calibration | LocalMechanism,
+    beliefs: Any = None,
+    *,
+    length: int | None = None,
+    known: Mapping[int, Hashable] | None = None,
+) -> WorstCase:
+    """The output, entry and pair of values with the largest loss.
+
+    Parameters
+    ----------
+    mechanism
+        A calibration, or a local mechanism (an emission matrix with a promise).
+    beliefs
+        The beliefs of the adversary; by default those of the mechanism.
+    length, known
+        For local mechanisms: entries in the series, and what the adversary knows of them, {entry
+        counted from 1: state}.
+
+    Raises
+    ------
+    NotApplicable
+        For more than `MOST_ENTRIES` entries, or too many possible outputs.
+    """
+    if not isinstance(mechanism, Calibration):
+        return worst_response(mechanism, beliefs, length, known or {})
+    if length is not None or known:
+        raise ValueError("length, known: only for local mechanisms; a query has its own lengths")
+    entries = sum(mechanism.query.lengths)
+    if entries > MOST_ENTRIES:
+        raise NotApplicable(
+            f"the exact loss is for at most {MOST_ENTRIES} entries, here are {entries}; "
+            "audit() measures longer series"
+        )
+    theta = as_beliefs(belief_of(mechanism, beliefs))
+    check_states(theta, mechanism.query)
+    if mechanism.query.chooses:
+        return worst_choice(theta, mechanism)
+    secrets = distributions_of(theta, mechanism)
+    return worst_release(theta, in_one_scale(mechanism), mechanism.scale, secrets)

@@ -14,34 +14,63 @@ and on the line the grid is just the set of possible answers.
 
 **Many states.** Where the whole grid is too large, two coordinates of the answer are looked at at a
 time, and leaving out the others is post-processing; and all coordinates at outputs beyond every
-answer (`pufferkit.audit.outer_outputs`). The loss found is then a lower bound.
+answer. The loss found is then a lower bound.
+
+**Every start.** For one output w and two values a, a' of entry i the odds o of the start (one state
+against another) enter as
+
+    f(o) = (n_0 + n_1 o) (m'_0 + m'_1 o) / ((m_0 + m_1 o) (n'_0 + n'_1 o)),
+
+with m_x = P(X_i = a | X_1 = x), n_x the same times the density of w given both, and primes for a'.
+The derivative of log f vanishes at the roots of a quadratic (the cubic terms cancel), so f is
+largest there or at a sure start. For every start
+the ratio is largest at a centre.
+
+No start needs more than two states. With weights v_x of the start, f is
+
+    (sum n_x v_x) (sum m'_x v_x) / ((sum m_x v_x) (sum n'_x v_x)),
+
+the same for all multiples of v. With the first and the last of these sums fixed, the rest is a
+ratio of linear functions, which is largest at a vertex, and a vertex under two equations has at
+most two weights above 0.
+
+**Outputs beyond all exact answers**, for any number of states and any length. At an output that
+lies above every possible answer in some coordinates and below it in the others (one sign each), the
+density is a constant times e^{sum_j sign_j answer_j / s}. For a sum over entries that is a product,
+so with g(x) = e^{sum_j sign_j V_j(x) / s}
+
+    p(w, X_i = x | X_1 = u)  ~  (G P G ... P G)(u, x) (P G ... P G 1)(x),    G = diag(g),
+
+i factors G in the first part and one for each later entry in the second. Other segments are
+independent of the secret and add nothing. Few outputs are looked at, so what is found is a lower
+bound; where a whole grid of outputs is too large to list, it is often the loss itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from itertools import combinations, permutations
+from itertools import combinations, permutations, product
 from math import inf, log, prod
 from typing import Any
 
 import numpy as np
 
-from pufferkit.audit.answer_distributions import AnswerDistribution, AnswerModel
-from pufferkit.audit.answer_models import ShownModel, answer_model, model_of
-from pufferkit.audit.any_start_loss import largest_ratios
+from pufferkit.audit.answer_model import (
+    AnswerDistribution,
+    AnswerModel,
+    ListedModel,
+    ShownModel,
+    answer_model,
+    check_steps,
+    distribution_of_answers,
+    log_density,
+    model_of,
+)
 from pufferkit.audit.attackers import marginals
-from pufferkit.audit.audit_targets import LocalMechanism, belief_of
-from pufferkit.audit.conditional_sums import distribution_of_answers
-from pufferkit.audit.exact_local import check_steps, worst_response
-from pufferkit.audit.listed_model import ListedModel
-from pufferkit.audit.named_pairs import distributions_of
-from pufferkit.audit.noisy_choices import worst_choice
-from pufferkit.audit.outer_outputs import outer_cases
-from pufferkit.audit.output_likelihoods import log_density
 from pufferkit.audit.report import WorstCase
-from pufferkit.beliefs.base import Beliefs, Distribution, Member, as_beliefs
+from pufferkit.beliefs.base import Beliefs, Distribution, Member
 from pufferkit.beliefs.bayesian_network import BayesianNetwork
 from pufferkit.beliefs.finite_joint import FiniteJoint
 from pufferkit.beliefs.hidden_model import HiddenChain
@@ -49,7 +78,168 @@ from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
 from pufferkit.data.query import Query
 from pufferkit.errors import NotApplicable
-from pufferkit.mechanisms.calibration import Calibration, check_states
+from pufferkit.mechanisms.calibration import Calibration
+
+_FAR, _WIDEST = 1e60, 600.0
+
+
+def largest_ratios(
+    one: Floats, other: Floats, mass: Floats, other_mass: Floats
+) -> tuple[Floats, Floats]:
+    """Largest log f over the odds of the start, and these odds, for each output.
+
+    Parameters
+    ----------
+    one, other
+        Logarithms of (n_0, n_1) and (n'_0, n'_1), a column for each output.
+    mass, other_mass
+        (m_0, m_1) and (m'_0, m'_1).
+    """
+    top, low = one.max(axis=0), other.max(axis=0)
+    if (top == -np.inf).any() or (low == -np.inf).any():
+        # One of the two values cannot happen, whatever the start.
+        return np.full(one.shape[1], -np.inf), np.ones(one.shape[1])
+    for pair in (one, other):
+        if np.isfinite(pair).all() and (np.abs(pair[0] - pair[1]) > _WIDEST).any():
+            raise NotApplicable("the noise is too small for an exact comparison of all starts")
+    up = (np.exp(one - top), np.broadcast_to(other_mass[:, None], one.shape))
+    down = (np.broadcast_to(mass[:, None], one.shape), np.exp(other - low))
+    best = np.full(one.shape[1], -np.inf)
+    where = np.ones(one.shape[1])
+    for odds in _candidates((*up, *down)):
+        # A start at which a value cannot happen is a limit; an odd a little off it stands for it.
+        parts = [np.log(pair[0] + pair[1] * odds) for pair in (*up, *down)]
+        value = parts[0] + parts[1] - parts[2] - parts[3] + top - low
+        better = value > best
+        best, where = np.where(better, value, best), np.where(better, odds, where)
+    return best, where
+
+
+def _candidates(factors: tuple[Floats, ...]) -> list[Floats]:
+    """Sure starts, and where the derivative vanishes; a sure start stands where it does not."""
+    slope = [np.zeros(factors[0].shape[1]) for _ in range(3)]
+    for n, sign in enumerate((1, 1, -1, -1)):
+        (a, b), (c, d), (e, f) = (pair for k, pair in enumerate(factors) if k != n)
+        own = sign * factors[n][1]
+        slope[0] += own * a * c * e
+        slope[1] += own * (b * c * e + a * d * e + a * c * f)
+        slope[2] += own * (b * d * e + b * c * f + a * d * f)
+    c0, c1, c2 = slope
+    ends = [np.full_like(c0, 1 / _FAR), np.full_like(c0, _FAR)]
+    with np.errstate(all="ignore"):
+        half = -(c1 + np.copysign(np.sqrt(np.maximum(c1 * c1 - 4 * c2 * c0, 0.0)), c1)) / 2
+        roots = [half / c2, c0 / half]
+        return ends + [
+            np.where((root > 1 / _FAR) & (root < _FAR), root, 1 / _FAR) for root in roots
+        ]
+
+
+_ALL_SIGNS = 8
+_MOST_LENGTH = 2_000
+
+
+def outer_cases(member: Member, query: Query, scale: float) -> Iterator[WorstCase]:
+    """The worst outer output for every entry of the longest segment; none for other queries."""
+    if query.weights is None or query.size < 2 or query.longest > _MOST_LENGTH:
+        return
+    chain = member.chain
+    nothing = (Fraction(0),) * query.size
+    added = np.array(
+        [[float(w) for w in query.weights.get(state, nothing)] for state in chain.states]
+    )
+    signs = _signs(query.size)
+    exponents = signs @ added.T / scale
+    begin = sum(query.lengths[: query.lengths.index(query.longest)])
+    # The outermost answers stand for all outputs beyond them: the ratio does not change there.
+    outermost = sum(query.lengths) * np.where(signs > 0, added.max(axis=0), added.min(axis=0))
+    for place, (logs, mass) in enumerate(_tables(chain, exponents, query.longest), 1):
+        best = _open(chain, logs, mass) if member.any_start else _known(chain, logs, mass)
+        if best is None:
+            continue
+        loss, at, one, other, start = best
+        yield WorstCase(
+            loss,
+            f"{member.name}{start}",
+            begin + place,
+            chain.states[one],
+            chain.states[other],
+            tuple(outermost[at].tolist()),
+            complete=False,
+        )
+
+
+def _signs(size: int) -> Floats:
+    """All signs of a few coordinates; of many, one or two against the others."""
+    if size <= _ALL_SIGNS:
+        return np.array(list(product((1.0, -1.0), repeat=size)))
+    rows = [np.ones(size)]
+    for chosen in (c for n in (1, 2) for c in combinations(range(size), n)):
+        rows.append(np.ones(size))
+        rows[-1][list(chosen)] = -1.0
+    return np.vstack([np.array(rows), -np.array(rows)])
+
+
+def _tables(chain: MarkovChain, exponents: Floats, length: int) -> Iterator[tuple[Floats, Floats]]:
+    """For entries 1, 2, ...: log p(w, x | u) by output, u and x, up to a constant; and P(x | u)."""
+    weights = np.exp(exponents - exponents.max(axis=1, keepdims=True))
+    moves, size = chain.transition, len(chain)
+    after = [np.ones_like(weights)]
+    for _ in range(length - 1):
+        before = (weights * after[-1]) @ moves.T
+        after.append(before / before.max(axis=1, keepdims=True))
+    first = np.einsum("ux,ox->oux", np.eye(size), weights)
+    mass = np.eye(size)
+    for place in range(length):
+        if place:
+            first = (first @ moves) * weights[:, None, :]
+            first /= first.max(axis=(1, 2), keepdims=True)
+            mass = mass @ moves
+        with np.errstate(divide="ignore"):
+            yield np.log(first) + np.log(after[length - 1 - place])[:, None, :], mass
+
+
+_Best = tuple[float, int, int, int, str]
+"""Loss, place of the output, the likelier and the unlikelier value, and words for the start."""
+
+
+def _known(chain: MarkovChain, logs: Floats, mass: Floats) -> _Best | None:
+    with np.errstate(divide="ignore"):
+        given = np.logaddexp.reduce(logs + np.log(chain.initial)[None, :, None], axis=1)
+        alone = np.log(chain.initial @ mass)
+    can = np.flatnonzero(np.isfinite(alone))
+    if len(can) < 2:
+        return None
+    odds = given[:, can] - alone[can]
+    if not np.isfinite(odds).all():
+        return None  # underflow: nothing is proved there
+    spread = odds.max(axis=1) - odds.min(axis=1)
+    at = int(spread.argmax())
+    one, other = int(can[odds[at].argmax()]), int(can[odds[at].argmin()])
+    return float(spread[at]), at, one, other, ""
+
+
+def _open(chain: MarkovChain, logs: Floats, mass: Floats) -> _Best | None:
+    """The largest over starts: they need two states at most, as in the exact loss."""
+    best: _Best | None = None
+    for rows in _pairs(len(chain)):
+        for a, b in permutations(range(len(chain)), 2):
+            try:
+                losses, odds = largest_ratios(
+                    logs[:, rows, a].T, logs[:, rows, b].T, mass[rows, a], mass[rows, b]
+                )
+            except NotApplicable:
+                continue
+            at = int(losses.argmax())
+            if np.isfinite(losses[at]) and (best is None or losses[at] > best[0]):
+                x, y = (chain.states[u] for u in rows)
+                start = f": start in {x} or {y} at odds 1 : {odds[at]:.6g}"
+                best = float(losses[at]), at, a, b, start
+    return best
+
+
+def _pairs(size: int) -> list[Sequence[int]]:
+    return [list(pair) for pair in combinations(range(size), 2)]
+
 
 MOST_ENTRIES = 20
 """Longest data of which the loss of a release is computed at every entry."""
@@ -65,70 +255,6 @@ _MOST_STATES = 4
 _MOST_PAIRS = 15
 _MOST_DISTRIBUTIONS = 1_000
 _LOG_ROOM = 650.0
-
-
-def exact_loss(
-    mechanism: Calibration | LocalMechanism,
-    beliefs: Any = None,
-    *,
-    length: int | None = None,
-    known: Mapping[int, Hashable] | None = None,
-) -> float:
-    """The true epsilon of a release, for at most twenty entries; see `worst_case`.
-
-    Where a class has a range of matrices, the largest over those that are tried.
-
-    Examples
-    --------
-    >>> import pufferkit as pk
-    >>> chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
-    >>> noise = pk.influence_curve(chain, pk.count(1, 5), epsilon=1)
-    >>> round(exact_loss(noise), 6)
-    1.0
-    """
-    return worst_case(mechanism, beliefs, length=length, known=known).loss
-
-
-def worst_case(
-    mechanism: Calibration | LocalMechanism,
-    beliefs: Any = None,
-    *,
-    length: int | None = None,
-    known: Mapping[int, Hashable] | None = None,
-) -> WorstCase:
-    """The output, entry and pair of values with the largest loss.
-
-    Parameters
-    ----------
-    mechanism
-        A calibration, or a local mechanism (an emission matrix with a promise).
-    beliefs
-        The beliefs of the adversary; by default those of the mechanism.
-    length, known
-        For local mechanisms: entries in the series, and what the adversary knows of them, {entry
-        counted from 1: state}.
-
-    Raises
-    ------
-    NotApplicable
-        For more than `MOST_ENTRIES` entries, or too many possible outputs.
-    """
-    if not isinstance(mechanism, Calibration):
-        return worst_response(mechanism, beliefs, length, known or {})
-    if length is not None or known:
-        raise ValueError("length, known: only for local mechanisms; a query has its own lengths")
-    entries = sum(mechanism.query.lengths)
-    if entries > MOST_ENTRIES:
-        raise NotApplicable(
-            f"the exact loss is for at most {MOST_ENTRIES} entries, here are {entries}; "
-            "audit() measures longer series"
-        )
-    theta = as_beliefs(belief_of(mechanism, beliefs))
-    check_states(theta, mechanism.query)
-    if mechanism.query.chooses:
-        return worst_choice(theta, mechanism)
-    secrets = distributions_of(theta, mechanism)
-    return worst_release(theta, in_one_scale(mechanism), mechanism.scale, secrets)
 
 
 def in_one_scale(mechanism: Calibration) -> Query:
@@ -317,7 +443,7 @@ def _output(axes: list[Floats], place: int) -> tuple[float, ...]:
 def _over_starts(
     member: Member, query: Query, scale: float, only: Sequence[int] | None
 ) -> WorstCase | None:
-    """Every start of a matrix; see `pufferkit.audit.any_start_loss`."""
+    """Every start of a matrix; see `pufferkit.audit.exact_loss`."""
     chain, states = member.chain, member.chain.states
     size, length = len(chain), sum(query.lengths)
     sure = [MarkovChain(np.eye(size)[x], chain.transition, states) for x in range(size)]

@@ -25,7 +25,7 @@ from math import exp, log, sqrt
 import numpy as np
 from scipy.special import betainc, gammaincinv, gammaln, xlogy
 
-from pufferkit.audit.success_limits import POWER
+from pufferkit.audit.limits import POWER
 from pufferkit.checks import Floats
 from pufferkit.mechanisms.calibration import Calibration
 from pufferkit.rounding import EPS, last_passing, least_passing

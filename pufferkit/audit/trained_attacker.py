@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from pufferkit.audit.success_limits import clopper_pearson
+from pufferkit.audit.limits import clopper_pearson
 from pufferkit.data.series import Series
 from pufferkit.data.table import Table
 from pufferkit.errors import NotApplicable

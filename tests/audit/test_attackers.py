@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import pufferkit as pk
 from pufferkit.audit import ForwardBackward, SingleBit, Viterbi, attackers
-from pufferkit.audit import hidden_markov as kernels
+from pufferkit.audit import attackers as kernels
 from tests.strategies.generators import Chain, chains
 
 CHAIN = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])

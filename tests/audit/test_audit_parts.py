@@ -7,14 +7,16 @@ import pytest
 
 import pufferkit as pk
 from pufferkit import noise
-from pufferkit.audit.answer_distributions import AnswerDistribution
-from pufferkit.audit.answer_models import (
+from pufferkit.audit.answer_model import (
+    AnswerDistribution,
     SampledModel,
     answer_model,
+    chain_table,
+    conditioned,
+    distribution_of_sums,
+    log_density,
 )
-from pufferkit.audit.conditioned_chain import conditioned
-from pufferkit.audit.listed_model import chain_table
-from pufferkit.audit.output_likelihoods import choose, log_density
+from pufferkit.audit.limits import choose
 
 LAZY = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
 THREE = pk.MarkovChain.steady([[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.1, 0.1, 0.8]])
@@ -45,7 +47,7 @@ def test_paths_given_what_is_known(known):
     counts = given.sample_counts(40_000, np.random.default_rng(2))
     assert counts.sum() == 5 * 40_000
     assert abs(counts[:, 1].mean() - truth.sum()) < 0.05
-    distribution = given.distribution_of_sum(np.array([0, 1]))
+    distribution = distribution_of_sums([given], np.array([[0], [1]]))
     exact = np.bincount(table.codes[keep].sum(axis=1), weights, minlength=6)
     assert distribution == pytest.approx(exact, abs=1e-14)
 

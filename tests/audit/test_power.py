@@ -9,8 +9,8 @@ import pytest
 import pufferkit as pk
 from pufferkit import noise
 from pufferkit.audit import audit, exact_loss, worst_case
+from pufferkit.audit.limits import detectable_epsilon, proven_epsilon
 from pufferkit.audit.noise_drawn import measured
-from pufferkit.audit.success_limits import detectable_epsilon, proven_epsilon
 from pufferkit.mechanisms.plan import MECHANISMS, OPTIONS
 from tests.oracles.brute_loss import loss_of_sum
 from tests.oracles.joint_loss import NoisySum, any_start_losses, losses

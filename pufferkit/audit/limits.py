@@ -9,16 +9,23 @@ attacker whose prior odds are at most m guesses right with probability at most
 
 In the other direction, an event that happens in k of n trials under one secret and in l of n under
 another proves epsilon >= log(p / q) for the Clopper-Pearson bounds p from below and q from above.
+
+An event chosen in advance is as good as any other for the truth of an audit: its two rates are
+measured on fresh releases. What is chosen here decides only how much the audit can see.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable
+from dataclasses import dataclass
 
+import numpy as np
 from scipy.special import betainc, betaincinv
 
 from pufferkit import checks
 from pufferkit.beliefs.markov_chain import MarkovChain
+from pufferkit.checks import Floats
 from pufferkit.rounding import last_passing
 
 POWER = 0.95
@@ -144,3 +151,70 @@ def _not_negative(epsilon: float) -> float:
     if value < 0:
         raise ValueError(f"epsilon: must be at least 0, got {value:g}")
     return value
+
+
+@dataclass(frozen=True)
+class ScoreEvent:
+    """An event: the score is at least ``threshold`` (or at most, if ``flipped``).
+
+    ``expected`` is what it should prove. Flipped, it speaks for the other secret.
+    """
+
+    threshold: float
+    flipped: bool
+    expected: float
+
+    def hits(self, scores: Floats) -> int:
+        """How often it happens."""
+        level = rounded_scores(scores)
+        held = level <= self.threshold if self.flipped else level >= self.threshold
+        return int(np.count_nonzero(held))
+
+    @property
+    def side(self) -> str:
+        """Which side of the threshold it is."""
+        return "at most" if self.flipped else "at least"
+
+    def described(self, likelihood: str, first: Hashable, second: Hashable) -> str:
+        """The event in words; ``first`` is the secret it speaks for."""
+        level = -self.threshold if self.flipped else self.threshold
+        ratio = f"{likelihood.format(first)} / {likelihood.format(second)}"
+        return f"{ratio} is at least {math.exp(min(level, 700)):.4g}"
+
+
+def rounded_scores(scores: Floats) -> Floats:
+    """Scores rounded: where a ratio is constant, rounding errors must not split the outputs."""
+    rounded: Floats = np.round(scores, 9)
+    return rounded
+
+
+def choose(one: Floats, other: Floats, trials: int, confidence: float) -> ScoreEvent:
+    """The event that should prove the most, from scores of pilot draws under each secret.
+
+    A high score speaks for the first. Rates are taken as the pilot has them, and what ``trials``
+    releases would prove is foreseen with a normal interval, a little wide for small rates.
+    """
+    one, other = rounded_scores(one), rounded_scores(other)
+    upper = _best(one, other, trials, confidence)
+    lower = _best(-other, -one, trials, confidence)
+    if upper[1] >= lower[1]:
+        return ScoreEvent(upper[0], False, upper[1])
+    return ScoreEvent(-lower[0], True, lower[1])
+
+
+def _best(one: Floats, other: Floats, trials: int, confidence: float) -> tuple[float, float]:
+    """The threshold t for which {score >= t} should prove the most, and how much."""
+    pilot = len(one)
+    ordered, others = np.sort(one), np.sort(other)
+    counts = np.unique(np.geomspace(min(20, pilot), pilot, 80).astype(int))
+    thresholds = np.unique(ordered[pilot - counts])
+    hits = pilot - np.searchsorted(ordered, thresholds, side="left")
+    misses = pilot - np.searchsorted(others, thresholds, side="left")
+    z = math.sqrt(2 * math.log(2 / (1 - confidence)))
+    p, q = hits / pilot, (misses + 1) / pilot
+    low = p - z * np.sqrt(p / trials)
+    high = np.minimum(1.0, q + z * np.sqrt(q / trials) + z * z / trials)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        proven = np.where(low > 0, np.log(np.maximum(low, 1e-300) / high), -np.inf)
+    place = int(proven.argmax())
+    return float(thresholds[place]), float(proven[place])

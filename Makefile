@@ -43,7 +43,7 @@ test-bounds: $(VENV)/.dev
 # What pyspark 3.5 warns of on its own (distutils, sockets left open) is not an error of ours.
 test-spark35: $(VENV)-spark35/.dev
 	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(VENV)-spark35/bin/python -m pytest -q -m slow -W default \
-	    tests/frames/test_spark.py tests/frames/test_spark_restart.py
+	    tests/cluster/test_spark.py tests/cluster/test_spark_restart.py
 
 coverage: $(VENV)/.dev
 	$(PYTEST) -m "not slow" --cov --cov-report=term --cov-report=html

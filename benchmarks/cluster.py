@@ -153,7 +153,7 @@ def main() -> None:
     from pyspark.sql import SparkSession
 
     import pufferkit as pk
-    from pufferkit.fleet.each_subject import release_all, release_each
+    from pufferkit.account.tables import release_all, release_each
 
     folder = tempfile.mkdtemp(dir=chosen.folder)
     settings = {

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 import pufferkit as pk
-from pufferkit.fleet.each_subject import release_all, release_each
+from pufferkit.account.tables import release_all, release_each
 
 SUBJECTS = int(os.environ.get("SUBJECTS", "100000"))
 CHAIN = pk.MarkovChain.steady(

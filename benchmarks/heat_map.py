@@ -11,7 +11,7 @@ from pathlib import Path
 import polars as pl
 
 import pufferkit as pk
-from pufferkit.fleet.each_subject import release_all, release_each
+from pufferkit.account.tables import release_all, release_each
 
 CHAIN = pk.MarkovChain.steady(
     [[0.95, 0.04, 0.01], [0.10, 0.85, 0.05], [0.05, 0.15, 0.80]], states=["rest", "walk", "run"]

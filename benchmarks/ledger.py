@@ -17,7 +17,7 @@ from collections.abc import Callable
 from statistics import median
 
 import pufferkit as pk
-from pufferkit.accounting.charges import Charge
+from pufferkit.account.ledger import Charge
 
 
 def timed(act: Callable[[], object]) -> tuple[float, float]:

@@ -43,7 +43,7 @@ import numpy as np  # noqa: E402
 
 import pufferkit as pk  # noqa: E402
 from pufferkit import compiling  # noqa: E402
-from pufferkit.fleet.each_subject import release_each  # noqa: E402
+from pufferkit.account.tables import release_each  # noqa: E402
 
 RESULTS = Path(__file__).parent / "results"
 SLOWER, LEAST, WIDE = 1.5, 0.05, 21
@@ -453,7 +453,7 @@ def each_on_server(number: int) -> Work:
 
 
 def different_lengths(number: int) -> Work:
-    from pufferkit.fleet.subject_run import FleetRun
+    from pufferkit.account.subjects import FleetRun
 
     chain = pk.MarkovChain.steady([[0.99, 0.01], [0.02, 0.98]])
     run = ("each", chain, 1, "histogram", "influence_curve", "", None)

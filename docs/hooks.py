@@ -27,7 +27,7 @@ PACKAGES = {
     "beliefs": ("pufferkit.beliefs",),
     "data": ("pufferkit.data",),
     "mechanisms": ("pufferkit.mechanisms", "pufferkit.influence", "pufferkit.fitting"),
-    "accounting": ("pufferkit.accounting", "pufferkit.fleet"),
+    "account": ("pufferkit.account",),
     "local": ("pufferkit.local",),
     "audit": ("pufferkit.audit",),
 }

@@ -9,8 +9,8 @@ from typing import Any, Literal
 import numpy as np
 
 from papers.result import Chart, Result, Rows, Settings, by_these_rows
-from pufferkit.accounting.composition import Composition, compose, entry_profile
-from pufferkit.accounting.spending import Spending
+from pufferkit.account.spending import Spending
+from pufferkit.account.theorems import Composition, compose, entry_profile
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.data.asking import count, histogram
 from pufferkit.mechanisms.influence_curve import influence_curve

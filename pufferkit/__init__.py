@@ -18,13 +18,14 @@ if TYPE_CHECKING:
     from pufferkit import audit as audit
     from pufferkit import local as local
     from pufferkit import plots as plots
-    from pufferkit.accounting.account import Account as Account
-    from pufferkit.accounting.composition import compose as compose
-    from pufferkit.accounting.dependence import dependence as dependence
-    from pufferkit.accounting.ledger import Ledger as Ledger
-    from pufferkit.accounting.selection import Selection as Selection
-    from pufferkit.accounting.selection import select as select
-    from pufferkit.accounting.spending import Spending as Spending
+    from pufferkit.account.accounts import Account as Account
+    from pufferkit.account.ledger import Ledger as Ledger
+    from pufferkit.account.releases import Releases as Releases
+    from pufferkit.account.selection import Selection as Selection
+    from pufferkit.account.selection import select as select
+    from pufferkit.account.spending import Spending as Spending
+    from pufferkit.account.theorems import compose as compose
+    from pufferkit.account.theorems import dependence as dependence
     from pufferkit.act import release as release
     from pufferkit.beliefs.bayesian_network import BayesianNetwork as BayesianNetwork
     from pufferkit.beliefs.chain_class import ChainClass as ChainClass
@@ -65,7 +66,6 @@ if TYPE_CHECKING:
     from pufferkit.fitting.fit import fit as fit
     from pufferkit.fitting.measured_influence import measured_influence as measured_influence
     from pufferkit.fitting.private_transitions import private_transitions as private_transitions
-    from pufferkit.fleet import Releases as Releases
     from pufferkit.influence.curve.profile import InfluenceCurve as InfluenceCurve
     from pufferkit.influence.sums.transport import w_infinity as w_infinity
     from pufferkit.mechanisms.active_quilts import ActiveQuilts as ActiveQuilts
@@ -105,12 +105,11 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "accounting.composition": ["compose"],
-    "accounting.dependence": ["dependence"],
-    "accounting.selection": ["Selection", "select"],
-    "accounting.spending": ["Spending"],
-    "accounting.ledger": ["Ledger"],
-    "accounting.account": ["Account"],
+    "account.theorems": ["compose", "dependence"],
+    "account.selection": ["Selection", "select"],
+    "account.spending": ["Spending"],
+    "account.ledger": ["Ledger"],
+    "account.accounts": ["Account"],
     "act": ["release"],
     "beliefs.chain_class": ["ChainClass"],
     "fitting.closeness": ["closeness", "max_divergence"],
@@ -121,7 +120,7 @@ _HOMES = {
     "beliefs.regime_class": ["RegimeClass"],
     "beliefs.secrets": ["Secrets"],
     "errors": ["DrownedAnswer", "LedgerError", "NoTheorem", "NotApplicable", "OverBudget"],
-    "fleet": ["Releases"],
+    "account.releases": ["Releases"],
     "mechanisms.active_quilts": ["ActiveQuilts", "active_quilts"],
     "mechanisms.baselines": ["entry_dp", "gk16", "group_dp"],
     "mechanisms.calibration": ["Calibration"],

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
-from pufferkit.accounting.account import Account, release_series
-from pufferkit.accounting.account_plan import BEST
-from pufferkit.accounting.asked_window import Window, period_of, rule_of
-from pufferkit.accounting.table_accounts import TableAccounts
+from pufferkit.account.accounts import BEST, Account, release_series
+from pufferkit.account.ledger import TableAccounts
+from pufferkit.account.periods import Window, period_of, rule_of
+from pufferkit.account.tables import release_all, release_each
 from pufferkit.data.table import Table
-from pufferkit.fleet.each_subject import release_all, release_each
 from pufferkit.influence.progress import Progress
 
 SUBJECT, ALL = "subject", "all"
@@ -155,7 +154,6 @@ def release(
         "label": label,
         "anyway": anyway,
         "progress": progress,
-        "storage": storage,
         "period": period,
     }
     if account is not None:
@@ -168,13 +166,18 @@ def release(
         }
     if epsilon is None:
         raise ValueError("epsilon: must be given for a table")
-    if per in (None, SUBJECT) and keys is None:
-        return release_each(data, beliefs, epsilon, **options)
-    if per == ALL and keys is None:
-        return release_all(data, beliefs, epsilon, **options)
-    if isinstance(per, str) or per is None:
+    if isinstance(per, str | None) and (per not in (None, SUBJECT, ALL) or keys is not None):
         raise ValueError(
             f"per: must be 'subject', 'all' or a mapping from subject to group, with keys=, got "
             f"{per!r}"
         )
-    return release_all(data, beliefs, epsilon, groups=per, keys=keys, **options)
+    if far and isinstance(per, str | None):
+        from pufferkit.cluster.packs import release_on_cluster  # noqa: PLC0415
+
+        return release_on_cluster(
+            data, beliefs, epsilon, together=per == ALL, storage=storage, **options
+        )
+    if isinstance(per, str | None):
+        return (release_all if per == ALL else release_each)(data, beliefs, epsilon, **options)
+    table = data.collect() if far else data
+    return release_all(table, beliefs, epsilon, groups=per, keys=keys, **options)

@@ -5,7 +5,7 @@ import json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pufferkit.accounting.entries import Extended, Spelled
+from pufferkit.account.chain import Extended, Spelled
 from pufferkit.records import canonical
 
 # Letters, and what JSON escapes or might: quotes, controls, line separators, beyond two bytes.

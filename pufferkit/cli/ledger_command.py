@@ -37,7 +37,7 @@ def show(
     as_json: inputs.AsJson = False,
 ) -> None:
     """Print the accounts, or the entries of one."""
-    from pufferkit.accounting.amounts import show as amount  # noqa: PLC0415
+    from pufferkit.account.amounts import show as amount  # noqa: PLC0415
 
     with _opened(ledger) as book:
         if as_json:
@@ -73,7 +73,7 @@ def show(
 
 def _rows(book: pk.Ledger, account: str | None) -> list[dict[str, Any]]:
     """The accounts, or the entries of one account, as plain data."""
-    from pufferkit.accounting.amounts import in_epsilon  # noqa: PLC0415
+    from pufferkit.account.amounts import in_epsilon  # noqa: PLC0415
 
     if account is None:
         return book.table_rows()
@@ -137,8 +137,8 @@ def budget(
     It cannot fall below what is spent. A larger budget weakens the promise to the people behind the
     data, also for earlier releases.
     """
-    from pufferkit.accounting.amounts import in_epsilon  # noqa: PLC0415
-    from pufferkit.accounting.amounts import show as amount  # noqa: PLC0415
+    from pufferkit.account.amounts import in_epsilon  # noqa: PLC0415
+    from pufferkit.account.amounts import show as amount  # noqa: PLC0415
 
     with _opened(ledger, by=by, anchor=anchor, anchor_key=anchor_key) as book:
         before = book.account(account)

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 import pufferkit as pk
-from pufferkit.accounting.asked_window import in_period
+from pufferkit.account.periods import in_period
 from pufferkit.beliefs.provenance import owed
 from pufferkit.cli import inputs, outputs, terminal, usefulness_output
 from pufferkit.cli.asked_questions import asked

@@ -225,7 +225,7 @@ def _table(source: sources.Source, rules: Rules, known: tuple[Hashable, ...] | N
                 "them with window='1h'"
             )
         # A cluster stands above the data, so it is found by name.
-        return import_module("pufferkit.frames.spark").ClusterTable(source, rules, known)
+        return import_module("pufferkit.cluster.spark").ClusterTable(source, rules, known)
     if source.sql:
         return _table_of_sql(source, rules, known)
     frame = source.eager

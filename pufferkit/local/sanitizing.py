@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit import noise
-from pufferkit.accounting.account import Account
+from pufferkit.account.accounts import Account
 from pufferkit.beliefs.base import check_step
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.beliefs.provenance import Provenance, check_not_fitted_on, check_paid

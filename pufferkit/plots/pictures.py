@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pufferkit.accounting.account import Account
-from pufferkit.accounting.account_plan import AccountPlan
+from pufferkit.account.accounts import Account, AccountPlan
+from pufferkit.account.releases import Releases
 from pufferkit.audit.report import Audit
 from pufferkit.beliefs.base import Beliefs
 from pufferkit.beliefs.bayesian_network import BayesianNetwork, NetworkClass
@@ -17,7 +17,6 @@ from pufferkit.beliefs.markov_random_field import FieldClass, MarkovRandomField
 from pufferkit.beliefs.seasonal_class import SeasonalClass
 from pufferkit.data.joint import Several
 from pufferkit.data.queries import TopStates
-from pufferkit.fleet.releases import Releases
 from pufferkit.mechanisms.active_quilts import ActiveQuilts
 from pufferkit.mechanisms.calibration import Calibration
 from pufferkit.mechanisms.dashboard import Dashboard

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from pufferkit.fleet.releases import Releases
+    from pufferkit.account.releases import Releases
     from pufferkit.mechanisms.post_processing import Derived
     from pufferkit.mechanisms.release import Release
 

@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 
 import pufferkit as pk
-from pufferkit.accounting.composition import rules_for
+from pufferkit.account.theorems import rules_for
 from pufferkit.beliefs.binary_class import BinaryClass
 from pufferkit.beliefs.region_class import RegionClass
 from tests.attacks.cases import Asked, Case

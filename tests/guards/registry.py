@@ -86,7 +86,7 @@ ACCOUNTS: dict[str, Callable[[Any, Any, float, Any], Paid] | None] = {
     "none": None,
     "Account": _asked_twice,
 }
-"""Ways to pay for a release of one series; `tests/fleet` pays for many subjects."""
+"""Ways to pay for a release of one series; `tests/account` pays for many subjects."""
 
 
 def public_accounts() -> set[str]:

@@ -354,7 +354,7 @@ def test_an_account_with_a_region(tmp_path):
         session.release(pk.histogram((0, 1, 2), 80), 0.5, window=(1, 80))
         session.release(pk.histogram((0, 1, 2), 80), 0.5, window=(121, 200))
         assert 0.9 <= session.remaining <= 1.51
-    from pufferkit.accounting.windows import parallel
+    from pufferkit.account.theorems import parallel
 
     history = [
         pk.Spending(epsilon=0.5, window=w, mechanism="markov_quilt") for w in ((1, 80), (121, 200))

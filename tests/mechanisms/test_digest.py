@@ -4,7 +4,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pufferkit as pk
-from pufferkit.accounting import account as account_module
+from pufferkit.account import accounts as account_module
 from pufferkit.mechanisms.influence_curve import endless
 from pufferkit.mechanisms.plan import MECHANISMS, calibrate
 

@@ -108,30 +108,18 @@ AREAS = {
         ],
     ),
     "composition": Area(
-        ["accounting/composition.py", "accounting/spending.py", "accounting/windows.py"],
-        ["accounting/test_composition.py", "accounting/test_composition_rules.py"],
+        ["account/theorems.py", "account/spending.py"],
+        ["account/test_composition.py", "account/test_composition_rules.py"],
         "year_of_weekly or three_randomised or never_below_entry_by_entry or meet_in_the_gap",
     ),
     "ledger": Area(
+        [f"account/{name}.py" for name in ("amounts", "chain", "ledger", "marks", "pay")],
         [
-            f"accounting/{name}.py"
-            for name in (
-                "amounts",
-                "anchor",
-                "entries",
-                "fingerprints",
-                "ledger",
-                "recognition",
-                "replay",
-                "transactions",
-            )
-        ],
-        [
-            "accounting/test_ledger.py",
-            "accounting/test_ledger_bulk.py",
-            "accounting/test_ledger_faults.py",
-            "accounting/test_ledger_places.py",
-            "accounting/test_recognition.py",
+            "account/test_ledger.py",
+            "account/test_ledger_bulk.py",
+            "account/test_ledger_faults.py",
+            "account/test_ledger_places.py",
+            "account/test_recognition.py",
         ],
         # Tables are read by threads, which a fork of mutmut leaves behind.
         "processes or killed or postgresql or table_under_other_names or one_subject_of_many "

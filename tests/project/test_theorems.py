@@ -125,11 +125,11 @@ THEOREMS = {
     ),
     "constant profile": (
         "mechanisms/influence_curve.py: endless",
-        "accounting/test_going_on.py: test_no_entry_of_a_long_series_loses_more_than_epsilon",
+        "account/test_going_on.py: test_no_entry_of_a_long_series_loses_more_than_epsilon",
     ),
     "peeling by the exponential mechanism": (
-        "accounting/selection.py: select",
-        "accounting/test_selection.py: test_no_entry_loses_more_than_epsilon",
+        "account/selection.py: select",
+        "account/test_selection.py: test_no_entry_loses_more_than_epsilon",
     ),
     "GK16": (
         "mechanisms/baselines.py: gk16",

@@ -1,0 +1,337 @@
+"""The one payer: what is asked of accounts is priced, drawn, charged and stored.
+
+For one series or for a batch of subjects the way is the same. One read gives the balances, the
+standings and the values that are stored already. What is stored is returned, free. The rest is
+priced, and if one account cannot pay, none does and nothing is drawn. Then noise is drawn, and one
+write stores charges and values together, if no account has changed since it was read. What is
+handed over is what is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pufferkit.account.amounts import spent_micro, spent_pico
+from pufferkit.account.chain import Balance
+from pufferkit.account.ledger import Charge, Ledger, Read, Terms, over_budget
+from pufferkit.account.marks import Data
+from pufferkit.account.spending import Spending
+from pufferkit.account.standing import Standing, as_stored, price
+from pufferkit.beliefs.base import Beliefs
+from pufferkit.errors import LedgerError, OverBudget
+
+Value = Mapping[str, Any]
+DrawValues = Callable[[Sequence[int]], Iterable[Value]]
+"""The noisy values of those of the asked that have these numbers, in order."""
+Refused = Callable[[Balance, Standing, int], OverBudget]
+"""The error for an account that cannot pay, from its balance, standing and new total."""
+
+_NEW = Standing()
+_EXACT = 500
+"""Losses that are computed entry by entry for the subjects of one run; the others pay the bound
+of a series without an end, which is hardly more."""
+
+
+@dataclass(frozen=True)
+class Payment:
+    """One release that is asked of an account, which is opened on these terms.
+
+    ``spending`` is over the window in the numbering of the account, ``lengths`` are the segments of
+    its whole series; without a spending the account keeps the value of a release that others pay
+    for, and its total is the largest of theirs, or ``least``. ``facts`` are recorded with the
+    charge. ``stores`` is whether a value belongs to it. ``bought`` is the key of a purchase of
+    beliefs, which is charged once. ``endless`` is whether the noise is that of a series without an
+    end, ``clocked`` whether places are told by a clock, so that data need not begin at the first
+    entry. ``data`` and ``rows`` are those of the whole series and of the window, by which they are
+    recognised.
+    """
+
+    account: str
+    key: str
+    terms: Terms
+    spending: Spending | None
+    lengths: tuple[int, ...]
+    facts: Mapping[str, Any]
+    stores: bool = True
+    bought: bool = False
+    endless: bool = False
+    clocked: bool = False
+    data: Data | None = None
+    rows: Data | None = None
+    least: int = 0
+
+
+@dataclass(frozen=True)
+class Prices:
+    """The beliefs under which accounts pay, and the longest series that they may cover."""
+
+    theta: Beliefs
+    horizon: int | None
+    known: dict[Any, Priced] = field(default_factory=dict, compare=False, repr=False)
+    """What releases cost so far; subjects that are alike pay alike."""
+
+
+@dataclass(frozen=True)
+class Priced:
+    """The total of an account after a release, the rule, the standing, and what is recorded.
+
+    ``facts`` are those of the release, by whose identity it is known.
+    """
+
+    facts: tuple[Mapping[str, Any], ...]
+    total: int
+    rule: str
+    after: Standing
+    state: Mapping[str, Any]
+    bodies: tuple[Mapping[str, Any], ...]
+
+
+@dataclass(frozen=True)
+class Owed:
+    """What one account has still to pay: its charges without values, and its balance before."""
+
+    before: Balance
+    charges: tuple[Charge, ...]
+    numbers: tuple[int | None, ...]
+    """For each charge the number of the value that belongs to it."""
+
+    @property
+    def total(self) -> int:
+        """The total after all of them, in millionths of epsilon."""
+        return self.charges[-1].total if self.charges else self.before.total
+
+
+@dataclass(frozen=True)
+class Paid:
+    """The stored value of each of the asked, and the largest total of an account after it."""
+
+    values: list[Value | None]
+    total: int
+
+
+def pay(
+    ledger: Ledger,
+    prices: Prices,
+    asked: Sequence[Payment],
+    draw: DrawValues,
+    *,
+    read: Read | None = None,
+    data_meant: bool = False,
+    refused: Refused | None = None,
+) -> Paid:
+    """The stored value of each of the asked, charged and drawn once.
+
+    Parameters
+    ----------
+    ledger, prices
+        The ledger, and the beliefs under which accounts pay.
+    asked
+        What is asked; that of one account is one release, whose windows do not overlap.
+    draw
+        Draws values; called when all can pay, and again if another process paid in between.
+    read
+        What `Ledger.look` gave for the asked, if it was looked at already.
+    data_meant
+        Whether data that look like those of another account are meant.
+    refused
+        The error for an account that cannot pay.
+
+    Raises
+    ------
+    OverBudget
+        If one account cannot pay; then none does.
+    """
+    names = list(dict.fromkeys(one.account for one in asked))
+    keys = list(dict.fromkeys(one.key for one in asked))
+    while True:
+        read = ledger.look(names, keys) if read is None else read
+        values: list[Value | None] = [read.values.get((one.account, one.key)) for one in asked]
+        owed = owing(read, prices, asked, refused)
+        total = max((account.total for account in owed), default=0)
+        charges = [charge for account in owed for charge in account.charges]
+        if not charges:
+            return Paid(values, total)
+        numbers = [number for account in owed for number in account.numbers]
+        wanted = [number for number in numbers if number is not None]
+        drawn = dict(zip(wanted, draw(wanted), strict=True)) if wanted else {}
+        stored = [
+            charge if number is None else charge._replace(value=drawn[number])
+            for charge, number in zip(charges, numbers, strict=True)
+        ]
+        if ledger.charge_many(stored, data_meant=data_meant):
+            return Paid([drawn.get(number, value) for number, value in enumerate(values)], total)
+        read = None
+
+
+def owing(
+    read: Read, prices: Prices, asked: Sequence[Payment], refused: Refused | None = None
+) -> list[Owed]:
+    """What each account has still to pay, given what was read; raises if one cannot."""
+    groups: dict[str, list[tuple[int, Payment]]] = {}
+    for number, one in enumerate(asked):
+        groups.setdefault(one.account, []).append((number, one))
+    owed, short = list[Owed](), list[OverBudget]()
+    for group in groups.values():
+        try:
+            if group[0][1].spending is None:
+                most = max((account.total for account in owed), default=0)
+                owed.append(_kept(read, group[0], most))
+            else:
+                owed.append(_owed(read, prices, group, refused))
+        except OverBudget as refusal:
+            short.append(refusal)
+    if short:
+        more = f" (and {len(short) - 1:,} more like it)" if len(short) > 1 else ""
+        raise OverBudget(f"{short[0]}{more}")
+    return owed
+
+
+def _owed(
+    read: Read, prices: Prices, group: Sequence[tuple[int, Payment]], refused: Refused | None
+) -> Owed:
+    first = group[0][1]
+    name, terms = first.account, first.terms
+    balance, standing = standing_of(read, name, terms)
+    new = [one for one in group if _unpaid(read, one[1]) and one[1].key not in standing.bought]
+    if not new:
+        return Owed(balance, (), ())
+    lengths = standing.whole(name, first.lengths, clocked=first.clocked)
+    total, charges, numbers = balance.total, list[Charge](), list[int | None]()
+    purchases = [one for one in new if one[1].bought]
+    releases = [one for one in new if not one[1].bought]
+    for part in (purchases, releases):
+        if not part:
+            continue
+        priced = _priced(standing, total, [one for _, one in part], lengths, prices)
+        if priced.total > balance.budget:
+            if refused is not None:
+                raise refused(balance, standing, priced.total)
+            short = over_budget(priced.total - balance.total, balance.remaining)
+            raise OverBudget(f"{name}: {short}")
+        total, standing, last = priced.total, priced.after, part[-1][1]
+        for (number, one), body in zip(part, priced.bodies, strict=True):
+            assert one.spending is not None
+            charges.append(
+                Charge(
+                    name,
+                    one.key,
+                    spent_micro(one.spending.epsilon),
+                    total,
+                    body,
+                    after=balance.entries,
+                    terms=terms,
+                    data=one.data,
+                    state=priced.state if one is last else None,
+                    rows=one.rows,
+                )
+            )
+            numbers.append(number if one.stores else None)
+    return Owed(balance, tuple(charges), tuple(numbers))
+
+
+def _unpaid(read: Read, one: Payment) -> bool:
+    """Whether a release is neither stored nor charged; raises if its value was removed."""
+    place = (one.account, one.key)
+    if place in read.values:
+        return False
+    if place in read.charged and one.stores:
+        raise LedgerError(
+            f"ledger: {one.account!r} was charged for this release, and the value is missing: "
+            "entries were removed. Restore a backup and run pufferkit ledger verify"
+        )
+    return place not in read.charged
+
+
+def _kept(read: Read, asked: tuple[int, Payment], most: int) -> Owed:
+    """The charge of an account that keeps the value of a release which others pay for."""
+    number, one = asked
+    balance = read.balances.get(one.account)
+    if balance is None:
+        balance = Balance(one.account, one.terms.rule, one.terms.budget, 0, 0)
+    else:
+        one.terms.check(balance, read.opened[one.account])
+    if not _unpaid(read, one):
+        return Owed(balance, (), ())
+    total = max(balance.total, one.least, most)
+    epsilon = spent_micro(one.facts["epsilon"])
+    charge = Charge(
+        one.account, one.key, epsilon, total, one.facts, balance.entries, terms=one.terms
+    )
+    return Owed(balance, (charge,), (number,))
+
+
+def _priced(
+    before: Standing,
+    total: int,
+    part: Sequence[Payment],
+    lengths: tuple[int, ...],
+    prices: Prices,
+) -> Priced:
+    """What a release costs and leads to; once for all that are alike."""
+    theta, known, first = prices.theta, prices.known, part[0]
+    new = tuple(one.spending for one in part)
+    bought = first.key if first.bought else None
+    facts = tuple(one.facts for one in part)
+    alike = (before, total, new, lengths, first.endless, bought, tuple(map(id, facts)))
+    if alike not in known:
+        stored = [as_stored(spending, theta) for spending in new if spending is not None]
+        now, rule = price(
+            before,
+            total,
+            stored,
+            theta,
+            lengths,
+            horizon=prices.horizon,
+            endless=first.endless,
+            exact=len(known) < _EXACT,
+        )
+        after = before
+        for spending in stored:
+            after = after.after(spending, lengths, rule=rule, bought=bought)
+        state = after.to_dict()
+        bodies = tuple(
+            _body(one, spending, theta, rule, state)
+            for one, spending in zip(part, stored, strict=True)
+        )
+        known[alike] = Priced(facts, now, rule, after, state, bodies)
+    return known[alike]
+
+
+def standing_of(read: Read, name: str, terms: Terms) -> tuple[Balance, Standing]:
+    """Balance and standing of an account as it was read; raises if it has other terms."""
+    balance = read.balances.get(name)
+    if balance is None:
+        return Balance(name, terms.rule, terms.budget, 0, 0), _NEW
+    terms.check(balance, read.opened[name])
+    state = read.states.get(name)
+    if state is None and balance.total:
+        raise LedgerError(
+            f"ledger: the standing of {name!r} is missing, so it was damaged; restore a backup and "
+            "run pufferkit ledger verify"
+        )
+    return balance, _NEW if state is None else Standing.from_dict(state)
+
+
+def _body(
+    one: Payment, spending: Spending, theta: Beliefs, rule: str, state: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What a charge records: enough to add it up again (`Standing.after_entry`)."""
+    b, added = spending.entry_epsilon, spending.contributions
+    bought = {"bought": one.key} if one.bought else {}
+    return {
+        "labels": [],
+        "scale": None,
+        **one.facts,
+        "window": list(spending.window),
+        "segments": state["segments"],
+        "beliefs": theta.digest,
+        "mechanism": spending.mechanism,
+        "entry_privacy_pico": None if b is None else spent_pico(b),
+        "quilt": None if spending.quilt is None else list(spending.quilt),
+        "contributions": None if added is None else [value for _, value in added],
+        "gaps": None if spending.gaps is None else list(spending.gaps),
+        "rule": rule,
+        **bought,
+    }

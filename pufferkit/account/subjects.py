@@ -1,0 +1,979 @@
+"""Which lengths to calibrate where series have many: the others share the noise of a longer one.
+
+Noise for a longer segment also hides the entries of a shorter one ("the longest is the hardest"),
+so the least noise grows with the length, and no more once a chain has mixed. It is computed for the
+shortest and the longest, then between those neighbours whose noise differs most. The cost is that
+of a few calibrations for each doubling of the noise, whatever the number of lengths.
+
+A run over many subjects: its question, its noise, and the rows it releases.
+
+Calibrations see lengths, never counts. There is a row for each subject and window.
+
+Recognising the subjects of a table by their counts, and few subjects by entries too.
+
+The digest of a subject up to a place is over the time of its first entry and the counts of all
+entries so far, so that it does not depend on how windows are cut. Places are ends of pieces: the
+last and some before it. Counts of a long stretch in several states are rarely equal by chance, and
+a few windows of them hardly ever; where they are, it is no evidence (see `fingerprints`).
+
+The subjects of a table as payments: every subject has its own account.
+
+For its noise, a run over windows is one release: no entry is in two windows, so all windows
+together are one query with the Lipschitz constant of one, and epsilon covers all of them. What it
+costs, and that nothing is charged or drawn twice, is the work of `pay`.
+"""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import heapq
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pufferkit import checks, noise
+from pufferkit.account.accounts import after_the_first, entries_after, horizon_of, kept
+from pufferkit.account.amounts import allowed_micro, in_epsilon, spent_pico
+from pufferkit.account.chain import Balance, checked_name
+from pufferkit.account.ledger import Ledger, Read, Terms, over_budget
+from pufferkit.account.marks import Data, SeriesData, Shingles
+from pufferkit.account.pay import Payment, Prices, Value, owing, pay
+from pufferkit.account.periods import Period
+from pufferkit.account.spending import Spending
+from pufferkit.account.standing import Standing
+from pufferkit.beliefs.chain_class import ChainClass, as_chain_class
+from pufferkit.checks import Floats
+from pufferkit.data.durations import SECOND
+from pufferkit.data.exact_rows import Rows
+from pufferkit.data.queries import Histogram, Quantile, RelativeFrequencies, rank_scores
+from pufferkit.data.query import Over, Question, question
+from pufferkit.data.table import Counts, Table, Windows
+from pufferkit.errors import OverBudget
+from pufferkit.mechanisms.calibration import Calibration
+from pufferkit.mechanisms.influence_curve import HORIZON, endless, goes_on
+from pufferkit.mechanisms.plan import MECHANISMS
+from pufferkit.mechanisms.quantiles import CHOSEN, better_way
+from pufferkit.records import canonical, digest, plain
+from pufferkit.rounding import round_up
+
+# -- shared lengths ------------------------------------------------------------------------------
+
+
+_SAME, _MOST = 1.02, 96
+"""Noise that differs by less than this factor is shared; lengths to calibrate at most."""
+
+
+def shared_lengths(lengths: Counts, scale: Callable[[int], float]) -> Counts:
+    """Those of these lengths to calibrate, sorted; each of the others takes the next longer one.
+
+    ``scale`` is the noise for a length. What a length takes is at most 2% above its own noise, or
+    as little above it as 96 calibrations allow.
+    """
+    known = np.unique(lengths).tolist()
+    last = len(known) - 1
+    scale(known[last])  # where a length is refused, this one is
+    chosen, apart = {0, last}, list[tuple[float, int, int]]()
+
+    def compare(low: int, high: int) -> None:
+        if high - low > 1:
+            heapq.heappush(apart, (scale(known[low]) / scale(known[high]), low, high))
+
+    compare(0, last)
+    while apart and apart[0][0] * _SAME < 1 and len(chosen) < _MOST:
+        _, low, high = heapq.heappop(apart)
+        middle = int(np.searchsorted(known, math.sqrt(known[low] * known[high])))
+        middle = min(max(middle, low + 1), high - 1)
+        chosen.add(middle)
+        compare(low, middle)
+        compare(middle, high)
+    return np.array([known[at] for at in sorted(chosen)])
+
+
+# -- subject run ---------------------------------------------------------------------------------
+
+
+MECHANISM_NAMES = (
+    "influence_curve",
+    "markov_quilt",
+    "markov_quilt_approx",
+    "markov_quilt_approx_tight",
+    "gk16",
+    "group_dp",
+)
+
+FRESH_STARTS = (
+    "every segment is assumed to start from it, also after a declared break; "
+    "ChainClass.any_start does not assume that"
+)
+
+EVERYBODY = "(all subjects)"
+"""The account that stores the values of releases over all subjects."""
+
+CHUNK = 5000
+"""Rows that are charged, drawn and stored together."""
+
+AT_ONCE = 100_000
+"""Rows of a release over all subjects up to which one transaction charges all, in half a GB."""
+
+
+@dataclass(frozen=True)
+class FleetRun:
+    """The question, beliefs and label of a run. Equal runs are the same run."""
+
+    what: str
+    beliefs: ChainClass
+    epsilon: float
+    question: Question
+    mechanism: str
+    label: str
+    windows: Windows | None
+    chooses: bool = False
+    period: Period | None = None
+    """The period to which whole series are cut."""
+    horizon: int | None = None
+    """With accounts, the longest series whose every entry could be asked like these (`endless`)."""
+    _calibrated: dict[int, Calibration] = field(default_factory=dict, compare=False, repr=False)
+    """Calibrations by length, computed so far; both ways to a quantile have the same noise."""
+
+    @classmethod
+    def of(
+        cls,
+        what: str,
+        beliefs: Any,
+        epsilon: float,
+        query: str | Question,
+        mechanism: str,
+        label: str,
+        windows: Windows | None,
+    ) -> FleetRun:
+        """A checked run; questions that need more than counts apply to whole series."""
+        asked = query if isinstance(query, Question) else question(query)
+        windows = windows if asked.counting else None
+        if mechanism not in MECHANISM_NAMES:
+            known = ", ".join(MECHANISM_NAMES)
+            raise ValueError(f"mechanism: must be one of {known}, got {mechanism!r}")
+        theta = as_chain_class(beliefs)
+        if len(theta.states) < 2:
+            raise ValueError("beliefs: a histogram needs at least two states")
+        return cls(
+            what,
+            theta,
+            checks.privacy(epsilon),
+            asked,
+            mechanism,
+            str(label),
+            windows,
+        )
+
+    @property
+    def query(self) -> str:
+        """The question in words."""
+        return str(self.question)
+
+    @property
+    def of_states(self) -> bool:
+        """Whether it is a histogram over the states, or their shares: what a cluster counts."""
+        return type(self.question) in (Histogram, RelativeFrequencies)
+
+    @cached_property
+    def one_entry(self) -> Over:
+        """The states, and a single entry: enough to ask a counting question."""
+        return Over(self.beliefs.states, (1,))
+
+    @cached_property
+    def beliefs_digest(self) -> str:
+        """Digest of the class Theta."""
+        return self.beliefs.digest
+
+    @cached_property
+    def identity(self) -> str:
+        """Key of the run, the same after a crash."""
+        return digest(
+            {
+                "what": self.what,
+                "epsilon": self.epsilon,
+                "query": self.question.digest,
+                "order": plain(self.question.labels(self.one_entry))
+                if self.question.counting
+                else None,
+                "chooses": self.chooses,
+                "mechanism": self.mechanism,
+                "label": self.label,
+                "windows": None if self.windows is None else self.windows.to_dict(),
+                "period": None if self.period is None else self.period.key,
+            }
+        )
+
+    def decided(self, entries: int, longest: int) -> FleetRun:
+        """The run with the quantile method of smaller error for rows of this many entries.
+
+        The choice depends on beliefs and numbers of entries, not on data. Other questions have one
+        method.
+        """
+        asked = self.question
+        if not isinstance(asked, Quantile):
+            return self
+        scale = self.calibration(longest).scale
+        share, states = float(asked.share), tuple(asked.levels)
+        way, _, _ = better_way(self.beliefs, states, share, entries, scale)
+        return replace(self, chooses=way == CHOSEN)
+
+    def paid_for(
+        self, ledger: Ledger, names: Sequence[str], longest: int, declared: int | None
+    ) -> FleetRun:
+        """The run, with the longest series that these accounts may cover.
+
+        For beliefs that do not mix it is declared, or that of the first table.
+        """
+        name, known = names[0], None
+        if declared is None and not goes_on(self.beliefs):
+            opened = ledger.look(names).opened
+            name = next(iter(opened), name)
+            known = opened[name]["about"] if opened else None
+        horizon = horizon_of(declared, self.beliefs, longest, known, name)
+        return replace(self, horizon=horizon.get("horizon", HORIZON))
+
+    @property
+    def released(self) -> Question:
+        """The question that is answered with noise: for a quantile perhaps the histogram."""
+        return self.question if self.chooses else self.question.in_numbers()
+
+    @cached_property
+    def unit(self) -> Fraction:
+        """The unit of the answer for the integers that get noise."""
+        return self.question.grain(self.one_entry)
+
+    @property
+    def per(self) -> str | None:
+        """The public number of a row that its answer is divided by: entries, days or nothing."""
+        return self.question.per
+
+    def sampler(self, scales: Floats) -> noise.Sampler:
+        """The sampler for these integer scales."""
+        return "opendp" if self.chooses else noise.whole_sampler(scales.max(), Fraction(1))
+
+    def draw(self, counts: Counts, scales: Floats) -> Floats:
+        """Noise on integers, row by row; or levels by noisy choice."""
+        if not self.chooses:
+            return noise.discrete_laplace_rows(counts, scales[:, None]).astype(np.float64)
+        assert isinstance(self.question, Quantile)
+        share, levels = Fraction(self.question.share), list(self.question.levels.values())
+        rows = ([Fraction(n) for n in row] for row in counts.tolist())
+        places = [
+            noise.noisy_choice(
+                rank_scores(row, share),
+                noise.choice_scale(float(scale), len(row)),
+                share.denominator,
+            )
+            for row, scale in zip(rows, scales, strict=True)
+        ]
+        return np.array([[levels[place]] for place in places])
+
+    def answers(self, values: Floats, scales: Floats, per: Counts | None) -> tuple[Floats, Floats]:
+        """The draws in the unit of the answer, divided by the public divisor; scales rounded up."""
+        if self.chooses or (self.unit == 1 and per is None):
+            return values, scales
+        if self.unit == 1 and per is not None:
+            return noise.as_shares(values, scales, per)
+        steps = [self.unit / (1 if per is None else int(per[row])) for row in range(len(values))]
+        rows = zip(values.tolist(), scales.tolist(), steps, strict=True)
+        made = [
+            ([float(int(v) * step) for v in row], round_up(float(Fraction(scale) * step)))
+            for row, scale, step in rows
+        ]
+        return np.array([row for row, _ in made]), np.array([scale for _, scale in made])
+
+    def notes(self, table: Table, segmented: bool | None = None) -> tuple[str, ...]:
+        """Remarks on the beliefs, and on what they assume about this table.
+
+        ``segmented``: whether a subject has several segments, if the table is only a part.
+        """
+        if segmented is None:
+            segmented = len(table.segment_lengths) > len(table.subjects)
+        fixed = self.beliefs.fixed_start if segmented else None
+        start = (f"{fixed} has a fixed initial distribution, and {FRESH_STARTS}",) if fixed else ()
+        return (*self.beliefs.caveats, *start, *table.notes)
+
+    def keys(self, windows: Iterable[int]) -> dict[int, str]:
+        """Keys of the releases over these windows, the same for every subject."""
+        run = self.identity
+        return {window: digest({"run": run, "window": window}) for window in set(windows)}
+
+    def calibration(self, longest: int) -> Calibration:
+        """The noise for the question over segments of at most this length, in whole units."""
+        if longest not in self._calibrated:
+            query = self.question.whole(self.beliefs.states, longest)
+            if self.horizon is not None and self.mechanism == "influence_curve":
+                made = endless(self.beliefs, query, self.epsilon, self.horizon)
+            else:
+                made = MECHANISMS[self.mechanism](self.beliefs, query, self.epsilon)
+            self._calibrated[longest] = made
+        return self._calibrated[longest]
+
+    def calibrations(self, longest: Counts) -> tuple[Counts, dict[int, Calibration]]:
+        """For each subject the length it is calibrated for, and the calibration of each length.
+
+        Where noise for a longer segment is hardly more, it serves the shorter one too.
+        """
+        if self.horizon is not None and self.mechanism == "influence_curve":
+            most = int(longest.max())  # the same noise for all
+            return np.full(len(longest), most), {most: self.calibration(most)}
+        known = shared_lengths(longest, lambda length: self.calibration(length).scale)
+        used = known[np.searchsorted(known, longest)]
+        return used, {length: self.calibration(length) for length in known.tolist()}
+
+
+class TableClock(NamedTuple):
+    """How a table counts entries: by the time between them, or by rows if that is not known."""
+
+    every: int | float | None
+    of_time: bool
+    zone: str | None
+    independent_after: str | None
+
+    @classmethod
+    def of(cls, table: Table) -> TableClock:
+        return cls(table.every, table.of_time, table.timezone, table.independent_after)
+
+    @property
+    def tells(self) -> bool:
+        """Whether it tells the place of an entry in an account."""
+        return self.of_time and self.every is not None
+
+
+class PendingRelease(NamedTuple):
+    """One release to pay for: entries ``first`` to ``last`` of a subject, counted from 1.
+
+    Places include unobserved entries, by the clock. ``begins`` is the time of entry 1, so that the
+    account detects a change of numbering. ``entries`` of the places were observed. A row that
+    arrives late, for a place that was unobserved when an earlier run was charged, may be part of a
+    later run: the earlier run did not use it, the account counts it as if it had, and the later run
+    pays for it again.
+    """
+
+    account: str
+    lengths: tuple[int, ...]
+    window: int
+    first: int
+    last: int
+    calibration: Calibration
+    entries: int
+    begins: int | float | None = None
+    clock: TableClock = TableClock(None, False, None, None)
+
+    @property
+    def used(self) -> list[int]:
+        """The places, and the number observed if some were not."""
+        gaps = self.entries != self.last - self.first + 1
+        return [self.first, self.last, *([self.entries] if gaps else [])]
+
+
+def account_names(table: Table, prefix: str) -> list[str]:
+    """The account of each subject; names must identify subjects."""
+    names = [f"{prefix}{subject}" for subject in table.subjects]
+    if f"{prefix}{EVERYBODY}" in names:
+        raise ValueError(f"subject: {EVERYBODY!r} is the name of another account; rename it")
+    if len(set(names)) < len(names):
+        raise ValueError("subject: two subjects print alike; give them different names")
+    return names
+
+
+def pending_releases(
+    table: Table,
+    asked: Rows,
+    rows: NDArray[np.int64],
+    used: Counts,
+    calibrations: dict[int, Calibration],
+    prefix: str,
+) -> list[PendingRelease]:
+    """The release that each row charges to each account."""
+    owner = asked.owner[rows]
+    lowest = int(owner.min())
+    lengths = table.lengths_between(lowest, int(owner.max()) + 1)
+    asked_for = (asked.window, asked.first, asked.last, asked.entries)
+    columns = (owner, used[owner], *(column[rows] for column in asked_for))
+    clock = TableClock.of(table)
+    return [
+        PendingRelease(
+            f"{prefix}{table.subjects[number]}",
+            lengths[number - lowest],
+            window,
+            first,
+            last,
+            calibrations[length],
+            entries,
+            None if table.begins is None else table.begins[number],
+            clock,
+        )
+        for number, length, window, first, last, entries in zip(
+            *(column.tolist() for column in columns), strict=True
+        )
+    ]
+
+
+def chunks_of(owner: Counts) -> list[NDArray[np.int64]]:
+    """Rows in batches that keep a subject together."""
+    starts = np.flatnonzero(np.append(True, np.diff(owner) != 0))
+    parts, begin = [], 0
+    for start in [*starts[1:].tolist(), len(owner)]:
+        if start - begin >= CHUNK or start == len(owner):
+            parts.append(np.arange(begin, start))
+            begin = start
+    return [part for part in parts if len(part)]
+
+
+# -- subject recognition -------------------------------------------------------------------------
+
+
+_BACK = (1, 2, 3, 5, 9, 17)
+"""The ends of pieces that are recorded, counted from the last."""
+
+_FEW = 1_000
+"""For up to this many subjects stretches of entries are recorded too, if a table keeps them."""
+
+_FEWER = 50
+"""And for up to this many also those of thinned entries, which take some ten times as long."""
+
+
+class SubjectData:
+    """The counts of one subject, in some pieces of a table, as `fingerprints.Data`."""
+
+    exact = False
+    __slots__ = ("_ends", "_number", "_of", "_start", "length")
+
+    def __init__(self, of: TableData, number: int, start: int, ends: list[int]) -> None:
+        self._of, self._number, self._start, self._ends = of, number, start, ends
+        self.length = ends[-1]
+
+    @property
+    def fellows(self) -> Collection[str]:
+        return self._of.fellows
+
+    @property
+    def places(self) -> tuple[int, ...]:
+        ends = self._ends
+        return tuple([ends[-n] for n in reversed(_BACK) if n <= len(ends)])
+
+    def prefixes(self, key: bytes, places: Iterable[int]) -> dict[int, bytes]:
+        wanted = places if isinstance(places, (set, dict)) else set(places)
+        words, begins = self._of.words, self._of.begins(self._number)
+        return {
+            place: hashlib.blake2b(
+                b"%d %b %b" % (place, words[16 * number : 16 * number + 16], begins),
+                key=key,
+                digest_size=8,
+                person=b"subject",
+            ).digest()
+            for number, place in enumerate(self._ends, self._start)
+            if place in wanted
+        }
+
+    def information(self, place: int) -> float:
+        return float(self._of.information[self._start + self._ends.index(place)])
+
+    def otherwise(self, key: bytes, places: Collection[int]) -> dict[int, bytes]:
+        del key, places  # counts do not tell the order of entries
+        return {}
+
+    def shingles(self, key: bytes) -> Sequence[Shingles]:
+        table, number, known = self._of.table, self._number, self._of.shingles
+        if table.codes is None or len(self._of) > _FEW:
+            return ()
+        if (key, number) not in known:
+            codes, lengths = table.codes_of(number), table.lengths_of(number)
+            few = len(self._of) <= _FEWER
+            series = SeriesData(codes, table.states, lengths, thinned=few)
+            known[key, number] = series.shingles(key)
+        return known[key, number]
+
+
+class TableData(Mapping[str, SubjectData]):
+    """The data of each account of a table, put together when they are asked for.
+
+    ``names`` are the accounts of the subjects, in order. For each piece there is the number of
+    entries of its subject up to its end, a digest of the counts of these entries, and information.
+    """
+
+    def __init__(self, table: Table, names: Sequence[str]) -> None:
+        # A sum of counts, each times a hash of its label: states that never occur do not matter.
+        labels = [hashlib.sha256(str(state).encode()).digest()[:16] for state in table.states]
+        weights = np.frombuffer(b"".join(labels), dtype="<u8").astype(np.uint64).reshape(-1, 2)
+        first = np.searchsorted(table.owner, np.arange(len(names) + 1))
+        sums = np.cumsum(table.pieces, axis=0).astype(np.uint64)
+        words = np.column_stack([(sums * weights[:, n]).sum(axis=1) for n in (0, 1)])
+        ends = np.cumsum(table.sizes)
+        begun = first[table.owner]
+        words -= np.append(np.zeros((1, 2), dtype=np.uint64), words, axis=0)[begun]
+        # One number of a view is read several times faster than one of an array.
+        self._ends = (ends - np.append(0, ends)[begun]).data
+        self.words = words.tobytes()
+        present = (table.pieces > 0).sum(axis=1)
+        self.information = 0.5 * (present - 1) * np.log(np.maximum(table.sizes, 1))
+        self._first, self.table = first.data, table
+        self.shingles: dict[tuple[bytes, int], Sequence[Shingles]] = {}
+        self._numbers = {name: number for number, name in enumerate(names)}
+        self.fellows = self._numbers.keys()
+        # Of recurring slots, only the sum over all is a stretch of the series.
+        self._in_slots = table.windows is not None and table.windows.repeats is not None
+
+    def __getitem__(self, name: str) -> SubjectData:
+        number = self._numbers[name]
+        start, stop = self._first[number], self._first[number + 1]
+        if self._in_slots:
+            start = stop - 1
+        return SubjectData(self, number, start, self._ends[start:stop].tolist())
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._numbers)
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def begins(self, number: int) -> bytes:
+        """The time of a subject's first entry, as text."""
+        if self.table.begins is None:
+            return b""
+        time = self.table.begins[number]  # some engines return 3.0 for 3
+        whole = math.isfinite(time) and time == int(time)
+        return (str(int(time)) if whole else repr(time)).encode()
+
+
+# -- accounts ------------------------------------------------------------------------------------
+
+
+_FITS = "ask for less, or repeat an earlier run's label to get its values at no cost"
+
+Draw = Callable[[Counts], tuple[Floats, Floats]]
+"""Draws noisy counts for these releases; returns them and their scales."""
+
+DrawRecord = Callable[[], Mapping[str, Any]]
+"""The noisy values of a run that are kept in one place."""
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """The stored value of each release of a batch, in order, and the largest total so far."""
+
+    values: Sequence[Value]
+    total: float
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Without searches for cycles of objects.
+
+    A batch makes many objects, without cycles, and each search would walk through all of them.
+    """
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
+class Accounts:
+    """The accounts of one run.
+
+    Parameters
+    ----------
+    ledger, budget
+        The ledger of the accounts, and the budget of each.
+    run
+        The run that is released.
+    data
+        The data of each account, where they can be recognised.
+    data_meant
+        Confirms data that changed, or that are known under another name.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        budget: float,
+        run: FleetRun,
+        data: Mapping[str, Data] | None = None,
+        data_meant: bool = False,
+    ) -> None:
+        self.ledger, self.run = ledger, run
+        self._data, self._meant = data or {}, data_meant
+        self._budget, self._beliefs = allowed_micro(budget), kept(run.beliefs)
+        self._prices = Prices(run.beliefs, run.horizon)
+        self._terms: dict[Any, Terms] = {}
+        self._spendings: dict[Any, Spending] = {}
+        self._facts: dict[Any, Mapping[str, Any]] = {}
+
+    @_uncollected()
+    def check(self, pending: Sequence[PendingRelease]) -> Read:
+        """What the ledger holds of these; raises unless every account can pay, writes nothing."""
+        names = [checked_name("account", n) for n in dict.fromkeys(r.account for r in pending)]
+        keys = self.run.keys(release.window for release in pending)
+        read = self.ledger.look(names, list(keys.values()))
+        asked = [self._payment(release, keys[release.window], read) for release in pending]
+        self._same(pending, asked, read)
+        owing(read, self._prices, asked, _refused)
+        self._recognise(asked)
+        return read
+
+    def telling(self, names: Sequence[str]) -> set[str]:
+        """The accounts that can be refused: those that exist, and one that is new.
+
+        New accounts pay the same, so one of them stands for all; their names are checked here.
+        """
+        known = self.ledger.balances(names)
+        new = [checked_name("account", name) for name in names if name not in known]
+        return {*known, *new[:1]}
+
+    @_uncollected()
+    def pay(
+        self, pending: Sequence[PendingRelease], draw: Draw, read: Read | None = None
+    ) -> Receipt:
+        """Charges and values of all of them in one transaction, each once.
+
+        The stored value counts, whoever wrote it: existing values are returned unchanged, and a
+        draw is dropped if another process stored its value first. ``read`` is what `check` gave.
+        """
+        keys = self.run.keys(release.window for release in pending)
+        names = list(dict.fromkeys(release.account for release in pending))
+        if read is None:
+            read = self.ledger.look(names, list(keys.values()))
+        asked = [self._payment(release, keys[release.window], read) for release in pending]
+
+        def drawn(numbers: Sequence[int]) -> list[Value]:
+            noisy, scales = draw(np.array(numbers, dtype=int))
+            rows = zip(numbers, noisy.tolist(), scales.tolist(), strict=True)
+            return [
+                {
+                    "value": value,
+                    "scale": scale,
+                    "window": list(asked[number].spending.window),  # type: ignore[union-attr]
+                    "entries": pending[number].entries,
+                }
+                for number, value, scale in rows
+            ]
+
+        paid = pay(
+            self.ledger,
+            self._prices,
+            asked,
+            drawn,
+            read=read,
+            data_meant=self._meant,
+            refused=_refused,
+        )
+        values = [value for value in paid.values if value is not None]
+        self._check_stored(pending, asked, values)
+        return Receipt(values, in_epsilon(paid.total))
+
+    def pay_in_batches(
+        self,
+        batches: Callable[[], Iterable[Sequence[PendingRelease]]],
+        record: str,
+        body: Mapping[str, Any],
+        draw: DrawRecord,
+    ) -> Value:
+        """A release over all subjects, for more of them than one transaction should hold.
+
+        All accounts are checked before one is charged, and values are drawn when the last has paid.
+        If another process spends in the meantime, or this one is killed, some have paid and nothing
+        is drawn; the same call continues from there.
+        """
+        used, total = used_digest(batches()), 0
+        self.refuse_other_entries(record, used)
+        for pending in batches():
+            self.check_members(pending)
+            self.forget()
+        for pending in batches():
+            total = max(total, self.charge(pending))
+            self.forget()
+        return self.pay_record(record, used, body, draw, least=total)
+
+    @_uncollected()
+    def check_members(self, pending: Sequence[PendingRelease]) -> None:
+        """Raise unless every account can pay for its part of a release over all subjects."""
+        for name in dict.fromkeys(release.account for release in pending):
+            checked_name("account", name)
+        read = self._look_at_members(pending)
+        asked = self._members(pending, read)
+        owing(read, self._prices, asked, _refused)
+        self._recognise(asked)
+
+    @_uncollected()
+    def charge(self, pending: Sequence[PendingRelease]) -> int:
+        """Charge some releases of a run whose value is stored in one place, each once.
+
+        Nothing is drawn before `pay_record`, after all of them. Returns the largest total.
+        """
+        read = self._look_at_members(pending)
+        return pay(
+            self.ledger,
+            self._prices,
+            self._members(pending, read),
+            _nothing,
+            read=read,
+            data_meant=self._meant,
+            refused=_refused,
+        ).total
+
+    def refuse_other_entries(self, record: str, used: str) -> None:
+        """Refuse a label that stands for other entries than these."""
+        stored = self.ledger.look([record], [self._record_key])
+        self._check_used(stored.values.get((record, self._record_key)), used)
+
+    def forget(self) -> None:
+        """Drop the caches, which grow with the number of subjects."""
+        self._facts.clear()
+        self._spendings.clear()
+        self._prices.known.clear()
+
+    @property
+    def _record_key(self) -> str:
+        return digest({"run": self.run.identity, "record": True})
+
+    @_uncollected()
+    def pay_record(
+        self,
+        record: str,
+        used: str,
+        body: Mapping[str, Any],
+        draw: DrawRecord,
+        pending: Sequence[PendingRelease] = (),
+        least: int = 0,
+    ) -> Value:
+        """Draw and store values, and charge those of ``pending`` that `charge` did not.
+
+        The values are stored in the account ``record``, which is charged in the same transaction,
+        with the largest total. A run is drawn as a whole, so its label is for exactly these
+        entries. ``used`` is a digest of them, ``least`` the largest total so far.
+        """
+        key = self._record_key
+        facts = {**body, "label": self.run.label, "epsilon": self.run.epsilon, **self._notes}
+        terms = self._terms_of({"beliefs": self.run.beliefs_digest, "keeps": "all subjects"})
+        read = self._look_at_members(pending, record, key)
+        self._check_used(read.values.get((record, key)), used)
+        asked = [
+            *self._members(pending, read),
+            Payment(record, key, terms, None, (), facts, least=least),
+        ]
+        stored = pay(
+            self.ledger,
+            self._prices,
+            asked,
+            lambda _: [{**draw(), "used": used}],
+            read=read,
+            data_meant=self._meant,
+            refused=_refused,
+        ).values[-1]
+        assert stored is not None
+        # Another process may have drawn the same label for other entries in the meantime.
+        self._check_used(stored, used)
+        return stored
+
+    # -- payments ------------------------------------------------------------------------------
+
+    def _payment(
+        self, release: PendingRelease, key: str, read: Read, *, stores: bool = True
+    ) -> Payment:
+        """What a release asks of its account, in the numbering of the account."""
+        opened = read.opened.get(release.account)
+        terms, offset = self._place(release, None if opened is None else opened["about"])
+        calibration = release.calibration
+        data = None if offset else self._data.get(release.account)
+        return Payment(
+            release.account,
+            key,
+            terms,
+            self._spending(calibration, (release.first + offset, release.last + offset)),
+            after_the_first(release.lengths, offset),
+            self._fact(release),
+            stores=stores,
+            endless=calibration.evidence.horizon is not None,
+            clocked=release.clock.tells,
+            data=data,
+        )
+
+    def _members(self, pending: Sequence[PendingRelease], read: Read) -> list[Payment]:
+        """The payments for a release over all subjects, whose value others keep."""
+        return [
+            self._payment(release, self._member_key(release), read, stores=False)
+            for release in pending
+        ]
+
+    def _member_key(self, release: PendingRelease) -> str:
+        """The key of what one subject pays: for these entries, and for this noise.
+
+        A run that was killed, and goes on when other subjects have longer series, has other noise,
+        which all pay for.
+        """
+        b = spent_pico(release.calibration.entry_epsilon)
+        return digest(
+            {"run": self.run.identity, "used": [release.window, *release.used], "noise": b}
+        )
+
+    def _look_at_members(
+        self, pending: Sequence[PendingRelease], record: str | None = None, key: str | None = None
+    ) -> Read:
+        names = list(dict.fromkeys(release.account for release in pending))
+        keys = list(dict.fromkeys(self._member_key(release) for release in pending))
+        more = () if record is None else (record,)
+        return self.ledger.look([*names, *more], [*keys, *(() if key is None else (key,))])
+
+    def _place(self, release: PendingRelease, known: Mapping[str, Any] | None) -> tuple[Terms, int]:
+        """The terms of an account, and the entries that it had before those of the table."""
+        clock, begins, offset = release.clock, release.begins, 0
+        about: dict[str, Any] = {"beliefs": self.run.beliefs_digest}
+        if self.run.horizon not in (None, HORIZON):
+            about["horizon"] = self.run.horizon
+        if clock.tells and clock.every is not None and begins is not None:
+            origin = int(begins)
+            if known is not None and known.get("origin") is not None:
+                origin = int(known["origin"])
+                offset = entries_after(origin, begins, clock.every)
+            step = clock.every / SECOND
+            about |= {"step": step, "origin": origin, "zone": clock.zone}
+        else:
+            about |= {"begins": begins, "every": clock.every}
+            if known is not None:
+                _check_rows(release, known)
+        return self._terms_of(about), offset
+
+    def _terms_of(self, about: dict[str, Any]) -> Terms:
+        key = tuple(about.items())
+        if key not in self._terms:
+            self._terms[key] = Terms(self._budget, "composed", about, self._beliefs)
+        return self._terms[key]
+
+    def _spending(self, calibration: Calibration, window: tuple[int, int]) -> Spending:
+        """What a release spends; the same object for the same noise and places."""
+        same = (calibration.digest, window)
+        if same not in self._spendings:
+            whole = (calibration.digest, None)
+            if whole not in self._spendings:
+                self._spendings[whole] = Spending.of(calibration)
+            self._spendings[same] = replace(self._spendings[whole], window=window, gaps=None)
+        return self._spendings[same]
+
+    def _fact(self, release: PendingRelease) -> Mapping[str, Any]:
+        """What a charge records; the same object for releases that are alike."""
+        calibration, clock = release.calibration, release.clock
+        same = (calibration.digest, release.entries, clock)
+        if same not in self._facts:
+            self._facts[same] = {
+                "query": self.run.query,
+                "label": self.run.label,
+                "run": self.run.identity,
+                "entries": release.entries,
+                "independent_after": clock.independent_after,
+                "calibration": calibration.digest,
+                "scale": calibration.scale,
+                **self._notes,
+            }
+        return self._facts[same]
+
+    @property
+    def _notes(self) -> dict[str, Any]:
+        notes = self.run.beliefs.caveats
+        return {"notes": list(notes)} if notes else {}
+
+    # -- refusals ------------------------------------------------------------------------------
+
+    def _recognise(self, asked: Iterable[Payment]) -> None:
+        """Refuse data that changed, or that are known under another name."""
+        data = {one.account: (None, one.data) for one in asked if one.data is not None}
+        if data:
+            self.ledger.check_terms(data, data_meant=self._meant)
+
+    def _same(
+        self, pending: Sequence[PendingRelease], asked: Sequence[Payment], read: Read
+    ) -> None:
+        """Refuse a label that was used for other entries of a window."""
+        stored = [read.values.get((one.account, one.key)) for one in asked]
+        there = [number for number, value in enumerate(stored) if value is not None]
+        self._check_stored(
+            [pending[n] for n in there],
+            [asked[n] for n in there],
+            [value for value in stored if value is not None],
+        )
+
+    def _check_stored(
+        self,
+        pending: Sequence[PendingRelease],
+        asked: Sequence[Payment],
+        values: Sequence[Value],
+    ) -> None:
+        label = self.run.label
+        for release, one, stored in zip(pending, asked, values, strict=True):
+            assert one.spending is not None
+            name, window = release.account, list(one.spending.window)
+            if stored["window"] != window:
+                raise ValueError(
+                    f"label: the run {label!r} was made for other data of {name!r} (entries "
+                    f"{stored['window']}, now {window}); give this one another label"
+                )
+            if stored["entries"] != release.entries:
+                raise ValueError(
+                    f"label: the run {label!r} used {stored['entries']} entries of {name!r} in "
+                    f"this window, and now there are {release.entries}: rows arrived late; leave "
+                    "them out, or give this run another label, which pays for the whole window "
+                    "again"
+                )
+
+    def _check_used(self, stored: Value | None, used: str) -> None:
+        if stored is not None and stored["used"] != used:
+            raise ValueError(
+                f"label: the run {self.run.label!r} was made for other data; give this one "
+                "another label"
+            )
+
+
+def _refused(balance: Balance, before: Standing, total: int) -> OverBudget:
+    del before
+    refusal = over_budget(total - balance.total, balance.remaining, _FITS)
+    return OverBudget(f"{balance.account}: {refusal}")
+
+
+def _nothing(numbers: Sequence[int]) -> list[Value]:
+    assert not numbers
+    return []
+
+
+def _check_rows(release: PendingRelease, known: Mapping[str, Any]) -> None:
+    """Refuse entries that no clock tells and that are counted from another place than before."""
+    name, clock, begins = release.account, release.clock, known.get("begins")
+    if None not in (begins, release.begins) and begins != release.begins:
+        moved = "earlier" if release.begins < begins else "later"  # type: ignore[operator]
+        raise ValueError(
+            f"table: the entries of {name!r} begin {moved} than when they were released, so they "
+            "would be counted anew; give the whole series from the same beginning on"
+        )
+    if "every" in known and known["every"] != clock.every:
+        raise ValueError(
+            f"table: entries of {name!r} were {_apart(known['every'])} when they were released "
+            f"and are {_apart(clock.every)} now, so they would be counted anew; every= puts them "
+            "on the grid they were on"
+        )
+
+
+def _apart(step: int | float | None) -> str:
+    return "rows without a clock" if step is None else f"{step} apart"
+
+
+def used_digest(batches: Iterable[Iterable[PendingRelease]]) -> str:
+    """Digest of the entries that releases use, in their order."""
+    text, between = hashlib.sha256(b"["), b""
+    for pending in batches:
+        for release in pending:
+            line = canonical([release.account, release.window, *release.used])
+            text.update(between + line.encode())
+            between = b","
+    text.update(b"]")
+    return text.hexdigest()

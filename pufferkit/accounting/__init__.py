@@ -1,1 +1,0 @@
-"""Composition theorems, the ledger, accounts: what has been spent, and why."""

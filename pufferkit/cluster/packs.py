@@ -1,0 +1,479 @@
+"""`release_each` and `release_all` on Spark: executors count, the driver charges in batches.
+
+1. A trial shows that the executors have what they need; nothing is charged before it.
+2. They sort, link and count; the public facts about all subjects come to the driver, which
+calibrates.
+3. Packs of a few thousand subjects come to the driver one after another. First it asks the ledger
+   whether every account can pay, then it charges pack by pack.
+
+`release_each` draws the noise of a pack and stores it *with its charges, in one transaction*, under
+keys that follow from the run, the subject and the window. Only stored values are handed over. So it
+does not matter how often Spark computes a pack, when a driver fails, or how many drivers run at
+once: a charge has one value, and the files in the storage are copies of it. Without a ledger the
+executors draw, in a job that writes files.
+
+`release_all` first charges every account, pack by pack. The sums are computed in the executors, and
+their noise is drawn and stored after the last charge, in one transaction with the account of the
+record.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pickle
+import uuid
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pufferkit import noise
+from pufferkit.account.ledger import Ledger
+from pufferkit.account.periods import Period
+from pufferkit.account.releases import Releases, note_of
+from pufferkit.account.subjects import (
+    EVERYBODY,
+    Accounts,
+    FleetRun,
+    PendingRelease,
+    account_names,
+    chunks_of,
+    pending_releases,
+)
+from pufferkit.account.tables import (
+    accounts_of_run,
+    asked_of,
+    noisy_sums,
+    releases_of,
+    rows_used,
+    summed_up,
+    warn_if_rows_drown,
+)
+from pufferkit.beliefs.base import check_step
+from pufferkit.beliefs.provenance import check_not_counted_from, check_paid
+from pufferkit.checks import Floats
+from pufferkit.cluster import spark_storage
+from pufferkit.cluster.spark import ENTRIES, SCALE, ClusterTable, CountedTable
+from pufferkit.data.count import SUBJECT, WINDOW
+from pufferkit.data.exact_rows import Rows, exact_rows, refuse_digits
+from pufferkit.data.queries import Histogram
+from pufferkit.data.query import Question
+from pufferkit.data.table import Counts, Table
+from pufferkit.errors import NotApplicable
+from pufferkit.influence.progress import Progress
+from pufferkit.mechanisms.calibration import Calibration
+from pufferkit.records import canonical, digest
+
+_CHANGED = (
+    "table: its rows changed during this call; give a table that does not change, such as one "
+    "that was written to files"
+)
+
+Keep = Callable[[FleetRun], AbstractContextManager[Accounts | None]]
+"""Opens the accounts of a run; ``None`` if there are none."""
+
+ROWS_OF_A_FILE = 50_000
+"""Most rows that the driver holds before writing them."""
+
+
+def release_on_cluster(
+    table: ClusterTable,
+    beliefs: Any,
+    epsilon: float,
+    *,
+    together: bool,
+    query: str | Question,
+    mechanism: str,
+    storage: str | None,
+    ledger: Ledger | None = None,
+    budget: float | None = None,
+    label: str = "",
+    prefix: str = "",
+    horizon: int | None = None,
+    period: Period | None = None,
+    progress: Progress | None = None,
+    anyway: bool = False,
+    data_meant: bool = False,
+) -> Any:
+    """A row for each subject and window, or over all subjects; arguments as for `release`.
+
+    Counts stay on the cluster, so data are not recognised there: ``data_meant`` changes nothing.
+    """
+    if period is not None:
+        raise NotApplicable(f"window: give the rows of {period.name}, filtered on the cluster")
+    what = "all on a cluster" if together else "each"
+    run = FleetRun.of(what, beliefs, epsilon, query, mechanism, label, table.windows)
+    keep = partial(accounts_of_run, ledger=ledger, budget=budget)
+    if together:
+        return release_all_on_cluster(
+            table, run, keep, prefix, progress, declared=horizon, anyway=anyway
+        )
+    if not run.of_states:
+        raise NotApplicable(
+            f"{run.query} is not counted on a cluster; ask it of all, per='all', or collect the "
+            "table"
+        )
+    return release_each_on_cluster(
+        table, run, keep, prefix, storage, progress, declared=horizon, anyway=anyway
+    )
+
+
+def release_each_on_cluster(
+    table: ClusterTable,
+    run: FleetRun,
+    keep: Keep,
+    prefix: str,
+    storage: str | None,
+    progress: Progress | None = None,
+    *,
+    declared: int | None = None,
+    anyway: bool = False,
+) -> Any:
+    """One noisy row for each subject and window, as a DataFrame that reads committed files."""
+    if storage is None:
+        raise ValueError(
+            "storage: name a folder that driver and executors can reach; the noisy rows are "
+            "written there"
+        )
+    session, states = table.session, run.beliefs.states
+    folder = spark_storage.full_path(session, os.fspath(storage).rstrip("/"))
+    with keep(run) as trial:
+        place = None if trial is None else f"{folder}/_trial-{uuid.uuid4().hex[:16]}"
+    spark_storage.try_executors(session, place)
+    with table.counted() as counted, _kept(counted, run, keep, prefix, declared) as accounts:
+        run = run if accounts is None else accounts.run
+        _refuse(counted, run)
+        scales = _Scales.of(run, counted.lengths.longest)
+        if not anyway:  # by the first pack, which stands for the others
+            sizes = next(counted.sizes())
+            used = rows_used(sizes, run.question)
+            made = [scales.calibrations[n] for n in scales.lengths(sizes)[used.owner].tolist()]
+            warn_if_rows_drown(run, used, made, anyway)
+        after = counted.reading(states).independent_after
+        note = note_of(run.beliefs.is_private, after)
+        own = f"{folder}/{run.identity[:16]}-{uuid.uuid4().hex[:16]}"
+        if accounts is None:
+            draw = _RowNoise(states, run.per == "entries", scales.of_length, counted.subject_kind)
+            _written(own, partial(counted.write, own, states, draw, note))
+            paths = [own]
+            if progress is not None:
+                progress(counted.lengths.rows, counted.lengths.rows)
+        else:
+            packs = _Packs(counted, run, scales, prefix)
+            packs.check(accounts)
+            paths = []
+            for rows, done in packs.paid(accounts):
+                path = f"{own}/{len(paths):06}"
+                _written(path, partial(counted.write_rows, path, states, rows, note))
+                paths.append(path)
+                if progress is not None:
+                    progress(done, counted.lengths.rows)
+    return session.read.parquet(*paths)
+
+
+def release_all_on_cluster(
+    table: ClusterTable,
+    run: FleetRun,
+    keep: Keep,
+    prefix: str,
+    progress: Progress | None = None,
+    *,
+    declared: int | None = None,
+    anyway: bool = False,
+) -> Releases:
+    """One noisy answer over all subjects, or for each window; ``keep`` opens the accounts."""
+    spark_storage.try_executors(table.session, None)
+    states = run.beliefs.states
+    with table.counted() as counted:
+        _refuse(counted, run)
+        first = next(counted.tables(states))
+        _, about = asked_of(first, run)
+        add = _Sums(states, run.question)
+        with spark_storage.job("adding up"):
+            parts = counted.worked(states, add, "part binary").toLocalIterator()
+            together = summed_up(_joined(pickle.loads(bytes(row[0])) for row in parts), None)
+        if run.question.counting:
+            refuse_digits(run.question, run.one_entry, int(together.entries.sum()))
+        longest = int(counted.lengths.longest.max())
+        with _kept(counted, run, keep, prefix, declared) as opened:
+            run = run if opened is None else opened.run
+        run = run.decided(int(np.median(together.entries)), longest)
+        calibration = run.calibration(longest)
+        warn_if_rows_drown(run, together, [calibration] * len(together.window), anyway)
+        scales = _Scales(np.array([longest]), np.array([longest]), {longest: calibration})
+        packs = _Packs(counted, run, scales, prefix)
+        with keep(run) as accounts:
+            sampler = None
+            if accounts is None:
+                values, drawn = noisy_sums(together.counts, run, calibration.scale)
+                sampler = run.sampler(drawn)
+            else:
+                values, drawn = packs.paid_together(accounts, together, calibration)
+    if progress is not None:
+        progress(len(together.window), len(together.window))
+    calibrations = {longest: calibration}
+    answer = releases_of(run, None, together, values, drawn, calibrations, about)
+    return replace(
+        answer,
+        notes=run.notes(first, counted.lengths.segments > counted.lengths.subjects),
+        lengths=np.full(len(together.window), longest),
+        independent_after=first.independent_after,
+        sampler=sampler,
+        step=counted.step,
+    )
+
+
+@contextmanager
+def _kept(
+    counted: CountedTable, run: FleetRun, keep: Keep, prefix: str, declared: int | None
+) -> Iterator[Accounts | None]:
+    """The accounts of a run, with the longest series that they may cover."""
+    with keep(run) as accounts:
+        if accounts is not None:
+            names = account_names(next(counted.sizes()), prefix)
+            longest = int(counted.lengths.longest.max())
+            run = run.paid_for(accounts.ledger, names, longest, declared)
+    with keep(run) as accounts:
+        yield accounts
+
+
+@dataclass(frozen=True, eq=False)
+class _Scales:
+    """The length for which a subject is calibrated, by the length of its longest segment."""
+
+    longest: Counts
+    used: Counts
+    calibrations: dict[int, Calibration]
+
+    @classmethod
+    def of(cls, run: FleetRun, longest: Counts) -> _Scales:
+        used, calibrations = run.calibrations(longest)
+        return cls(longest, used, calibrations)
+
+    def lengths(self, table: Table) -> Counts:
+        """Lengths for the subjects of a table, rounded up to a calibrated one."""
+        if table.longest.max() > self.longest[-1]:
+            raise ValueError(_CHANGED)
+        return np.asarray(self.used[np.searchsorted(self.longest, table.longest)])
+
+    @property
+    def of_length(self) -> dict[int, float]:
+        """The scale for each length of a longest segment."""
+        pairs = zip(self.longest.tolist(), self.used.tolist(), strict=True)
+        return {longest: self.calibrations[used].scale for longest, used in pairs}
+
+
+@dataclass(frozen=True)
+class _RowNoise:
+    """Noisy rows without a ledger; runs in the executors, within a job that writes files."""
+
+    states: tuple[Hashable, ...]
+    shares: bool
+    scales: Mapping[int, float]
+    kind: Any
+
+    def __call__(self, tables: Iterator[Table]) -> Iterator[Mapping[str, Any]]:
+        for table in tables:
+            rows, _ = exact_rows(table, Histogram(), self.states)
+            wanted = np.array([self.scales[int(n)] for n in table.longest])[rows.owner]
+            values = noise.discrete_laplace_rows(rows.counts, wanted[:, None]).astype(np.float64)
+            yield _columns(table, rows, values, wanted, self.shares, self.kind)
+
+
+@dataclass(frozen=True)
+class _Sums:
+    """The rows of all subjects of a partition added up, in the executors."""
+
+    states: tuple[Hashable, ...]
+    question: Question
+
+    def __call__(self, tables: Iterator[Table]) -> Iterator[Mapping[str, Any]]:
+        together: Rows | None = None
+        for table in tables:
+            rows = summed_up(exact_rows(table, self.question, self.states)[0], None)
+            if together is not None:
+                rows = summed_up(_joined([together, rows]), None)
+            together = rows
+        if together is not None:
+            yield {"part": [pickle.dumps(together)]}
+
+
+def _joined(parts: Iterator[Rows] | Sequence[Rows]) -> Rows:
+    """Rows of several parts, one after another."""
+    rows = list(parts)
+
+    def put(name: str) -> Any:
+        columns = [getattr(part, name) for part in rows]
+        return np.concatenate(columns) if isinstance(columns[0], np.ndarray) else columns[0]
+
+    return Rows(**{name: put(name) for name in Rows.__dataclass_fields__})
+
+
+@dataclass(frozen=True)
+class _Packs:
+    """The charges of all subjects, a few thousand subjects at a time."""
+
+    counted: CountedTable
+    run: FleetRun
+    scales: _Scales
+    prefix: str
+
+    def check(self, accounts: Accounts, *, members: bool = False) -> None:
+        """Raise unless every account can pay; nothing is written."""
+        check = accounts.check_members if members else accounts.check
+        for sizes in self.counted.sizes():
+            names = account_names(sizes, self.prefix)
+            telling = accounts.telling(names)
+            wanted = np.array([name in telling for name in names])
+            for pending in self._of_sizes(sizes, wanted):
+                check(pending)
+                accounts.forget()
+
+    def paid(self, accounts: Accounts) -> Iterator[tuple[dict[str, Any], int]]:
+        """Rows whose values are in the ledger, and their number so far."""
+        done, held = 0, list[dict[str, Any]]()
+        for table in self.counted.tables(self.run.beliefs.states):
+            held.append(self._paid_pack(table, accounts))
+            done += len(held[-1][ENTRIES])
+            if sum(len(columns[ENTRIES]) for columns in held) >= ROWS_OF_A_FILE:
+                yield _stacked(held), done
+                held = []
+        if held:
+            yield _stacked(held), done
+
+    def _paid_pack(self, table: Table, accounts: Accounts) -> dict[str, Any]:
+        """The rows of a pack: drawn and stored with their charges, or already stored."""
+        run, (asked, _) = self.run, asked_of(table, self.run)
+        used = self.scales.lengths(table)
+        wanted = np.array([self.scales.calibrations[int(n)].scale for n in used])[asked.owner]
+        values, scales = np.empty(asked.counts.shape), np.empty(len(asked.owner))
+
+        def draw(rows: Counts, which: Counts) -> tuple[Floats, Floats]:
+            scales = wanted[rows[which]]
+            return run.draw(asked.counts[rows[which]], scales), scales
+
+        for rows in chunks_of(asked.owner):
+            pending = self._releases(table, asked, rows, used)
+            paid = accounts.pay(pending, partial(draw, rows)).values
+            values[rows] = [one["value"] for one in paid]
+            scales[rows] = [one["scale"] for one in paid]
+            accounts.forget()
+        return _columns(
+            table, asked, values, scales, run.per == "entries", self.counted.subject_kind
+        )
+
+    def paid_together(
+        self, accounts: Accounts, together: Rows, calibration: Calibration
+    ) -> tuple[Floats, Floats]:
+        """Charge every account, then draw and store the noisy sums, or return the stored ones."""
+        record, total = f"{self.prefix}{EVERYBODY}", 0
+        before, after = _Used(), _Used()
+        for pending in self._pending():
+            before.add(pending)
+        used = before.digest
+        if before.entries != int(together.entries.sum()):
+            raise ValueError(_CHANGED)
+        accounts.refuse_other_entries(record, used)
+        self.check(accounts, members=True)
+        for pending in self._pending():
+            total = max(total, accounts.charge(pending))
+            accounts.forget()
+            after.add(pending)
+        if after.digest != used:
+            raise ValueError(_CHANGED)
+        body = {
+            "query": f"{self.run.query} over all subjects",
+            "mechanism": self.run.mechanism,
+            "scale": calibration.scale,
+            "windows": together.window.tolist(),
+        }
+
+        def draw() -> dict[str, Any]:
+            values, scales = noisy_sums(together.counts, self.run, calibration.scale)
+            return {"value": values.tolist(), "scale": scales.tolist()}
+
+        stored = accounts.pay_record(record, used, body, draw, least=total)
+        return np.array(stored["value"]), np.array(stored["scale"])
+
+    def _pending(self) -> Iterator[list[PendingRelease]]:
+        """The releases to charge; counts of states stay on the cluster."""
+        for sizes in self.counted.sizes():
+            account_names(sizes, self.prefix)  # they must identify subjects
+            yield from self._of_sizes(sizes, np.ones(len(sizes.subjects), dtype=bool))
+
+    def _of_sizes(self, sizes: Table, wanted: NDArray[np.bool_]) -> Iterator[list[PendingRelease]]:
+        """The releases of those subjects of a table of sizes that are wanted."""
+        asked, used = rows_used(sizes, self.run.question), self.scales.lengths(sizes)
+        rows = np.flatnonzero(wanted[asked.owner])
+        for part in chunks_of(asked.owner[rows]):
+            yield self._releases(sizes, asked, rows[part], used)
+
+    def _releases(self, table: Table, asked: Rows, rows: Any, used: Counts) -> list[PendingRelease]:
+        return pending_releases(table, asked, rows, used, self.scales.calibrations, self.prefix)
+
+
+class _Used:
+    """A digest of the entries used, independent of their order."""
+
+    def __init__(self) -> None:
+        self.entries, self._rows, self._sum = 0, 0, 0
+
+    def add(self, pending: Sequence[PendingRelease]) -> None:
+        for release in pending:
+            line = canonical([release.account, release.window, *release.used]).encode()
+            self._sum += int.from_bytes(hashlib.sha256(line).digest(), "big")
+            self._rows += 1
+            self.entries += release.entries
+
+    @property
+    def digest(self) -> str:
+        return digest({"rows": self._rows, "sum": f"{self._sum % 2**256:x}"})
+
+
+def _refuse(counted: CountedTable, run: FleetRun) -> None:
+    """Refuse states that the beliefs lack, another step, and beliefs fitted to it or bought."""
+    check_paid(run.beliefs.sources)
+    check_step(run.beliefs.step, counted.step, uneven=counted.uneven)
+    counted.refuse_unknown(run.beliefs.states)
+    moves = counted.transitions(run.beliefs.states)
+    check_not_counted_from(run.beliefs.sources, moves, run.beliefs.states)
+
+
+def _written(path: str, write: Callable[[], None]) -> None:
+    try:
+        write()
+    except Exception as error:
+        raise RuntimeError(
+            f"executors: the noisy rows could not be written to {path} "
+            f"({spark_storage.in_words(error)}); with a ledger, the same call with the same label "
+            "gives the values that were paid for"
+        ) from None
+
+
+def _columns(
+    table: Table, rows: Rows, values: Floats, scales: Floats, shares: bool, kind: Any
+) -> dict[str, Any]:
+    """Rows as columns of Arrow."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    entries = rows.entries
+    if shares:
+        values, scales = noise.as_shares(values, scales, entries)
+    owners = [table.subjects[number] for number in rows.owner]
+    columns: dict[str, Any] = {SUBJECT: pa.array(owners, type=kind)}
+    if table.windows is not None:
+        columns[WINDOW] = pa.array(rows.window)
+    columns |= {ENTRIES: pa.array(entries), SCALE: pa.array(scales)}
+    return columns | {f"_{n}": pa.array(values[:, n]) for n in range(values.shape[1])}
+
+
+def _stacked(held: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Columns of several packs, concatenated."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    return {name: pa.concat_arrays([columns[name] for columns in held]) for name in held[0]}

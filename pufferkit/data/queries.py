@@ -11,7 +11,8 @@ entry: what an entry adds depends on its neighbours or on its time. All have a p
 holds whatever the other entries are, and that is all that the influence curve, Markov quilts and
 group privacy need: their proofs exchange entries one after another inside the likelihood of the
 output (`docs/theory.md`, [Q] Theorem 4.3). Of the mechanisms that use the distribution of a sum
-`exact_sum` takes those that say what a move adds (`Question.additive`), the others none of them.
+`exact_sum` takes those that say what a move adds (`Question.additive`) or which days count
+(`Question.counted_days`), the others none of them.
 
 *Theorem* (slots of time). Let every entry belong to one slot by public rules, and let the answer
 hold, for each slot, the number of its entries in each state. Replacing the state of one entry takes
@@ -938,6 +939,16 @@ class DaysWith(_OfStates):
         """The number of days, and the day of every entry."""
         there, day = np.unique(over.clock.days(over.lengths), return_inverse=True)
         return len(there), day.astype(np.int64)
+
+    def counted_days(
+        self, over: Over, states: Sequence[Hashable]
+    ) -> tuple[NDArray[np.bool_], int, Ints] | None:
+        """``None`` too where the clock is set back over midnight, or for several segments."""
+        day = self.days(over)[1]
+        if len(over.lengths) > 1 or np.any(np.diff(day) < 0):
+            return None
+        inside = np.array([state in self.of for state in states], dtype=bool)
+        return inside, self.needed(over), np.bincount(day)
 
     def unit(self, over: Over) -> Fraction:
         return Fraction(1, self.days(over)[0]) if self.share else Fraction(1)

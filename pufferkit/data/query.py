@@ -311,6 +311,15 @@ class Question(Asked):
         """
         return None
 
+    def counted_days(
+        self, over: Over, states: Sequence[Hashable]
+    ) -> tuple[NDArray[np.bool_], int, Ints] | None:
+        """For a number of days: which states count, how many entries a day needs, its days.
+
+        The days by their numbers of entries. ``None`` for other questions.
+        """
+        return None
+
     def of_codes(self, over: Over, codes: NDArray[np.intp]) -> NDArray[Any]:
         """The answer in whole units, from the places of the entries in `listed`.
 

@@ -13,9 +13,18 @@ Variant = Literal["definition", "formula", "paper", "tight"]
 Lemma C.1 as in the paper, or by the operator norm, which is tighter."""
 
 Bound = Literal["curve", "pairs", "quilts", "distance", "window", "neighbours", "group", "entry"]
-"""Which theorem decided the scale: the scalar or the pairwise influence curve, Markov quilts
-([Q] 4.3), the Wasserstein distance ([Q] 3.2), the distribution of the sum over a window, the
-neighbours of GK16, a whole segment at once, or a single entry."""
+"""Which theorem decided the scale; in words, `BOUND_WORDS`."""
+
+BOUND_WORDS: dict[Bound, str] = {
+    "curve": "the influence curve, one number for all pairs of values",
+    "pairs": "the influence curve, pair of values by pair",
+    "quilts": "Markov quilts ([Q] Theorem 4.3)",
+    "distance": "the Wasserstein distance ([Q] Theorem 3.2)",
+    "window": "the distribution of the sum, over a window",
+    "neighbours": "the influence of neighbours (GK16)",
+    "group": "a whole segment at once",
+    "entry": "a single entry",
+}
 
 CountedOver = Literal["observed", "span"]
 """For a series with gaps, the entries that the scale was calibrated for: those observed, or all

@@ -18,9 +18,10 @@ from pufferkit.beliefs.chain_tables import GivenStartTables, tables_of
 from pufferkit.beliefs.event_class import EventClass
 from pufferkit.beliefs.markov_random_field import FieldClass
 from pufferkit.beliefs.secrets import Events, Runs, Secrets
+from pufferkit.checks import Bools, Ints
 from pufferkit.data.query import Query, Question
 from pufferkit.errors import NotApplicable, TakesLong
-from pufferkit.influence.sums.chain_sums import check_work
+from pufferkit.influence.sums.chain_sums import CountedDays, check_work
 from pufferkit.influence.sums.lattice import Masses
 from pufferkit.influence.sums.least_scale import (
     Additive,
@@ -90,7 +91,7 @@ def exact_sum(
         A `MarkovChain`, or `ChainClass.of` several; a `BayesianNetwork` or a `MarkovRandomField`.
     query
         One number that is a sum over entries: `count`, `total` or `mean`; for chains also one that
-        is a sum over moves: `episodes`.
+        is a sum over moves: `episodes`, and for one segment `days_with`.
     epsilon
         Pufferfish privacy for each entry.
     most_work
@@ -118,7 +119,7 @@ def exact_sum(
     if query.missing:
         raise NotApplicable(GAPS)
     added, unit = _additive(query, theta.states)
-    if added.largest == 0:
+    if isinstance(added, Additive) and added.largest == 0:
         raise NotApplicable("no entry moves the answer: there is nothing to hide")
     # Discrete noise has no grid; no scale is above that of group privacy.
     coarsest = query.lipschitz * query.longest / epsilon
@@ -146,12 +147,16 @@ def exact_sum(
     return calibration
 
 
+DaysAsked = tuple[Bools, int, Ints]
+"""For a number of days: which states count, how many entries a day needs, the sizes of the days."""
+
+
 @dataclass(frozen=True)
 class _SumAsked:
     """A query, what entries add to its answer in whole units, and the most loss and work."""
 
     query: Query
-    added: Additive
+    added: Additive | DaysAsked
     epsilon: float
     most_work: float
 
@@ -160,15 +165,20 @@ Worst = tuple[LeastScale, str, int]
 """The largest of the least scales, the belief that needs it, and the length."""
 
 
-def _additive(query: Query, states: Sequence[Hashable]) -> tuple[Additive, Fraction]:
-    """What entries and moves add to an answer in whole units, and the unit."""
+def _additive(query: Query, states: Sequence[Hashable]) -> tuple[Additive | DaysAsked, Fraction]:
+    """What entries and moves add to an answer in whole units, or its days, and the unit."""
     if query.weights is not None:
         values, unit = values_of(query, states)
         return Additive.of_values(np.array(values, dtype=np.int64)), unit
-    moves = None if query.asks is None else query.asks.additive(states)
-    if moves is None or query.unit is None:
+    asks = query.asks
+    moves = None if asks is None else asks.additive(states)
+    if moves is not None and query.unit is not None:
+        return Additive(*moves), query.unit
+    over = getattr(query.evaluate, "over", None)
+    days = None if asks is None or over is None else asks.counted_days(over, states)
+    if days is None or query.unit is None:
         raise NotApplicable(f"{query.name} is not a sum over entries or moves; use influence_curve")
-    return Additive(*moves), query.unit
+    return days, query.unit
 
 
 @singledispatch
@@ -181,7 +191,9 @@ def _worst(theta: Beliefs, asked: _SumAsked) -> Worst | None:
 
 @_worst.register
 def _(theta: ChainClass, asked: _SumAsked) -> Worst | None:
-    return _of_entries(_known(theta), asked)
+    if isinstance(asked.added, Additive):
+        return _of_entries(_known(theta), asked, asked.added)
+    return _of_days(_known(theta), asked, asked.added)
 
 
 @_worst.register
@@ -194,7 +206,8 @@ def _(theta: EventClass, asked: _SumAsked) -> Worst | None:
     members = theta.known_chains()
     worst = _of_labels(theta, members, asked)
     if any(map(_is_entry, theta.every_secret())):
-        entries = _of_entries(members, asked)
+        values, _ = values_of(asked.query, theta.states)
+        entries = _of_entries(members, asked, Additive.of_values(np.array(values)))
         worst = entries if worst is None or entries[0].scale > worst[0].scale else worst
     return worst
 
@@ -203,7 +216,7 @@ def _(theta: EventClass, asked: _SumAsked) -> Worst | None:
 def _(theta: NetworkClass, asked: _SumAsked) -> Worst | None:
     if asked.query.weights is None:
         raise NotApplicable(f"{asked.query.name} is not a sum over entries; use influence_curve")
-    added = dict(zip(theta.states, asked.added.first.tolist(), strict=True))
+    added = dict(zip(theta.states, values_of(asked.query, theta.states)[0], strict=True))
     worst: Worst | None = None
     for number, network in enumerate(theta.networks, 1):
         summed = summed_network(network, added)
@@ -244,7 +257,22 @@ def _is_entry(hidden: Secrets) -> bool:
     return isinstance(hidden, Runs) and hidden.window == 1
 
 
-def _of_entries(members: Sequence[Member], asked: _SumAsked) -> Worst:
+def _of_days(members: Sequence[Member], asked: _SumAsked, days: DaysAsked) -> Worst | None:
+    """The least scale for the values of all entries, where the answer is a number of days."""
+    worst: Worst | None = None
+    for member in members:
+        entry_distributions(member, asked.query.longest)  # refuses what underflows
+        summed = CountedDays(member.chain.initial, member.chain.transition, *days)
+        if summed.work > asked.most_work / len(members):
+            raise TakesLong("the distributions of the number of days take long")
+        least = least_scale_of_rows(summed.joint(), asked.epsilon, summed.error)
+        if least is not None and (worst is None or least[0] > worst[0].scale):
+            found = LeastScale(*least, None, None, asked.query.longest)
+            worst = found, member.name, asked.query.longest
+    return worst
+
+
+def _of_entries(members: Sequence[Member], asked: _SumAsked, added: Additive) -> Worst:
     """The least scale for the values of all entries of known chains."""
     worst: Worst | None = None
     for member in members:
@@ -256,7 +284,7 @@ def _of_entries(members: Sequence[Member], asked: _SumAsked) -> Worst:
             least = least_scale(
                 member.chain.transition,
                 entry_distributions(member, length),
-                asked.added,
+                added,
                 length,
                 asked.epsilon,
                 asked.most_work / len(members),
@@ -274,7 +302,7 @@ def _of_labels(theta: EventClass, members: Sequence[Member], asked: _SumAsked) -
     Another segment is independent of the label, so its part of the sum only blurs the answer.
     """
     worst: Worst | None = None
-    values = asked.added.first.tolist()
+    values, _ = values_of(asked.query, theta.states)
     for hidden, member, length in product(theta.every_secret(), members, set(asked.query.lengths)):
         if _is_entry(hidden) or hidden.window > length:
             continue

@@ -21,7 +21,7 @@ from pufferkit.influence.progress import NamedProgress
 from pufferkit.influence.sums.outer_losses import outer_loss
 from pufferkit.mechanisms.baselines import entry_dp, gk16, group_dp
 from pufferkit.mechanisms.calibration import OF_SUMS, Calibration, checked
-from pufferkit.mechanisms.evidence import Guarantee
+from pufferkit.mechanisms.evidence import BOUND_WORDS, Guarantee
 from pufferkit.mechanisms.exact_sum import exact_sum
 from pufferkit.mechanisms.influence_curve import (
     added_by_state,
@@ -135,6 +135,7 @@ class PlanRow:
             "together": self.together,
             "sampler": None if calibration is None else calibration.sampler,
             "tightness": self.tightness,
+            "bound": None if calibration is None else calibration.evidence.bound,
             "why": self.why,
         }
 
@@ -238,6 +239,21 @@ class Plan(Shown):
         return None if unknown is None else f"taken on trust, as noise depends on it: {unknown}"
 
     @property
+    def _bound_used(self) -> str | None:
+        """Which theorem decided the least noise, and how near to the least possible it is."""
+        best = next(row for row in self.entries if row.calibration is self.best)
+        bound = self.best.evidence.bound
+        if bound is None:
+            return None
+        near = "how near it is to the least noise is unknown"
+        if bound == "window":
+            near = "no less noise would do, to a thousandth, for the window that it names"
+        elif best.tightness is not None:
+            known = int(100 * min(best.tightness, 1.0))
+            near = f"an output that loses {known}% of epsilon is known"
+        return f"the bound is {BOUND_WORDS[bound]}; {near}"
+
+    @property
     def head(self) -> str:
         """The question, the number of entries, epsilon and the beliefs, in one line."""
         lengths = self.query.lengths
@@ -294,6 +310,7 @@ class Plan(Shown):
             if row.alone and row.mechanism == self.best.mechanism:
                 words.append(f"{row.mechanism} is {_one_release(row.together)}")
         words.append(f"the noise would be drawn by {SAMPLER_NAMES[self.best.sampler]}")
+        words.append(self._bound_used)
         words.append(f"{self.best.mechanism} is decided by: {self.best.evidence}")
         for heading, slow in (("not tried", True), ("do not apply", False)):
             names = [r.mechanism for r in self.entries if not r.applicable and r.slow is slow]
@@ -427,7 +444,7 @@ def _together(calibration: Calibration) -> float | None:
 def _takes_long(name: str, theta: Beliefs, query: Query, most_work: float) -> str | None:
     """Why a plan leaves a mechanism out, before anything is computed; ``None`` if it does not."""
     if name == "wasserstein" and estimated_work(theta, query) > most_work:
-        return "it would take too long here"
+        return "it would take too long here, and exact_sum never needs a thousandth more noise"
     if name == "influence_curve" and (work := curve_work(theta)) > _MORE_FOR_THE_CURVE * most_work:
         return f"it would take about {work / 1e9:.0f} s"
     if name not in OPTIONS:

@@ -97,6 +97,15 @@ def moves_of(record: Release, states: Sequence[Hashable]) -> tuple[Any, Any] | N
     return None if query is None or query.asks is None else query.asks.additive(states)
 
 
+def days_of(record: Release, states: Sequence[Hashable]) -> tuple[Any, int, Any] | None:
+    """For a number of days: what counts, how many entries a day needs, the sizes of the days."""
+    query = asked_of(record)
+    over = None if query is None else getattr(query.evaluate, "over", None)
+    if query is None or query.asks is None or over is None:
+        return None
+    return query.asks.counted_days(over, states)
+
+
 def vectors_of(
     record: Release, states: Sequence[Hashable] | None = None
 ) -> list[tuple[Fraction, ...]] | None:

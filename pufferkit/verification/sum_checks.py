@@ -44,7 +44,7 @@ from pufferkit.errors import NotApplicable
 from pufferkit.mechanisms.release import Release
 from pufferkit.rounding import as_fraction
 from pufferkit.verification.pair_tables import TOLERANCE, Allowance, BadBeliefs, NotChecked
-from pufferkit.verification.query_checks import moves_of, vectors_of, weights_of
+from pufferkit.verification.query_checks import days_of, moves_of, vectors_of, weights_of
 
 Numbers = Any  # arrays of np.longdouble
 
@@ -81,13 +81,14 @@ def exact_sum_scale(record: Release, theta: Beliefs, checks: list[str], work: Al
         raise BadBeliefs("exact_sum has no theorem for entries that were not observed")
     weights = weights_of(record, theta.states)
     moves = moves_of(record, theta.states)
-    if moves is None and (weights is None or len(weights) != len(theta.states)):
+    days = days_of(record, theta.states)
+    if moves is None and days is None and (weights is None or len(weights) != len(theta.states)):
         raise NotChecked(_NO_WEIGHTS)
     enough = record.epsilon * (1 + TOLERANCE)
     asked = RecordedSum(weights, record.lengths, work)
-    unit = asked.values[1] if moves is None else 1
+    unit = asked.values[1] if weights is not None else record.unit or 1
     reach = max((n for n in record.evidence.blocks or () if n is not None), default=None)
-    noise = _Noise(record.scale * (1 + TOLERANCE) / float(unit), enough, reach, moves)
+    noise = _Noise(record.scale * (1 + TOLERANCE) / float(unit), enough, reach, moves, days)
     worst = _loss_of(theta, asked, noise)
     checks.append(
         f"exact_sum: the largest loss of a secret is {worst:.9g}, by the distribution of the sum "
@@ -647,6 +648,7 @@ class _Noise:
     epsilon: float
     reach: int | None
     moves: tuple[Any, Any] | None
+    days: tuple[Any, int, Any] | None = None
 
 
 @singledispatch
@@ -701,6 +703,8 @@ def _(theta: FieldClass, asked: RecordedSum, noise: _Noise) -> float:
 
 
 def _loss_of_entries(chains: Sequence[MarkovChain], asked: RecordedSum, noise: _Noise) -> float:
+    if noise.days is not None:
+        return max(_loss_of_days(chain, *noise.days, noise.scale, asked.work) for chain in chains)
     values = None if noise.moves is not None else asked.values[0]
     added = noise.moves or (values, [values] * len(values or ()))
     return max(
@@ -722,6 +726,52 @@ def _loss_of_sum(
             break
         tried += tried // 2
     return best
+
+
+def _loss_of_days(
+    chain: MarkovChain, inside: Any, needed: int, days: Any, scale: float, work: Allowance
+) -> float:
+    """The largest loss of an entry where the answer is the number of days with enough entries.
+
+    The state and the number of entries of today that count, up to ``needed``, are a chain together;
+    a move of it adds a day where that number is reached.
+    """
+    size, cases = len(inside), [(x, q) for x in range(len(inside)) for q in range(needed + 1)]
+    place = {case: n for n, case in enumerate(cases)}
+    entries, room = int(sum(days)), len(days) + 1
+    work.spend(entries * len(cases) * room * (60.0 * size + 3.0 * room))
+    matrix = np.array(chain.transition, dtype=np.longdouble)
+    matrix /= matrix.sum(axis=1, keepdims=True)
+    begins = {int(n) for n in np.cumsum([0, *days[:-1]])}
+
+    def read(q: int, y: int, at: int) -> tuple[int, int]:
+        """Where state y leads at an entry with q counted before it, and whether the day counts."""
+        before = 0 if at in begins else q
+        after = min(before + bool(inside[y]), needed)
+        return place[y, after], int(before < needed <= after)
+
+    before = [np.zeros((len(cases), room), dtype=np.longdouble) for _ in range(entries)]
+    for y in range(size):
+        to, added = read(0, y, 0)
+        before[0][to, added] += np.longdouble(chain.initial[y])
+    after = [np.zeros((len(cases), room), dtype=np.longdouble) for _ in range(entries)]
+    after[-1][:, 0] = 1
+    for at in range(1, entries):
+        back = entries - at
+        for n, (x, q) in enumerate(cases):
+            for y in np.flatnonzero(matrix[x] > 0).tolist():
+                to, added = read(q, y, at)
+                before[at][to, added:] += matrix[x, y] * before[at - 1][n, : room - added]
+                to, added = read(q, y, back)
+                after[back - 1][n, added:] += matrix[x, y] * after[back][to, : room - added]
+    worst = 0.0
+    for one, other in zip(before, after, strict=True):
+        rows = np.zeros((size, room), dtype=np.longdouble)
+        for n, (x, _) in enumerate(cases):
+            if one[n].any():
+                rows[x] += np.convolve(one[n], other[n])[:room]
+        worst = max(worst, _loss_given(rows, scale))
+    return worst
 
 
 def _of_entries(hidden: Secrets) -> bool:

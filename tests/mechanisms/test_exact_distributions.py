@@ -217,3 +217,88 @@ def test_weights_of_all_states_count_no_other_state_as_zero():
     with pytest.raises(ValueError, match="declared states"):
         bound.release(["cool"] * 59 + ["cold"])
     assert pk.verify(bound.release(["cool", "warm"] * 30)).ok
+
+
+def days_in(row, of, needed, sizes):
+    """On how many days at least so many entries are in some states."""
+    ends = np.cumsum([0, *sizes])
+    return sum(sum(x in of for x in row[a:b]) >= needed for a, b in pairwise(ends))
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_days_lose_epsilon_by_definition(seed):
+    """Days of two entries; the first and the last may have one."""
+    rng = np.random.default_rng(seed)
+    size, length = int(rng.integers(2, 4)), int(rng.integers(2, 8))
+    chain = random_chain(rng, size, zeros=seed % 3 == 0)
+    needed, epsilon = int(rng.integers(1, 3)), float(rng.choice([0.2, 1.0, 5.0]))
+    late = bool(rng.integers(2))
+    clock = pk.Calendar(f"2026-01-01T{'12' if late else '00'}:00", "12h")
+    made = pk.exact_sum(chain, pk.days_with([size - 1], needed, length, calendar=clock), epsilon)
+    sizes = np.bincount((np.arange(length) + late) // 2)
+    rows, masses = all_series(chain, length)
+    answers = [days_in(row, {size - 1}, needed, sizes) for row in rows]
+    assert loss_by_definition(rows, masses, answers, made.scale) <= epsilon * (1 + 1e-9)
+    less = loss_by_definition(rows, masses, answers, 0.995 * made.scale)
+    # Where hardly any noise is enough, the search ends early.
+    assert less > 0.99 * epsilon or made.scale < 0.02
+
+
+def test_a_climb_over_chains_finds_no_number_of_days_that_loses_more():
+    rng, clock = np.random.default_rng(8), pk.Calendar("2026-01-01", "8h")
+    worst = 0.0
+
+    def ratio(logits):
+        matrix = np.exp(logits - logits.max(axis=1, keepdims=True))
+        chain = pk.MarkovChain.steady(matrix / matrix.sum(axis=1, keepdims=True))
+        made = pk.exact_sum(chain, pk.days_with([1], 2, 9, calendar=clock), 1.0)
+        rows, masses = all_series(chain, 9)
+        answers = [days_in(row, {1}, 2, (3, 3, 3)) for row in rows]
+        return loss_by_definition(rows, masses, answers, made.scale)
+
+    for _ in range(2):
+        logits = rng.normal(size=(2, 2)) * 2
+        best = ratio(logits)
+        for _ in range(8):
+            tried = logits + rng.normal(size=(2, 2)) * 0.7
+            if (value := ratio(tried)) > best:
+                logits, best = tried, value
+        worst = max(worst, best)
+    assert 0.999 < worst <= 1 + 1e-9
+
+
+def test_days_of_a_week_and_their_share():
+    """FIXES 3: 1.216 for ten days of 24 entries, where the curve needs 15.9."""
+    chain = pk.MarkovChain.steady([[0.97, 0.03], [0.1, 0.9]], states=["rest", "active"])
+    clock = pk.Calendar("2026-01-01", "1h")
+    days = pk.exact_sum(chain, pk.days_with("active", 1, 240, calendar=clock), 1)
+    share = pk.exact_sum(chain, pk.days_with("active", 1, 240, calendar=clock, share=True), 1)
+    assert days.scale == pytest.approx(1.216, abs=6e-4)
+    assert share.scale == pytest.approx(days.scale / 10)
+    assert plan(chain, pk.days_with("active", 1, 240, calendar=clock), 1).best.mechanism == (
+        "exact_sum"
+    )
+
+
+@pytest.mark.parametrize("share", [False, True])
+def test_a_release_of_days_is_verified_and_a_smaller_scale_is_not(share):
+    chain = pk.MarkovChain.steady([[0.9, 0.1], [0.3, 0.7]], states=["rest", "active"])
+    data = pk.Series.of([chain.states[x] for x in chain.sample(72, seed=2)], chain.states)
+    clock = pk.Calendar("2026-01-01T05:00", "1h")
+    question = pk.days_with("active", 3, data, calendar=clock, share=share)
+    release = pk.exact_sum(chain, question, 1).release(data, anyway=True)
+    assert pk.verify(release).ok
+    record = release.to_dict()
+    record["scale"] = 0.99 * record["scale"]
+    assert not pk.verify(record).ok
+
+
+def test_days_of_several_segments_and_named_secrets_are_refused():
+    chain = pk.MarkovChain.steady([[0.9, 0.1], [0.3, 0.7]])
+    clock = pk.Calendar("2026-01-01", "1h")
+    two = pk.Calendar(["2026-01-01", "2026-01-05"], "1h")
+    with pytest.raises(NotApplicable, match="influence_curve"):
+        pk.exact_sum(chain, pk.days_with(1, 3, [24, 24], calendar=two), 1)
+    runs = pk.ChainClass.of(chain).with_secrets(pk.Secrets.runs(2))
+    with pytest.raises(NotApplicable, match="single entries"):
+        pk.exact_sum(runs, pk.days_with(1, 3, 48, calendar=clock), 1)

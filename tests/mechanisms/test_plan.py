@@ -158,3 +158,15 @@ def test_quilts_of_a_large_network_are_left_out_of_a_plan_with_a_word():
     assert every["wasserstein"]["applicable"]
     with pytest.raises(pk.NotApplicable, match="takes long"):
         pk.markov_quilt(network, query, 1, most_work=1e7)
+
+
+def test_the_plan_names_the_bound_it_used_and_how_near_it_is():
+    chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
+    shown = pk.plan(chain, pk.histogram([0, 1], 1000), 1)
+    assert any("pair of values by pair; an output that loses 99%" in s for s in shown.remarks())
+    by_name = {row["mechanism"]: row["bound"] for row in shown.rows}
+    assert by_name["influence_curve"] == "pairs"
+    assert by_name["exact_sum"] is None  # does not apply
+    assert all(row["bound"] for row in shown.rows if row["applicable"])
+    long = pk.plan(chain, pk.count(1, 20_000), 1)
+    assert "exact_sum never needs" in dict(long.explain().rows)["wasserstein"]

@@ -103,6 +103,10 @@ THEOREMS = {
         "influence/curve/open_steps.py: OpenSteps",
         "influence/test_engine.py: test_no_start_has_a_larger_step_and_some_start_has_it",
     ),
+    "FIXES 3": (
+        "influence/sums/chain_sums.py: CountedDays",
+        "mechanisms/test_exact_distributions.py: test_days_lose_epsilon_by_definition",
+    ),
     "FIXES 4": (
         "noise/opendp_draws.py: choice_cost",
         "mechanisms/test_quantiles.py: test_a_moved_entry_costs_what_the_theorem_says",

@@ -46,6 +46,7 @@ MOST_BYTES = 8 * 10**9
 MOST_WORK = 6e10
 """Most nanoseconds, about, for labels of windows and for conditions."""
 
+_RARE = 1e-15  # beside less likely values the sums that underflow might matter
 _PLAIN = 50.0  # so many times as long as compiled loops take those that run as plain Python
 _EACH = 5e4  # nanoseconds for one row of a window, however short
 _COMPARED = 30.0  # nanoseconds to compare one number of a row
@@ -326,6 +327,98 @@ class SummedChain:
 
         root = self._points(np.repeat(self.initial, size))
         return ((rows, values) for rows in descend(1, self.length, root))
+
+
+# --- counted days ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class CountedDays:
+    """How many days of a chain have at least ``needed`` entries ``inside`` some states.
+
+    Theorem: FIXES 3. Let q_t count such entries since the day began, up to ``needed``. Then (X_t,
+    q_t) is a chain, and a move of it adds 1 where q_t becomes ``needed``: the number of days is
+    Markov-additive. So the joint distribution of X_i and that number is, summed over q_i, what came
+    before convolved with what follows.
+
+    Secrets: the value of any entry. Beliefs: one known chain; one segment, all entries observed.
+    ``days`` are the numbers of entries of the days, in order.
+    """
+
+    initial: Floats
+    transition: Floats
+    inside: Bools
+    needed: int
+    days: Ints
+
+    @property
+    def error(self) -> float:
+        """Bound on the relative error of a probability."""
+        cases = len(self.initial) * (self.needed + 1)
+        return 4 * EPS * (int(self.days.sum()) * (cases + 2) + len(self.days) + 400)
+
+    @property
+    def work(self) -> float:
+        """Approximate nanoseconds for the distributions of all entries, and to compare them."""
+        size, room = len(self.initial), len(self.days) + 1
+        cases = size * (self.needed + 1)
+        return int(self.days.sum()) * (4 * _EACH + cases * (1e4 + room * (room / 6 + 4 * size)))
+
+    def joint(self) -> Iterator[Masses]:
+        """For every entry the joint distribution of its value and the number of days."""
+        size = len(self.initial)
+        after = [np.ones((self.needed + 1, size, 1))]  # by memory, state and days that follow
+        for count in self.days[:0:-1].tolist():
+            after.append(self._day_before(after[-1], count)[0])
+        before = np.zeros((self.needed + 1, size, 0))
+        for count in self.days.tolist():
+            following = [*self._day_before(after.pop(), count)[1:]]
+            for n in range(count):
+                before = self._with_entry(before, first=n == 0)
+                yield self._joined(before, following[n])
+
+    def _with_entry(self, before: Floats, *, first: bool) -> Floats:
+        """By memory, state and days so far, after one more entry; at first it forgets."""
+        room = before.shape[2] + first
+        came = np.zeros((*before.shape[:2], max(room, 2)))
+        if not before.shape[2]:
+            came[0, :, 0] = self.initial
+        elif first:
+            came[0, :, : room - 1] = self.transition.T @ before.sum(axis=0)
+        else:
+            came[:] = self.transition.T @ before
+        chosen = np.flatnonzero(self.inside)
+        out: Floats = np.where(self.inside[:, None], 0.0, came)
+        out[1:-1, chosen] = came[:-2, chosen]
+        out[-1, chosen] = came[-1, chosen]
+        out[-1, chosen, 1:] += came[-2, chosen, :-1]  # the day counts from here on
+        return out
+
+    def _day_before(self, end: Floats, count: int) -> list[Floats]:
+        """What follows each entry of a day of so many, given what follows its last one.
+
+        The first of the list is what follows the last entry of the day before.
+        """
+        rows = [np.concatenate([end, np.zeros((*end.shape[:2], 1))], axis=2)]
+        chosen = np.flatnonzero(self.inside)
+        for n in range(count):
+            later = rows[-1]
+            came: Floats = later.copy()
+            came[:-2, chosen] = later[1:-1, chosen]
+            came[-2, chosen, 1:], came[-2, chosen, 0] = later[-1, chosen, :-1], 0.0
+            first = came[:1].repeat(len(came), axis=0) if n == count - 1 else came
+            rows.append(self.transition @ first)
+        return rows[::-1]
+
+    def _joined(self, before: Floats, after: Floats) -> Masses:
+        """The joint distribution of the value of an entry and the number of all days."""
+        room = len(self.days) + 1
+        numbers = np.zeros((len(self.initial), room))
+        for q, x in np.ndindex(*before.shape[:2]):
+            if before[q, x].any():
+                numbers[x] += np.convolve(before[q, x], after[q, x])[:room]
+        masses = numbers.sum(axis=1)
+        return Masses(numbers, lost=bool(((masses > 0) & (masses < _RARE)).any()))
 
 
 def value_work(length: int, states: int, largest: int) -> float:

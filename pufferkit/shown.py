@@ -39,6 +39,25 @@ def three_digits(number: float) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
+def with_interval(value: float, low: float, high: float) -> tuple[str, str, str]:
+    """A number and its interval in the digits that the interval leaves, which is rounded outwards.
+
+    >>> with_interval(0.44957, 0.422619, 0.482143), with_interval(89002.0, 88537.0, 89455.0)
+    (('0.450', '0.422', '0.483'), ('89,002', '88,537', '89,455'))
+    """
+    width = high - low
+    places = 6 if not width else max(0, 1 - math.floor(math.log10(width)))
+    if places > 9 or not math.isfinite(width):
+        return f"{value:.6g}", f"{low:.6g}", f"{high:.6g}"
+    unit = 10.0**places
+    ends = math.floor(low * unit + 1e-6) / unit, math.ceil(high * unit - 1e-6) / unit
+    texts = [f"{number:,.{places}f}" for number in (value, *ends)]
+    if places and not any(text.rpartition(".")[2].strip("0") for text in texts):
+        texts = [text.rpartition(".")[0] for text in texts]
+    shown, least, most = ("0" if not text.strip("-0.,") else text for text in texts)
+    return shown, least, most
+
+
 def at_most(number: float) -> str:
     """The least number of three significant digits that is not below this one.
 

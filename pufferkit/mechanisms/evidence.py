@@ -167,10 +167,14 @@ class Evidence:
         return replace(self, notes=self.notes + more, counted=counted)
 
     def __str__(self) -> str:
+        return "; ".join([*self.decided(), *self.notes])
+
+    def decided(self) -> list[str]:
+        """The belief, the entry and the quilt or blocks, in words."""
         parts = []
         if self.belief is not None:
             parts.append(self.belief)
-        if self.node is not None:
+        if self.node is not None and (self.horizon is None or self.horizon != self.length):
             parts.append(f"entry {_named(self.node)} of {self.length}")
         if self.quilt is not None:
             inside = ", ".join(_named(n) for n in self.quilt)
@@ -185,7 +189,7 @@ class Evidence:
             parts.append(_COUNTED[self.counted])
         if self.horizon is not None:
             parts.append(f"with all other releases of the account, over {self.horizon:.0e} entries")
-        return "; ".join([*parts, *self.notes])
+        return parts
 
 
 _COUNTED = {

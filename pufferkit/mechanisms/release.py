@@ -31,7 +31,7 @@ from pufferkit.mechanisms.evidence import Evidence, Guarantee, is_list, is_numbe
 from pufferkit.mechanisms.post_processing import Derived, derive, rank_error
 from pufferkit.noise import Family, Sampler
 from pufferkit.records import Report
-from pufferkit.shown import aligned, three_digits
+from pufferkit.shown import WIDTH, aligned, three_digits, with_interval, wrapped
 
 FORMAT = 1
 """Format of the files: docs/release.schema.json. Formats of later versions are refused in words."""
@@ -201,22 +201,32 @@ class Release(Report):
         return head
 
     def shown_rows(self) -> list[dict[str, Any]]:
-        """Three digits of each number, and the interval at 95%."""
+        """Each number and its interval at 95%, with the digits that the noise leaves."""
         if self.noise == "noisy choice":
             level = three_digits(self.value[0])
             return [{"": self.labels[0], "value": level, "95%": self._rank_in_words()}]
         return [
             {
                 "": row["label"],
-                "value": three_digits(row["value"]),
-                "95% interval": f"{three_digits(row['low_95'])} to {three_digits(row['high_95'])}",
+                "value": value,
+                "95% interval": f"{low} to {high}",
             }
-            for row in self.table_rows()
+            for row, (value, low, high) in zip(self.table_rows(), self._digits(), strict=True)
+        ]
+
+    def _digits(self) -> list[tuple[str, str, str]]:
+        """Values and intervals with the digits that the noise leaves."""
+        return [
+            with_interval(value, low, high)
+            for value, (low, high) in zip(self.value, self.interval(), strict=True)
         ]
 
     def remarks(self) -> list[str]:
         """What is promised, what decides the noise, and how the numbers are presented."""
-        words = [str(self.guarantee), f"decided by: {self.evidence}"]
+        words = [str(self.guarantee)]
+        decided = "; ".join(self.evidence.decided())
+        words += [f"decided by: {decided}"] if decided else []
+        words += self.evidence.notes
         if self.presentation == "nearest histogram":
             words.append("the value is the nearest histogram to the answer as drawn")
         if self.observed is not None:
@@ -336,12 +346,10 @@ class Release(Report):
         if self.noise == "noisy choice":
             rows = [f"  {labels[0]}  {self.value[0]:>12.6g}   95%: {self._rank_in_words()}"]
         else:
-            each = (
-                f"{value:>12.6g}   95%: {low:.6g} to {high:.6g}"
-                for value, (low, high) in zip(self.value, self.interval(), strict=True)
-            )
+            each = (f"{value:>10}   95%: {low} to {high}" for value, low, high in self._digits())
             rows = aligned(zip(labels, each, strict=True))
-        return "\n".join([self.caption(), *rows, *(f"  {words}" for words in self.remarks())])
+        below = [f"  {line}" for words in self.remarks() for line in wrapped(words, WIDTH - 2)]
+        return "\n".join([self.caption(), *rows, *below])
 
     def _rank_in_words(self) -> str:
         ranks = rank_error(self.scale, len((self.question or {})["levels"]), 0.95)
@@ -421,7 +429,7 @@ def unit_of(written: Any) -> Fraction:
 
 def in_words(scale: float, scales: tuple[float, ...] | None) -> str:
     """One scale, or the least and the largest of several."""
-    return f"{scale:.6g}" if scales is None else f"{min(scales):.4g} to {max(scales):.4g}"
+    return f"{scale:.4g}" if scales is None else f"{min(scales):.4g} to {max(scales):.4g}"
 
 
 def check_format(what: str, data: Mapping[str, Any]) -> None:

@@ -116,7 +116,7 @@ def choice_cost(scale: float, levels: int) -> float:
         phi = log[(g + 1) E int_0^1 (1 - t) (1 - t / E)^(g - 1) dt],   E = e^(1 / scale),
 
     and some data attain it. It is concave in 1 / scale, and lies between 1 / scale and (2 - 1 / g)
-    / scale. *Proof* in docs/theory.md. The integrand is a polynomial, and all terms of the
+    / scale. *Proof* in notes/proofs.md. The integrand is a polynomial, and all terms of the
     quadrature are positive, so it is right to a few roundings; those of a logarithm near 1 matter
     at large scales only, where the limit is used.
     """

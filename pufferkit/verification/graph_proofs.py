@@ -1,7 +1,7 @@
 """The influence curve on graphs, from the proof that a release carries.
 
 The record of a model has the cliques of a junction tree and, where more than one node leaves a
-clique, in which order and how (docs/theory.md: nodes are averaged out one at a time). Here the tree
+clique, in which order and how (notes/proofs.md: nodes are averaged out one by one). Here the tree
 is checked (every factor lies in a clique, the cliques of a node are connected), and the recorded
 ways are followed. Nothing is searched for and no programme is solved: any ways give a valid bound,
 so a false proof can only fail to show that a scale is enough. Where the values of a separator

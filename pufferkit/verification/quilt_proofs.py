@@ -17,7 +17,7 @@ node is evaluated, until distributions repeat.
 influence follows from their joint distribution ([Q] Definition 4.1).
 
 **GK16**: a vector x >= 0 with x >= 1 + Gamma x. As Gamma >= 0, x is then at least the row sums of
-(I - Gamma)^-1, and Theorem 7 of docs/theory.md holds.
+(I - Gamma)^-1, and Theorem 7 of notes/proofs.md holds.
 
 A false record can only fail to show that a scale is enough.
 """

@@ -247,7 +247,7 @@ def tree_losses(
 ) -> dict[Any, float]:
     """loss_i without blocks. ``together``: one pair of values for all branches of lambda as well.
 
-    Without it this is docs/theory.md, Trees, as it stands there.
+    Without it this is docs/theory.md, Graphs, as it stands there.
     """
     nodes = list(parents)
     distribution = joint(parents, tables) if distribution is None else distribution

@@ -3,7 +3,7 @@
 Gamma_ij is half the largest log-ratio of P(X_i = x | the neighbours of i) when neighbour j changes
 and the others stay. If the spectral norm of Gamma is below 1, a release with event-level epsilon b
 is epsilon-private for epsilon = 2 b max_i sum_j Phi_ij with Phi = (I - Gamma)^-1 (Ghosh and
-Kleinberg, 2016; docs/theory.md has a proof).
+Kleinberg, 2016; notes/proofs.md has a proof).
 """
 
 from __future__ import annotations

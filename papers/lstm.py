@@ -32,7 +32,7 @@ from pufferkit import checks
 from pufferkit.audit.answer_model import cumulative_rows
 from pufferkit.audit.attackers import Attacker
 from pufferkit.checks import Floats
-from pufferkit.fitting.sequences import Codes
+from pufferkit.fitting.people import Codes
 
 _WARMING = 20
 """Steps until the step size is reached."""

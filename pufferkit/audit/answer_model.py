@@ -40,7 +40,7 @@ from pufferkit.beliefs.secrets import Events, Pairs, Secrets, Sets
 from pufferkit.checks import Bools, Floats
 from pufferkit.data.query import Query
 from pufferkit.errors import NotApplicable
-from pufferkit.fitting.sequences import Codes
+from pufferkit.fitting.people import Codes
 from pufferkit.mechanisms.calibration import Calibration
 from pufferkit.mechanisms.evidence import Guarantee
 from pufferkit.mechanisms.sum_distances import whole_values

@@ -34,7 +34,7 @@ from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
 from pufferkit.compiling import compiled_loop
 from pufferkit.data.series import Series
-from pufferkit.fitting.sequences import Codes
+from pufferkit.fitting.people import Codes
 
 FINE, TOO_SMALL = -1, -2
 

@@ -25,14 +25,39 @@ sum a log A + sum a k m log E (or sum kappa P log P_z) never decreases from one 
 The start of the recursion is free while fitting (one distribution for the first regime of every
 segment), because a stationary start has no maximum in closed form. The fit that is returned is
 the stationary model of A and the emissions, with the log-likelihood of that model.
+
+**The recursion**, scaled and compiled. Regimes Z_1, Z_2, ... move by a matrix A; step t shows a
+symbol s_t with probability l(s_t, Z_t). With a_t(z) = P(Z_t = z | s_1..s_t) and c_t = P(s_t |
+s_1..s_{t-1}),
+
+    c_t a_t(z) = l(s_t, z) sum_w a_{t-1}(w) A(w, z),        log-likelihood = sum_t log c_t,
+    q_t(z) = l(s_t, z) b_t(z) / c_t,    b_{t-1}(w) = sum_z A(w, z) q_t(z),    b_T = 1,
+    P(Z_t = z | all) = a_t(z) b_t(z),
+    P(Z_{t-1} = w, Z_t = z | all) = a_{t-1}(w) A(w, z) q_t(z).
+
+Inner loops run along rows, so that the compiler can vectorise them without reordering
+sums: results do not depend on the machine.
+
+**A class of regimes** holds other models that an adversary may believe in, and the uncertainty of
+the fit:
+
+`believed_models`
+    all of them for one class.
+`people_models`
+    the regime transitions of each person, with everybody's emissions.
+`refits`
+    the fit repeated on data simulated from it.
+
+The *states of the curve* are the regimes if entries are independent within a regime, and pairs
+(regime, level), with index z k + x, if they are a chain.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import inf
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -41,8 +66,99 @@ from pufferkit import checks
 from pufferkit.beliefs.hidden_model import HiddenModel, Within, shares
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats, Ints
+from pufferkit.compiling import compiled_loop
 from pufferkit.data.series import UNOBSERVED
-from pufferkit.fitting import forward_backward as kernels
+
+# ruff: noqa: PLR0912  (compiled loops are long)
+
+
+@compiled_loop
+def forward_backward(
+    initial: Any,
+    transition: Any,
+    likelihood: Any,
+    symbols: Any,
+    ends: Any,
+    counted: bool,
+    scales: Any,
+    moves: Any,
+    visits: Any,
+    firsts: Any,
+) -> bool:
+    """Scales c_t, and expected counts if ``counted``; False if the symbols are impossible.
+
+    Parameters
+    ----------
+    initial
+        Row j is the distribution of the first regime of segment j.
+    transition
+        The matrix A.
+    likelihood
+        Row s is l(s, .).
+    symbols, ends
+        Symbols of all segments, one after another, and where each segment ends.
+    counted
+        Whether to compute expected counts.
+    scales
+        Output: c_t.
+    moves, visits, firsts
+        Output, added to: expected counts of transitions, *divided by A*; of symbols by regime; and
+        of the first regime.
+    """
+    size = len(transition)
+    # b_{t-1} is a weighted sum of columns of A.
+    upright = np.ascontiguousarray(transition.T)
+    alpha = np.empty((len(symbols), size))
+    ahead = np.empty(size)
+    weighted = np.empty(size)
+    begin = 0
+    for j in range(len(ends)):
+        end = ends[j]
+        for t in range(begin, end):
+            here = alpha[t]
+            if t == begin:
+                for z in range(size):
+                    here[z] = initial[j, z]
+            else:
+                for z in range(size):
+                    here[z] = 0.0
+                for w in range(size):
+                    mass = alpha[t - 1, w]
+                    for z in range(size):
+                        here[z] += mass * transition[w, z]
+            total = 0.0
+            for z in range(size):
+                here[z] *= likelihood[symbols[t], z]
+                total += here[z]
+            if not total > 0.0:
+                return False
+            for z in range(size):
+                here[z] /= total
+            scales[t] = total
+        if counted:
+            for z in range(size):
+                ahead[z] = 1.0
+            for t in range(end - 1, begin - 1, -1):
+                seen = visits[symbols[t]]
+                for z in range(size):
+                    seen[z] += alpha[t, z] * ahead[z]
+                    weighted[z] = likelihood[symbols[t], z] * ahead[z] / scales[t]
+                if t == begin:
+                    for z in range(size):
+                        firsts[z] += alpha[t, z] * ahead[z]
+                    break
+                for w in range(size):
+                    mass = alpha[t - 1, w]
+                    for z in range(size):
+                        moves[w, z] += mass * weighted[z]
+                    ahead[w] = 0.0
+                for z in range(size):
+                    mass = weighted[z]
+                    for w in range(size):
+                        ahead[w] += upright[z, w] * mass
+        begin = end
+    return True
+
 
 SMOOTHING = 0.02
 """Pseudo-count of every move between regimes."""
@@ -161,7 +277,7 @@ def expectation(
     moves, visits, firsts = np.zeros((size, size)), np.zeros_like(likelihood), np.zeros(size)
     scales = np.zeros(len(data.codes))
     rows = np.ascontiguousarray(np.broadcast_to(initial, (len(data.ends), size)), dtype=np.float64)
-    step = kernels.forward_backward
+    step = forward_backward
     run: Any = step.plain if len(data.codes) * size * size * rounds < _SHORT else step.compiled
     possible = run(
         np.array(rows),
@@ -361,3 +477,137 @@ def log_likelihood(model: HiddenModel, segments: Iterable[ArrayLike]) -> float:
     """
     data = Symbols.of(segments, model.levels, model.within)
     return _log_likelihood(model, data)
+
+
+PeopleLevels = Sequence[Sequence[ArrayLike]]
+"""For each person the segments of levels; -1 is an entry that was not observed."""
+
+TOWARDS_POOLED = 20.0
+"""Pseudo-counts by which each row of a person is shrunk towards everybody's."""
+
+FEW_PEOPLE = 10
+"""With fewer people the fit alone would be overconfident, and refits are added."""
+
+REFITS = 20
+"""How many refits are made."""
+
+PeopleAs = Literal["each", "hull", "pooled"]
+"""Whether each person has a model, for a whole series or mixed at every step, or all have one."""
+
+_ROUNDS = 200
+
+
+def believed_models(
+    people: Sequence[Sequence[NDArray[Any]]],
+    levels: int,
+    regimes: int,
+    within: Within,
+    people_as: PeopleAs,
+    refitted: int | None,
+    restarts: int,
+    seed: int,
+) -> tuple[HiddenModel, ...]:
+    """The models of `RegimeClass.fit`: of everybody, of each person, and refits."""
+    if people_as not in ("each", "hull", "pooled"):
+        raise ValueError(f"people: must be 'each', 'hull' or 'pooled', got {people_as!r:.60}")
+    pieces = [piece for segments in people for piece in segments]
+    pooled = fit(pieces, levels, regimes, within=within, restarts=restarts, seed=seed)
+    models = [pooled]
+    if people_as != "pooled" and len(people) > 1:
+        models += people_models(pooled, people)
+    few = people_as == "each" and len(people) < FEW_PEOPLE
+    count = (REFITS if few else 0) if refitted is None else refitted
+    if checks.whole("refitted", count, 0):
+        models += refits(pooled, pieces, count=count, seed=seed)
+    return tuple(models)
+
+
+def people_models(
+    model: HiddenModel,
+    people: PeopleLevels,
+    *,
+    shrinkage: float = TOWARDS_POOLED,
+    iterations: int = 50,
+) -> tuple[HiddenModel, ...]:
+    """For each person the model with the person's regime transitions and everybody's emissions.
+
+    The matrix A_j of person j maximises the log-likelihood of j plus kappa sum A log A_j, A that of
+    ``model``: each round takes
+
+        A_j(w, z) = (C_j(w, z) + kappa A(w, z)) / (sum_z' C_j(w, z') + kappa),
+
+    C_j the expected transitions in j's data under the present A_j, until a round gains less than
+    1e-6 nats per entry. The start is stationary in the first round and free later, as in
+    `pufferkit.fitting.baum_welch.fit`.
+
+    Parameters
+    ----------
+    model
+        The fit to everybody.
+    people
+        For each person the segments of levels.
+    shrinkage
+        kappa, in transitions out of each regime.
+    iterations
+        Most rounds; one is a cheap approximation.
+    """
+    weight = checks.positive("shrinkage", shrinkage)
+    most = checks.whole("iterations", iterations, 1)
+    return tuple(
+        HiddenModel(_own_moves(model, segments, weight, most), model.emission)
+        for segments in people
+    )
+
+
+def _own_moves(
+    model: HiddenModel, segments: Sequence[ArrayLike], weight: float, iterations: int
+) -> Floats:
+    data = Symbols.of(segments, model.levels, model.within)
+    prior = weight * model.transition
+    transition, initial = np.array(model.transition), np.array(model.regime_distribution)
+    reached = -np.inf
+    for _ in range(iterations):
+        expected = expectation(initial, transition, model.emission, data, rounds=_ROUNDS)
+        value = expected.log_likelihood + float((prior * _log(transition)).sum())
+        if value - reached < TOLERANCE * len(data.codes):
+            break
+        reached = value
+        transition = shares(expected.moves + prior)
+        initial = expected.firsts / expected.firsts.sum()
+    return transition
+
+
+def refits(
+    model: HiddenModel,
+    segments: Iterable[ArrayLike],
+    *,
+    count: int = 20,
+    numbers: Sequence[int] | None = None,
+    seed: int = 0,
+    iterations: int = 25,
+) -> tuple[HiddenModel, ...]:
+    """The model refitted to ``count`` data sets simulated from it: a parametric bootstrap.
+
+    ``numbers`` are some of these data sets, from 0, instead of all; ``iterations`` bounds rounds.
+
+    Every data set has segments of the same lengths, with the same entries not observed; every refit
+    starts from ``model``, so regimes keep their meaning and order. The refits vary by the sampling
+    error of the data, if the model is right and the fit is its global optimum.
+    """
+    pieces = [np.array(segment) for segment in segments]
+    source = checks.whole("seed", seed, 0)
+    models = []
+    for number in range(checks.whole("count", count, 1)) if numbers is None else numbers:
+        rng = np.random.default_rng([source, number])
+        simulated = [
+            np.where(piece < 0, UNOBSERVED, model.sample(len(piece), rng))
+            for piece in pieces
+            if len(piece)
+        ]
+        models.append(refine(model, simulated, iterations=iterations))
+    return tuple(models)
+
+
+def _log(values: Floats) -> Floats:
+    """Logarithms, with log 0 = 0: only probabilities that stay 0 are 0."""
+    return np.log(np.where(values > 0, values, 1.0))

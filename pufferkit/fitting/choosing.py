@@ -1,7 +1,7 @@
 """From public people to beliefs that none of them refutes.
 
 People are divided into groups. Each group in turn is left out: every class is fitted to the others
-and tested on the group (`pufferkit.fitting.decision`). A fold *refutes* a class, or the class
+and tested on the group (`pufferkit.fitting.check_model`). A fold *refutes* a class, or the class
 *survives* it, or the fold has *no power*: its people are too few, or too briefly observed, to show
 twice the influence that the class budgets. Only a class that survives every fold can be
 recommended, and never a single fitted model, which usually shows less influence than the truth.
@@ -45,7 +45,8 @@ from pufferkit.data.series import Series
 from pufferkit.data.table import Table
 from pufferkit.errors import NotApplicable, NoTheorem
 from pufferkit.fitting import baum_welch
-from pufferkit.fitting.decision import (
+from pufferkit.fitting.baum_welch import FEW_PEOPLE, REFITS, people_models, refits
+from pufferkit.fitting.check_model import (
     INFLUENCE,
     Days,
     InfluenceCheck,
@@ -57,10 +58,8 @@ from pufferkit.fitting.decision import (
 )
 from pufferkit.fitting.fit import fit
 from pufferkit.fitting.measured_influence import MeasuredInfluence
-from pufferkit.fitting.people import SMOOTHING, People
-from pufferkit.fitting.ratio_tests import Check
-from pufferkit.fitting.regime_estimation import FEW_PEOPLE, REFITS, people_models, refits
-from pufferkit.fitting.sequences import Codes
+from pufferkit.fitting.people import SMOOTHING, Codes, People
+from pufferkit.fitting.row_tests import Check
 from pufferkit.influence.progress import TextProgress
 from pufferkit.mechanisms.influence_curve import influence_curve, loss_at
 from pufferkit.records import Report

@@ -15,8 +15,9 @@ every transition is possible, and a tuple that never occurred has the prediction
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from inspect import signature
+from math import floor
 from typing import Any, Literal, get_args, overload
 
 import numpy as np
@@ -34,9 +35,10 @@ from pufferkit.beliefs.seasonal_class import SeasonalClass
 from pufferkit.checks import Floats
 from pufferkit.data.series import Series
 from pufferkit.data.table import Table
-from pufferkit.fitting.baum_welch import checked_levels
-from pufferkit.fitting.people import PARTS, People, calibrated_contamination
-from pufferkit.fitting.regime_estimation import PeopleAs, believed_models
+from pufferkit.errors import NotApplicable
+from pufferkit.fitting.baum_welch import PeopleAs, believed_models, checked_levels
+from pufferkit.fitting.people import PARTS, People
+from pufferkit.fitting.row_tests import conformal_contamination, row_coverage
 from pufferkit.threads import one_thread
 
 Start = Literal["stationary", "first"]
@@ -243,6 +245,52 @@ def _hull(
     chains = [MarkovChain.steady(kernel, *known, step=people.step) for kernel in forward]
     reversals = [chain.reversal.transition for chain in chains[: 1 + len(people.series)]]
     return HullClass(tuple(chains), inflate, (*backward, *reversals), words)
+
+
+@dataclass(frozen=True)
+class Calibrated:
+    """A contamination that covers held-out people, and its justification in words."""
+
+    eta: float
+    words: str
+
+
+def calibrated_contamination(people: People, alpha: float, parts: int = PARTS) -> Calibrated:
+    """Contamination of the hull of people, calibrated on held-out people.
+
+    With enough people, half of them define the hull and half calibrate it, and with probability
+    1 - alpha no row of a new exchangeable person is refuted (`conformal_contamination`). With
+    fewer, each in turn is held out and the largest is taken; no theorem gives its coverage.
+    """
+    count = len(people.series)
+    if count < 2:
+        raise NotApplicable("a calibrated hull needs at least two people")
+    half = count // 2
+    if floor((half + 1) * alpha) >= 1:
+        built = people.only(range(half))
+        etas = [_least_contamination(built, people, number, parts) for number in range(half, count)]
+        eta = conformal_contamination(etas, alpha)
+        return Calibrated(eta, f"covers {1 - alpha:.0%} of people, by {len(etas)} held out")
+    etas = [
+        _least_contamination(people.without(number), people, number, parts)
+        for number in range(count)
+    ]
+    return Calibrated(max(etas), f"the largest that one of {count} people required when held out")
+
+
+def _least_contamination(built: People, people: People, number: int, parts: int) -> float:
+    """The least contamination of a hull that makes one person plausible, in both directions."""
+    one, slots = people.series[number], people.slots(number)
+    day = people.day or 1
+    etas = [0.0]
+    for kernels, turn in zip(built.hull_kernels(parts), (1, -1), strict=True):
+        segments = [np.asarray(segment)[::turn] for segment in one.segments]
+        times = [row[::turn] for row in slots]
+        covered = row_coverage(
+            segments, kernels, day=day, parts=parts if people.day else 1, slots=times
+        )
+        etas.append(covered.contamination)
+    return max(etas)
 
 
 def _order(data: Any, private: bool, memory: int = 2) -> ChainClass:

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from pufferkit import checks
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
-from pufferkit.fitting.sequences import Codes, checked_people
+from pufferkit.fitting.people import Codes, checked_people
 
 VISITS = 50
 """A state is compared if the windows around it are more than this many."""

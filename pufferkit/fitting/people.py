@@ -1,27 +1,68 @@
-"""Public data of people as counts of transitions by part of the day, and the kernels made of them.
+"""Public data of people: coded sequences, counts of transitions by part of the day, kernels.
+
+A coded sequence is an array of whole numbers, the states of a person's entries in time order, with
+`UNOBSERVED` where nothing was observed. It may come with an array of slots: the time of day of
+every entry, counted in entries from 0. Without it the first entry is taken to be in slot 0.
 
 Rows of a person or of a part of the day are shrunk towards everybody's by 20 pseudo-counts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import floor
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pufferkit import checks
 from pufferkit.beliefs.provenance import Provenance
 from pufferkit.checks import Floats
 from pufferkit.data.calendar import Calendar
 from pufferkit.data.durations import DAY, MONDAY, ticks
-from pufferkit.data.series import Series, joined
+from pufferkit.data.series import UNOBSERVED, Series, joined
 from pufferkit.data.table import Table
 from pufferkit.errors import NotApplicable
-from pufferkit.fitting.row_coverage import conformal_contamination, row_coverage
+
+Codes = NDArray[np.intp]
+
+
+def checked_people(people: Iterable[Any], states: int) -> list[Codes]:
+    """The sequences as arrays of codes, or an error that names the person and the rule."""
+    size = checks.whole("states", states, 1)
+    coded = []
+    for number, person in enumerate(people, 1):
+        codes = np.asarray(person)
+        if codes.ndim != 1 or codes.dtype.kind not in "iu" or codes.size == 0:
+            raise ValueError(
+                f"people: sequence {number} must be a row of whole numbers, the states from 0; "
+                "give one such row for each person"
+            )
+        if codes.min() < UNOBSERVED or codes.max() >= size:
+            raise ValueError(
+                f"people: sequence {number} has states from {codes.min()} to {codes.max()}; they "
+                f"must lie between 0 and {size - 1}, or be {UNOBSERVED} where nothing was observed"
+            )
+        coded.append(codes.astype(np.intp))
+    if not coded:
+        raise ValueError("people: must hold at least one sequence, got none")
+    return coded
+
+
+def checked_slots(slots: Sequence[Any] | None, people: Sequence[Codes], day: int) -> list[Codes]:
+    """The time of day of every entry, from 0 to ``day - 1``."""
+    if slots is None:
+        return [np.arange(len(person)) % day for person in people]
+    times = [np.asarray(row) for row in slots]
+    if [row.shape for row in times] != [person.shape for person in people]:
+        raise ValueError("slots: must be one row for each person, as long as the person's sequence")
+    for row in times:
+        if row.dtype.kind not in "iu" or (row.size and not 0 <= row.min() <= row.max() < day):
+            raise ValueError(f"slots: must be whole numbers from 0 to {day - 1}, the times of day")
+    return [row.astype(np.intp) for row in times]
+
 
 PARTS = 4
 """Number of parts of the day in a hull."""
@@ -193,52 +234,6 @@ def _clock(table: Table, period: Any) -> tuple[int | None, tuple[int, ...]]:
         begins = each.times([1] * len(begins)).tolist()
     firsts = tuple(int((begin - MONDAY) % length // table.every) for begin in begins)
     return int(length // table.every), firsts
-
-
-@dataclass(frozen=True)
-class Calibrated:
-    """A contamination that covers held-out people, and its justification in words."""
-
-    eta: float
-    words: str
-
-
-def calibrated_contamination(people: People, alpha: float, parts: int = PARTS) -> Calibrated:
-    """Contamination of the hull of people, calibrated on held-out people.
-
-    With enough people, half of them define the hull and half calibrate it, and with probability
-    1 - alpha no row of a new exchangeable person is refuted (`conformal_contamination`). With
-    fewer, each in turn is held out and the largest is taken; no theorem gives its coverage.
-    """
-    count = len(people.series)
-    if count < 2:
-        raise NotApplicable("a calibrated hull needs at least two people")
-    half = count // 2
-    if floor((half + 1) * alpha) >= 1:
-        built = people.only(range(half))
-        etas = [_least_contamination(built, people, number, parts) for number in range(half, count)]
-        eta = conformal_contamination(etas, alpha)
-        return Calibrated(eta, f"covers {1 - alpha:.0%} of people, by {len(etas)} held out")
-    etas = [
-        _least_contamination(people.without(number), people, number, parts)
-        for number in range(count)
-    ]
-    return Calibrated(max(etas), f"the largest that one of {count} people required when held out")
-
-
-def _least_contamination(built: People, people: People, number: int, parts: int) -> float:
-    """The least contamination of a hull that makes one person plausible, in both directions."""
-    one, slots = people.series[number], people.slots(number)
-    day = people.day or 1
-    etas = [0.0]
-    for kernels, turn in zip(built.hull_kernels(parts), (1, -1), strict=True):
-        segments = [np.asarray(segment)[::turn] for segment in one.segments]
-        times = [row[::turn] for row in slots]
-        covered = row_coverage(
-            segments, kernels, day=day, parts=parts if people.day else 1, slots=times
-        )
-        etas.append(covered.contamination)
-    return max(etas)
 
 
 def _smoothed(counts: Floats) -> Floats:

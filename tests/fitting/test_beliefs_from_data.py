@@ -15,7 +15,7 @@ from pufferkit.beliefs.region_class import RegionClass
 from pufferkit.data.asking import transition_counts
 from pufferkit.fitting.fit import fit
 from pufferkit.fitting.private_transitions import laplace_sum, region_of_noisy
-from pufferkit.fitting.ratio_tests import (
+from pufferkit.fitting.row_tests import (
     closest_in_box,
     coverage_check,
     order_check,

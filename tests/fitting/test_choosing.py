@@ -9,6 +9,7 @@ import pufferkit as pk
 from pufferkit import MarkovChain, NotApplicable, Series
 from pufferkit.beliefs.hidden_model import HiddenModel
 from pufferkit.fitting import baum_welch
+from pufferkit.fitting.check_model import INFLUENCE, ROWS, InfluenceCheck
 from pufferkit.fitting.choosing import (
     Candidate,
     Choice,
@@ -19,9 +20,9 @@ from pufferkit.fitting.choosing import (
     regimes_of_people,
     unsure_of_person,
 )
-from pufferkit.fitting.decision import INFLUENCE, ROWS, InfluenceCheck
-from pufferkit.fitting.people import People, calibrated_contamination
-from pufferkit.fitting.ratio_tests import Check
+from pufferkit.fitting.fit import calibrated_contamination
+from pufferkit.fitting.people import People
+from pufferkit.fitting.row_tests import Check
 from tests.oracles.switching import draw, window_influence
 
 DAY = 12

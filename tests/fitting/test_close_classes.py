@@ -8,7 +8,7 @@ import pytest
 
 from pufferkit import ChainClass, MarkovChain, NotApplicable, Secrets, closeness
 from pufferkit.beliefs.region_class import RegionClass, within_bounds
-from pufferkit.fitting.chain_closeness import chain_delta
+from pufferkit.fitting.closeness import chain_delta
 
 
 def table(chain, length):

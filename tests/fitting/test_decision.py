@@ -8,7 +8,7 @@ import pytest
 
 import pufferkit as pk
 from pufferkit import ChainClass, MarkovChain, RegimeClass, Series
-from pufferkit.fitting.decision import (
+from pufferkit.fitting.check_model import (
     INFLUENCE,
     PREDICTION,
     ROWS,

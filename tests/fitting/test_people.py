@@ -8,7 +8,7 @@ import pytest
 
 import pufferkit as pk
 from pufferkit import ChainClass, NotApplicable, Series
-from pufferkit.fitting.decision import ROWS
+from pufferkit.fitting.check_model import ROWS
 from pufferkit.fitting.people import People
 
 HOURS = 24

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pufferkit import MarkovChain, NotApplicable
-from pufferkit.fitting.prediction import (
+from pufferkit.fitting.members import (
     boosted_predictor,
     chain_predictor,
     memory_predictor,

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from pufferkit.beliefs.hidden_model import HiddenModel
-from pufferkit.fitting.baum_welch import fit, log_likelihood
-from pufferkit.fitting.regime_estimation import (
+from pufferkit.fitting.baum_welch import (
+    fit,
+    log_likelihood,
     people_models,
     refits,
 )

@@ -5,7 +5,7 @@ import pytest
 from scipy.optimize import linprog, minimize
 
 from pufferkit import MarkovChain, NotApplicable
-from pufferkit.fitting.row_coverage import conformal_contamination, row_coverage
+from pufferkit.fitting.row_tests import conformal_contamination, row_coverage
 
 FIRST = np.array([[0.8, 0.15, 0.05], [0.3, 0.5, 0.2], [0.1, 0.4, 0.5]])
 SECOND = np.array([[0.6, 0.3, 0.1], [0.2, 0.7, 0.1], [0.3, 0.3, 0.4]])

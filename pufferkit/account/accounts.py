@@ -44,6 +44,8 @@ from pufferkit.account.standing import Standing, as_stored, price
 from pufferkit.account.theorems import ANY_START, check_start
 from pufferkit.beliefs.base import Beliefs, as_beliefs, beliefs_from_dict, check_series, check_step
 from pufferkit.beliefs.provenance import owed
+from pufferkit.data.calendar import Calendar
+from pufferkit.data.durations import SECOND
 from pufferkit.data.joint import joint_query
 from pufferkit.data.query import Query, Question
 from pufferkit.data.series import Series
@@ -423,6 +425,9 @@ class Account(Shown):
             raise ValueError("beliefs: were bought from data; open another account for them")
         segments, profile = standing.segments, standing.profile
         lengths = (standing.last,) if isinstance(segments, str) else segments
+        if len(lengths) == 1 and about.get("origin") is not None and about.get("step") is not None:
+            every = round(about["step"] * SECOND)
+            check_clock_since(theta, int(about["origin"]), every, about.get("zone"), lengths)
         about.pop("horizon", None)
         declared = self._horizon or self._about_horizon(read)
         about |= horizon_of(declared, theta, max(lengths or (1,)), None, self.name)
@@ -517,6 +522,10 @@ class Subject:
                 offset = entries_after(origin, series.calendar.starts[0], series.calendar.every)
             about |= {"origin": origin, "zone": series.calendar.timezone}
         lengths = after_the_first(lengths, offset)
+        if offset and series.calendar is not None:
+            check_clock_since(
+                theta, origin, series.calendar.every, series.calendar.timezone, lengths
+            )
         about |= horizon_of(account._horizon, theta, max(lengths), known, account.name)
         return cls(account, theta, series, offset, lengths, about)
 
@@ -536,8 +545,9 @@ class Subject:
             step = {} if theta.step is None else {"step": theta.step}
             longest = horizon_of(account._horizon, theta, max(lengths), None, account.name)
             known = {"beliefs": theta.digest, **step, **longest}
-        elif known["beliefs"] != theta.digest:
-            known = {**known, "beliefs": theta.digest}
+        else:
+            longest = horizon_of(account._horizon, theta, max(lengths), known, account.name)
+            known = {**known, "beliefs": theta.digest, **longest}
         return cls(account, theta, None, 0, lengths, known)
 
     @cached_property
@@ -947,6 +957,13 @@ def after_the_first(lengths: tuple[int, ...], offset: int) -> tuple[int, ...]:
             "whole series from its beginning on"
         )
     return (offset + lengths[0],) if offset else lengths
+
+
+def check_clock_since(
+    theta: Beliefs, origin: int, every: int, zone: str | None, lengths: tuple[int, ...]
+) -> None:
+    """Refuse a later part of a series if clocks changed since the first entry of the account."""
+    theta.check_clock(Calendar(origin, every, zone), lengths)
 
 
 def horizon_of(

@@ -40,7 +40,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit import checks, noise
-from pufferkit.account.accounts import after_the_first, entries_after, horizon_of, kept
+from pufferkit.account.accounts import (
+    after_the_first,
+    check_clock_since,
+    entries_after,
+    horizon_of,
+    kept,
+)
 from pufferkit.account.amounts import allowed_micro, in_epsilon, spent_pico
 from pufferkit.account.chain import Balance, checked_name
 from pufferkit.account.ledger import Ledger, Read, Terms, over_budget
@@ -838,6 +844,10 @@ class Accounts:
             if known is not None and known.get("origin") is not None:
                 origin = int(known["origin"])
                 offset = entries_after(origin, begins, clock.every)
+                if offset:
+                    lengths = after_the_first(release.lengths, offset)
+                    every = int(clock.every)
+                    check_clock_since(self.run.beliefs, origin, every, clock.zone, lengths)
             step = clock.every / SECOND
             about |= {"step": step, "origin": origin, "zone": clock.zone}
         else:

@@ -164,6 +164,8 @@ def test_beliefs_that_do_not_mix_have_a_horizon(tmp_path):
     )
     assert later.scale > 1.9 * release.scale
     assert declared.spent <= 1.0
+    with pytest.raises(ValueError, match="horizon"):  # what goes on for ever covers no more
+        declared.charge(0.01, window=(25, 26))
     with pytest.raises(ValueError, match="at least 1"):
         pk.Account(account.ledger, "none", 2.0, horizon=0)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 import polars as pl
 import pytest
@@ -91,3 +91,36 @@ def test_tables_are_compared_too():
     with pytest.raises(ValueError, match="slot"):
         for_each(table(9), clock(8), 1.0)
     for_each(table(9), clock(None), 1.0)
+
+
+def test_clocks_do_not_change_between_the_parts_of_an_account(tmp_path):
+    ledger = pk.Ledger(str(tmp_path / "l.db"))
+    before, after = (hours(f"2026-03-{day} 00:00", 24, "Europe/Paris") for day in (28, 30))
+    anna = pk.Account(ledger, "anna", 2.0)
+    pk.release(before, clock(None), pk.count(1), 1.0, account=anna, anyway=True)
+    spent = anna.spent
+    with pytest.raises(pk.NoTheorem, match="clocks change"):
+        pk.release(after, clock(None), pk.count(1), 1.0, account=anna)
+    assert anna.spent == spent
+    bob = pk.Account(ledger, "bob", 9.0, data_meant=True)
+    for data in (before, after):
+        steady = pk.MarkovChain.steady(DAY, step="1h")
+        pk.release(data, steady, pk.count(1), 1.0, account=bob, anyway=True)
+    with pytest.raises(pk.NoTheorem, match="clocks change"):
+        bob.change_beliefs(clock(None))
+
+
+def test_clocks_do_not_change_between_the_tables_of_accounts(tmp_path):
+    paid = {"ledger": pk.Ledger(str(tmp_path / "l.db")), "budget": 2.0, "anyway": True}
+
+    def day(number):
+        begin = datetime(2026, 3, number, tzinfo=UTC)
+        rows = [("anna", begin + timedelta(hours=n), n % 2) for n in range(24)]
+        frame = pl.DataFrame(rows, schema=["who", "when", "x"], orient="row")
+        options = {"time": "when", "state": "x", "states": [0, 1], "timezone": "Europe/Paris"}
+        return pk.read(frame, subject="who", **options)
+
+    for_each(day(27), clock(None), 1.0, label="27", **paid)
+    for_each(day(28), clock(None), 1.0, label="28", **paid)
+    with pytest.raises(pk.NoTheorem, match="clocks change"):
+        for_each(day(30), clock(None), 1.0, label="30", **paid)

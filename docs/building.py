@@ -32,7 +32,7 @@ def pages() -> dict[str, str]:
 
 def computes(text: str) -> bool:
     """Whether there is a block to run, or a picture to draw."""
-    runs = any(match[1] in ("python", "sh") for match in running.FENCE.finditer(text))
+    runs = any(match[1] in ("python", "figure", "sh") for match in running.FENCE.finditer(text))
     return runs or PICTURE.search(text) is not None
 
 

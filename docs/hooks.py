@@ -1,14 +1,13 @@
 """What the pages take from the package itself when the site is built.
 
 Every page that computes is run (`running`), and what its blocks print and draw stands below them;
-``<!-- picture: name -->`` becomes a picture of `pictures`. ``<!-- names: beliefs -->`` becomes the
-reference of that package's public names, and ``<!-- commands -->`` the help of every command, so
-none of it can be forgotten or go stale. Formulas are set by MathJax, which goes along.
+``<!-- picture: name -->`` becomes a picture of `pictures`. The reference of all public names and
+the help of every command are generated, so none of it can be forgotten or go stale. Formulas are
+set by MathJax, which goes along.
 """
 
 from __future__ import annotations
 
-import re
 import shutil
 import sys
 from collections.abc import Iterator
@@ -23,23 +22,136 @@ sys.path.insert(0, str(HERE))
 
 import building  # noqa: E402
 
-PACKAGES = {
-    "beliefs": ("pufferkit.beliefs",),
-    "data": ("pufferkit.data",),
-    "mechanisms": ("pufferkit.mechanisms", "pufferkit.influence", "pufferkit.fitting"),
-    "account": ("pufferkit.account",),
-    "local": ("pufferkit.local",),
-    "audit": ("pufferkit.audit",),
+Page = tuple[str, str, tuple[str, ...]]
+REFERENCE: dict[str, Page] = {
+    "release": (
+        "Release and verify",
+        "The one act, what comes out of it, and the check that needs no trust.",
+        ("release", "Release", "Derived", "verify", "Verdict", "synthetic"),
+    ),
+    "plan": (
+        "Plans",
+        "How much noise each mechanism would add, and what that means.",
+        ("plan", "Plan", "Usefulness", "epsilon_for", "Target", "remedies", "explain"),
+    ),
+    "mechanisms": (
+        "Mechanisms",
+        "From beliefs, a query and epsilon to a scale of noise.",
+        (
+            *("influence_curve", "markov_quilt", "markov_quilt_approx", "exact_sum"),
+            *("wasserstein", "gk16", "group_dp", "entry_dp", "entry_epsilon"),
+        ),
+    ),
+    "calibrations": (
+        "Calibrations",
+        "A scale of noise, what decided it, and what it promises.",
+        ("Calibration", "Evidence", "Guarantee", "InfluenceCurve", "PairTable", "posterior"),
+    ),
+    "distances": (
+        "Influence and distances",
+        "The measures behind the mechanisms.",
+        ("max_influence", "w_infinity", "active_quilts", "ActiveQuilts"),
+    ),
+    "fitting": (
+        "Beliefs from data",
+        "Fit beliefs to public data, and let other data refute them.",
+        (
+            *("fit", "choose_beliefs", "check_model", "measured_influence"),
+            *("private_transitions", "closeness", "max_divergence"),
+        ),
+    ),
+    "chains": (
+        "Chains and regimes",
+        "What an adversary may know of how entries follow one another.",
+        ("MarkovChain", "RegimeClass"),
+    ),
+    "classes": ("Classes of chains", "Several chains at once.", ("ChainClass",)),
+    "graphs": (
+        "Networks",
+        "Entries that influence one another in other ways than in time.",
+        ("BayesianNetwork", "MarkovRandomField"),
+    ),
+    "secrets": (
+        "Secrets and joint tables",
+        "What is hidden beside single entries; a distribution written out in full.",
+        ("Secrets", "FiniteJoint"),
+    ),
+    "data": (
+        "Series and files",
+        "Entries of one subject, and the one reader.",
+        ("read", "TextFormat", "Series", "Bins"),
+    ),
+    "tables": ("Tables and clocks", "Many subjects, and times.", ("Table", "Calendar")),
+    "questions": (
+        "Questions",
+        "What can be asked of data.",
+        (
+            *("count", "histogram", "relative_frequencies", "total", "mean", "variance"),
+            *("transition_counts", "episodes", "stays", "by_time", "time_in", "days_with"),
+            "quantile",
+        ),
+    ),
+    "own-questions": (
+        "Your own questions",
+        "Weighted sums, any function, and the query that both give.",
+        ("linear", "per_entry", "Query", "plan_quantile", "QuantilePlan"),
+    ),
+    "accounts": (
+        "Accounts",
+        "What releases cost together, and the account of what was spent.",
+        ("Account", "Spending", "compose", "dependence"),
+    ),
+    "ledger": ("Ledger", "The record of all spending.", ("Ledger",)),
+    "many": (
+        "Many answers",
+        "Releases for many subjects, several questions at once, and choices.",
+        ("Releases", "dashboard", "Dashboard", "select", "Selection"),
+    ),
+    "local": (
+        "Local privacy",
+        "`pufferkit.local`: randomised response, where entries arise.",
+        ("cheapest_noise", "loss", "Loss", "sanitize", "estimate", "Estimates"),
+    ),
+    "local-responses": (
+        "Local mechanisms",
+        "`pufferkit.local`: what each entry is answered with.",
+        (
+            *("RandomizedResponse", "KaryResponse", "MatrixResponse", "CorrelatedResponse"),
+            *("XorChain", "correlated_noise_rows", "constraint_planes", "tanh_bound"),
+            "mechanism_from_json",
+        ),
+    ),
+    "audit": (
+        "Audit",
+        "`pufferkit.audit`: measured against promised privacy.",
+        ("audit", "Audit", "exact_loss", "worst_case", "WorstCase", "success_bound"),
+    ),
+    "attackers": (
+        "Attackers",
+        "`pufferkit.audit`: who attacks, and what their success proves.",
+        (
+            *("Attacker", "SingleBit", "Viterbi", "ForwardBackward", "trained_attack"),
+            *("TrainedAttack", "LocalMechanism", "prior_odds", "proven_epsilon"),
+            *("clopper_pearson", "charged_epsilon"),
+        ),
+    ),
 }
-"""Page to the modules whose public names it shows; the rest is on the page "more"."""
+"""Pages of the reference: title, sentence, and names in the order of reading."""
+
+REST: Page = ("Errors and the rest", "Errors to tell apart, and public names of no other page.", ())
+"""The page of every public name that the others do not list."""
 
 PUBLIC = ("pufferkit", "pufferkit.local", "pufferkit.audit")
 """Modules whose ``__all__`` is public."""
 
+MOST_LINES = 380
+"""Of help on one page: ten screens have some 500."""
+
 
 def public_names() -> dict[str, str]:
     """Full path of every public name, and the page that shows it."""
-    found = {}
+    places = {name: page for page, (_, _, names) in REFERENCE.items() for name in names}
+    paths = {}
     for public in PUBLIC:
         if find_spec(public) is None:
             continue
@@ -51,34 +163,52 @@ def public_names() -> dict[str, str]:
             home = getattr(thing, "__module__", None) or public
             if getattr(thing, "__name__", None) != name:
                 home = public  # a constant
-            found[f"{home}.{name}"] = next(
-                (
-                    page
-                    for page, packages in PACKAGES.items()
-                    if any(home == name or home.startswith(f"{name}.") for name in packages)
-                ),
-                "more",
-            )
-    return found
+            paths[f"{home}.{name}"] = places.get(name, "more")
+    return paths
 
 
-def reference(page: str) -> str:
-    """A block for each name of a page, in the order of the alphabet."""
-    names = [path for path, where in public_names().items() if where == page]
-    names.sort(key=lambda path: path.rpartition(".")[2].lower())
-    return "\n\n".join(f"::: {path}" for path in names)
+def reference() -> dict[str, str]:
+    """The pages of the reference, by their names."""
+    pages = {}
+    for page, (title, sentence, names) in {**REFERENCE, "more": REST}.items():
+        order = {name: place for place, name in enumerate(names)}
+        paths = [path for path, where in public_names().items() if where == page]
+        paths.sort(key=lambda path: order.get(path.rpartition(".")[2], len(order)))
+        if paths:
+            blocks = "\n\n".join(f"::: {path}" for path in paths)
+            pages[page] = f"# {title}\n\n{sentence}\n\n{blocks}\n"
+    return pages
 
 
-def commands() -> str:
+def command_pages() -> dict[str, str]:
+    """The help of every command, on pages of at most so many lines."""
+    pages: list[list[str]] = []
+    lines = MOST_LINES
+    for text in commands():
+        lines += text.count("\n")
+        if lines > MOST_LINES:
+            pages.append([])
+            lines = text.count("\n")
+        pages[-1].append(text)
+    named = {}
+    for texts in pages:
+        ends = [text.partition("\n")[0].removeprefix("## ") for text in (texts[0], texts[-1])]
+        first, last = (end.removeprefix("pufferkit ") for end in ends)
+        title = f"Commands: {first}" + (f" to {last}" if last != first else "")
+        named[f"commands-{len(named) + 1}"] = f"# {title}\n\n" + "\n\n".join(texts) + "\n"
+    return named
+
+
+def commands() -> list[str]:
     """The help of every command, as the terminal shows it."""
     from typer.main import get_command  # noqa: PLC0415
 
     from pufferkit.cli import app  # noqa: PLC0415
 
-    parts = []
-    for name, command, context in _walk("pufferkit", get_command(app), None):
-        parts.append(f"## {name}\n\n```text\n{command.get_help(context)}\n```")
-    return "\n\n".join(parts)
+    return [
+        f"## {name}\n\n```text\n{command.get_help(context)}\n```"
+        for name, command, context in _walk("pufferkit", get_command(app), None)
+    ]
 
 
 def _walk(name: str, command: Any, parent: Any) -> Iterator[tuple[str, Any, Any]]:
@@ -97,9 +227,23 @@ def on_pre_build(**_: Any) -> None:
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Called by mkdocs for every page."""
-    markdown = building.with_outputs(markdown, page.file.src_uri.removesuffix(".md"))
-    markdown = re.sub(r"<!-- names: (\w+) -->", lambda found: reference(found[1]), markdown)
-    return re.sub("<!-- commands -->", lambda _: commands(), markdown)
+    return building.with_outputs(markdown, page.file.src_uri.removesuffix(".md"))
+
+
+def on_config(config: Any, **_: Any) -> Any:
+    """Called by mkdocs first: the generated pages of the reference stand in its menu."""
+    pages = [f"reference/{name}.md" for name in (*command_pages(), *reference())]
+    config.nav.append({"Reference": pages})
+    return config
+
+
+def on_files(files: Any, config: Any, **_: Any) -> Any:
+    """Called by mkdocs when it has listed the pages: those of the reference are generated."""
+    from mkdocs.structure.files import File  # noqa: PLC0415
+
+    for name, text in {**command_pages(), **reference()}.items():
+        files.append(File.generated(config, f"reference/{name}.md", content=text))
+    return files
 
 
 MATHJAX = "assets/mathjax/tex-svg.js"

@@ -2,9 +2,10 @@
 
 A page runs in a folder of its own that has ``examples/`` and finds `papers`, as a clone does. Its
 Python blocks share one namespace; a block shows what it prints, its last expression as a notebook
-would, and the pictures it writes. Of shell blocks every line is run; a line that is meant to fail
-ends in ``# exit code N``. Blocks of JSON are models. Blocks marked ``py`` need what is not here, a
-cluster; they only have to be Python. ``text`` is shown as it stands.
+would, and the pictures it writes; of a ``figure`` the code is folded below it. Of shell blocks
+every line is run; a line that is meant to fail ends in ``# exit code N``. Blocks of JSON are
+models. Blocks marked ``py`` need what is not here, a cluster; they only have to be Python. ``text``
+is shown as it stands.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
-LANGUAGES = {"python", "sh", "json", "py", "text"}
+LANGUAGES = {"python", "figure", "sh", "json", "py", "text"}
 NOT_HERE = ("make ", "pip ", ".ci/run")
 """Commands that install, build or test everything: tried in CI, not here."""
 THEIRS = "~/"
@@ -57,9 +58,13 @@ def ran(text: str, name: str) -> list[str]:
 def _block(language: str, source: str, name: str, names: dict[str, Any]) -> str:
     if language not in LANGUAGES:
         raise ValueError(f"{name}: a block is {language or 'of no language'}, not of {LANGUAGES}")
-    if language == "python":
+    if language in ("python", "figure"):
         with _pictures() as drawn:
             outputs = [shown(output) for output in run_block(source, name, names)]
+        if language == "figure":
+            code = _fence("python", without_checks(source))
+            folded = f"<details markdown>\n<summary>code</summary>\n\n{code}\n\n</details>"
+            return "\n\n".join([*outputs, *drawn, folded])
         return "\n\n".join([_fence("python", without_checks(source)), *outputs, *drawn])
     if language == "sh":
         return "\n\n".join(part for command in _commands(source) for part in _console(command))

@@ -67,3 +67,14 @@ def require(name: str) -> ModuleType:
     if missing is not None:
         pytest.skip(missing)
     return importlib.import_module(name)
+
+
+@pytest.fixture(scope="session")
+def spark():
+    """One Spark for all tests of a process that need it: starting Java is what takes long."""
+    from tests.strategies.spark_sessions import small_spark
+
+    require("pyspark")
+    require("pyarrow")
+    with small_spark() as session:
+        yield session

@@ -13,7 +13,7 @@ from pathlib import Path
 import pufferkit as pk
 from pufferkit.account import subjects
 from tests.asking import for_each
-from tests.cluster.spark_sessions import small_spark
+from tests.strategies.spark_sessions import small_spark
 
 STATES = ["rest", "walk", "run"]
 BELIEF = pk.MarkovChain.steady([[0.8, 0.15, 0.05], [0.2, 0.6, 0.2], [0.1, 0.3, 0.6]], states=STATES)

@@ -29,7 +29,7 @@ from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
 from pufferkit.data.query import Query
 from pufferkit.errors import NotApplicable
-from pufferkit.influence.curve.steps import KernelStep
+from pufferkit.influence.curve.steps import KnownRows
 from pufferkit.influence.kernels import Kernel
 from pufferkit.mechanisms.calibration import chains_only, check_states
 from pufferkit.rounding import last_passing, round_up
@@ -212,7 +212,7 @@ def temporal_noise(beliefs: Any, query: Query, epsilon: float) -> Baseline:
     )
 
 
-def _fixed_point(step: KernelStep, epsilon: float) -> float:
+def _fixed_point(step: KnownRows, epsilon: float) -> float:
     """The least a with step(a) + epsilon <= a, from above.
 
     The step has a slope of at most 1, so a minus the step only grows: the iteration from below
@@ -230,7 +230,7 @@ def _fixed_point(step: KernelStep, epsilon: float) -> float:
     return last_passing(margin, passes, epsilon, 1e-10)
 
 
-def _steps(chain: MarkovChain, length: int) -> tuple[list[KernelStep], list[KernelStep]]:
+def _steps(chain: MarkovChain, length: int) -> tuple[list[KnownRows], list[KnownRows]]:
     """Steps from entry t to t - 1 and to t + 1, for each t that has one."""
     if chain.has_underflow:
         raise NotApplicable("the probability of some states underflows; drop or merge them")
@@ -250,6 +250,6 @@ def _steps(chain: MarkovChain, length: int) -> tuple[list[KernelStep], list[Kern
     return earlier, later
 
 
-def _step(kernel: Floats, possible: Any) -> KernelStep:
+def _step(kernel: Floats, possible: Any) -> KnownRows:
     error = 8 * len(kernel) * float(np.finfo(float).eps)
-    return KernelStep(Kernel(kernel, kernel > 0), possible[:, None] & possible, error)
+    return KnownRows(Kernel(kernel, kernel > 0), possible, error)

@@ -6,7 +6,7 @@ P(X_{i-m} = u | X_i = x), which depends on the start:
 - stationary: one kernel for all entries;
 - a fixed initial distribution: one for every entry until the distribution has converged;
 - any start, or one that is never forgotten: a formula for all distributions of X_{i-m} at once
-  (`pufferkit.influence.curve.open_steps`).
+  (`pufferkit.influence.curve.steps`).
 
 Where all pairs of rows are too many to be programmes, the step at the largest variation serves all.
 """
@@ -30,18 +30,15 @@ from pufferkit.beliefs.chain_tables import (
 from pufferkit.checks import Bools, Floats
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.curve.engine import EXPLICIT_WORK, FOREVER, Part, Parts, Side, block_sizes
-from pufferkit.influence.curve.open_steps import OpenSteps
-from pufferkit.influence.curve.pair_plans import plans_bytes
-from pufferkit.influence.curve.pairs import PairSteps, Steps, StepsInRow
-from pufferkit.influence.curve.steps import KernelStep
-from pufferkit.influence.curve.widest_steps import WidestSteps
+from pufferkit.influence.curve.steps import KnownRows, Open, Steps, StepsInRow, Transport
+from pufferkit.influence.curve.transport import plans_bytes
 from pufferkit.influence.kernels import TINY, Kernel
 
 MOST_BYTES = 8 * 10**9
 """Most memory that the curve of one chain may take."""
 
-MOST_CELLS = 4e6
-"""Most cells of all programmes of a side: those of 44 states with dense rows."""
+MOST_CELLS = 2.5e7
+"""Most cells of all programmes of a side: those of 70 states with dense rows, ten seconds."""
 
 TOO_DENSE = "one bound for all pairs of values: this chain has too many transitions for each pair"
 
@@ -127,13 +124,12 @@ class _Chain:
     def _steps(self, kernel: Kernel, rows: Bools, error: float) -> Steps | None:
         """The steps of a kernel; ``None`` where probabilities were lost to underflow."""
         if self.dense:
-            both = np.outer(rows, rows)
-            return WidestSteps(KernelStep(kernel, both, error), len(rows), both)
+            return KnownRows(kernel, rows, error)
         if (kernel.possible & (kernel.values < TINY)).any():
             return None
         values = np.where(rows[:, None], kernel.values, kernel.values[int(rows.argmax())])
         values = values / values.sum(axis=1, keepdims=True)
-        return PairSteps([values], 2 * error, often=self.often)
+        return Transport([values], 2 * error, often=self.often)
 
     def _forward(self, together: Bools | None) -> Side:
         every = np.ones(len(self.transition), dtype=bool)
@@ -161,7 +157,7 @@ class _Chain:
         return self._steps(Kernel(values, possible), rows, self.powers.rounding(size) + error)
 
     def _open(self, size: int, rows: Bools, columns: Bools) -> Steps:
-        return OpenSteps(self.powers[size], rows, columns, self.powers.rounding(size))
+        return Open(self.powers[size], rows, columns, self.powers.rounding(size))
 
     def _any_start(self, source: AnyStartTables) -> Part:
         # The set of reachable states only shrinks, so the kernels of the first entry of a stretch

@@ -1,6 +1,6 @@
 """Classes of chains given by their kernels, forward and backward in time.
 
-All of them have one form, and one theorem bounds them (`pufferkit.influence.curve.pairs`). A chain
+All of them have one form, and one theorem bounds them (`pufferkit.influence.curve.engine`). A chain
 W of hidden states moves by a kernel in the hull of ``forward`` and, read backwards, by one in the
 hull of ``backward``; the kernels may differ from step to step. Given its hidden state an entry is
 drawn from a row of ``emission``. Without hidden states, W is the chain of the entries itself.
@@ -23,11 +23,10 @@ from pufferkit.beliefs.hidden_model import HiddenChain
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Bools, Floats
 from pufferkit.errors import NotApplicable
-from pufferkit.influence.curve.contaminated import ContaminatedSteps
 from pufferkit.influence.curve.engine import EXPLICIT_WORK, Part, Parts, Seasons, Side
-from pufferkit.influence.curve.pair_plans import plans_bytes
-from pufferkit.influence.curve.pairs import PairSteps, Steps
 from pufferkit.influence.curve.secret_losses import LabelLosses, PinnedSide, Secret
+from pufferkit.influence.curve.steps import Contaminated, Steps, Transport
+from pufferkit.influence.curve.transport import plans_bytes
 from pufferkit.rounding import EPS
 
 MOST_BYTES = 8 * 10**9
@@ -213,7 +212,7 @@ def part_of_kernels(kernels: Kernels, length: int) -> Part:
         kernels.possible,
         clock=Seasons(left, right, kernels.start) if seasons else None,
         emission=_emission(kernels),
-        posterior=[PairSteps(vertices, kernels.rounding) for vertices in kernels.posterior],
+        posterior=[Transport(vertices, kernels.rounding) for vertices in kernels.posterior],
         follows=[np.any(np.array(v) > 0, axis=0) for v in kernels.forward] if windows else (),
         secret=_secret(kernels),
         notes=kernels.notes,
@@ -240,19 +239,19 @@ def _emission(kernels: Kernels) -> Steps | None:
     if kernels.emission is None:
         return None
     if kernels.contamination:
-        return ContaminatedSteps(kernels.emission, kernels.contamination)
-    return PairSteps(kernels.emission)
+        return Contaminated(kernels.emission, kernels.contamination)
+    return Transport(kernels.emission)
 
 
 def _steps(kernels: Kernels, vertices: Sequence[Floats], error: float, length: int) -> Steps:
     if kernels.emission is None and kernels.contamination:
-        return ContaminatedSteps(vertices, kernels.contamination, error)
+        return Contaminated(vertices, kernels.contamination, error)
     often = (
         kernels.period > _FEW_SLOTS
         or kernels.hidden > _FEW_STATES
         or _LITTLE_WORK < length * kernels.hidden**2 <= EXPLICIT_WORK
     )
-    return PairSteps(vertices, error, often=often)
+    return Transport(vertices, error, often=often)
 
 
 def _secret(kernels: Kernels) -> Secret:

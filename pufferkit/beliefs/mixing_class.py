@@ -17,8 +17,8 @@ from pufferkit.beliefs.markov_chain import RAREST, MarkovChain
 from pufferkit.beliefs.nearest_matrices import mixtures
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
-from pufferkit.influence.curve.engine import Part
-from pufferkit.influence.curve.widest_steps import mixing_part
+from pufferkit.influence.curve.engine import Part, Side
+from pufferkit.influence.curve.steps import Diameters, Ratios, off_diagonal
 from pufferkit.influence.quilts.chains import MixingInfluence
 
 _ROUNDING = 1e-12
@@ -115,9 +115,21 @@ class MixingClass(ChainClass):
         return (Mixing(self.pi_min, self.gap, contraction, stationary=False),)
 
     def parts(self, length: int) -> Sequence[Part]:
+        """All chains of the class, any start.
+
+        Entries of P^m are within a factor 1 +- Delta_m of the stationary distribution. So rows of
+        P^m have log-ratios at most h = log (1 + Delta) / (1 - Delta), and the projective diameter
+        is at most 2 h.
+        """
         (mixing,) = self.mixing_bounds()
-        bound = MixingInfluence.tight(mixing).bound
-        return [mixing_part(self.description, bound, len(self.states), length)]
+        bound, states = MixingInfluence.tight(mixing).bound, len(self.states)
+
+        def diameters(size: int) -> Diameters:
+            return Diameters(np.where(off_diagonal(states) > 0, 2 * bound(size), 0.0))
+
+        left = Side.of_blocks(diameters, length)
+        right = Side.of_blocks(lambda size: Ratios(bound(size), states), length)
+        return [Part(self.description, left, right, [np.ones(states, dtype=bool)])]
 
     @classmethod
     def from_plain(cls, data: Mapping[str, Any]) -> MixingClass:

@@ -9,7 +9,7 @@ import pufferkit as pk
 from pufferkit.beliefs import junction_tree
 from pufferkit.beliefs.junction_tree import CliqueTree, JunctionTree, SeparatorTree
 from pufferkit.influence.curve.graphs import MOST_LISTED, Passes, extremes, followed
-from pufferkit.influence.curve.pairs import closure, off_diagonal
+from pufferkit.influence.curve.steps import closure, off_diagonal
 from tests.oracles import graph_loss, pairs
 from tests.strategies.graphs import curve_of, factors_of, random_field
 

@@ -8,8 +8,7 @@ import pytest
 import pufferkit as pk
 from pufferkit.beliefs.chain_parts import part_of
 from pufferkit.influence.curve.engine import Part, PartCurve, Side, loss
-from pufferkit.influence.curve.open_steps import OpenSteps
-from pufferkit.influence.curve.pairs import closure, off_diagonal
+from pufferkit.influence.curve.steps import Open, closure, off_diagonal
 from pufferkit.influence.kernels import Kernel
 from tests.oracles import brute_curve as brute
 
@@ -45,7 +44,7 @@ def test_no_start_has_a_larger_step_and_some_start_has_it(seed):
     matrix = brute.random_matrix(rng, size, ["dense", "sparse"][seed % 2])
     limit = closure(rng.uniform(0, 3, (size, size)) * off_diagonal(size))
     every = np.ones(size, dtype=bool)
-    table = OpenSteps(Kernel(matrix, matrix > 0), every, every, 0.0)(limit)
+    table = Open(Kernel(matrix, matrix > 0), every, every, 0.0)(limit)
     best = np.zeros_like(table)
     for _ in range(300):
         start = np.zeros(size)

@@ -7,9 +7,8 @@ import pufferkit as pk
 from pufferkit import ChainClass, InfluenceCurve, MarkovChain, RegimeClass
 from pufferkit.beliefs import kernel_class
 from pufferkit.beliefs.kernel_class import part_of_kernels
-from pufferkit.influence.curve.contaminated import ContaminatedSteps
 from pufferkit.influence.curve.engine import PartCurve
-from pufferkit.influence.curve.pairs import PairSteps
+from pufferkit.influence.curve.steps import Contaminated, Transport
 from tests.oracles.kernel_losses import attacked_loss
 
 
@@ -325,9 +324,9 @@ def test_contaminated_rows_against_all_places_of_the_weight():
         for y in range(size):
             limit = np.minimum(limit, limit[:, y, None] + limit[None, y, :])
         mixed = (1 - eta) * kernel[:, None, :] + eta * np.eye(size)[None, :, :]
-        every = PairSteps([mixed.reshape(-1, size)])(limit)
+        every = Transport([mixed.reshape(-1, size)])(limit)
         exact = every.reshape(size, size, size, size).max(axis=(1, 3)) * (1 - np.eye(size))
-        bound = ContaminatedSteps([kernel], eta)(limit)
+        bound = Contaminated([kernel], eta)(limit)
         assert (bound >= exact - 1e-12).all()
         assert bound.max() <= exact.max() * 1.25
 
@@ -346,7 +345,7 @@ def test_contaminated_rows_by_all_sets():
     emission = np.random.default_rng(4).dirichlet(np.ones(5), size=3)
     for cost in (0.01, 0.7, 3.0):
         every = contaminated_by_sets(emission, 0.1, cost)
-        solved = ContaminatedSteps([emission], 0.1)(cost * (1 - np.eye(5)))
+        solved = Contaminated([emission], 0.1)(cost * (1 - np.eye(5)))
         assert every == pytest.approx(solved, rel=1e-6, abs=1e-9)
 
 

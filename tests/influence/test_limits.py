@@ -5,7 +5,7 @@ import pytest
 
 import pufferkit as pk
 from pufferkit import ChainClass, InfluenceCurve, MarkovChain
-from pufferkit.influence.curve import open_steps
+from pufferkit.influence.curve import steps as steps_module
 from pufferkit.influence.curve.profile import PairRun
 from pufferkit.influence.kernels import Kernel
 from tests.oracles import brute_curve as brute
@@ -110,9 +110,9 @@ def test_steps_with_any_start_are_the_same_compiled(monkeypatch):
         rows = (matrix[columns] > 0).any(axis=0)
         variation = rng.random((size, size)) * rng.choice([0.1, 1, 10])
         np.fill_diagonal(variation, 0)
-        steps = open_steps.OpenSteps(Kernel(matrix, matrix > 0), rows, columns, 1e-13)
+        steps = steps_module.Open(Kernel(matrix, matrix > 0), rows, columns, 1e-13)
         found = []
         for little in (10**9, -1):
-            monkeypatch.setattr(open_steps, "_LITTLE", little)
+            monkeypatch.setattr(steps_module, "_LITTLE", little)
             found.append(steps(variation))
         assert np.abs(found[0] - found[1]).max() <= 1e-12 * (1 + variation.max())

@@ -3,16 +3,15 @@
 import numpy as np
 import pytest
 
-from pufferkit.influence.curve.pair_plans import CompiledPlans, PlansAtOnce
-from pufferkit.influence.curve.pairs import (
-    PairSteps,
-    certificate,
-    closure,
-    converges,
-    off_diagonal,
+from pufferkit.influence.curve.limits import certificate, converges
+from pufferkit.influence.curve.steps import Transport, closure, off_diagonal
+from pufferkit.influence.curve.transport import (
+    CompiledPlans,
+    PlansAtOnce,
+    bases_in,
+    packed,
+    plan_value,
 )
-from pufferkit.influence.curve.plan_bases import bases_in, packed
-from pufferkit.influence.curve.transport_programme import plan_value
 from pufferkit.verification.recorded_plans import Allowance, Bases, steps_of_bases
 
 
@@ -86,7 +85,7 @@ def test_a_guess_is_below_the_certificate_it_leads_to(seed):
     rng = np.random.default_rng(seed)
     stay = 0.7 * (seed % 2)
     kernel = stay * np.eye(16) + (1 - stay) * rng.dirichlet(np.ones(16), 16)
-    steps, cost = PairSteps([kernel], often=True), variation_of(rng, 16, 0.1)
+    steps, cost = Transport([kernel], often=True), variation_of(rng, 16, 0.1)
     steps._solve_by(CompiledPlans)
     guess = steps.guess(cost)
     limit = certificate(steps, cost, 50.0, 1e-6, guess)
@@ -141,18 +140,18 @@ def test_what_is_no_plan_has_no_value():
 
 
 def test_a_limit_that_is_reached_within_the_entries():
-    steps = PairSteps([np.array([[0.9, 0.1], [0.4, 0.6]])])
+    steps = Transport([np.array([[0.9, 0.1], [0.4, 0.6]])])
     limit = np.array([[0.0, 1.0], [1.0, 0.0]])
     assert converges(steps, limit, 200)
     assert not converges(steps, limit, 3)
     assert not converges(steps, None, 200)
-    assert not converges(PairSteps([np.eye(2)]), limit, 200)
+    assert not converges(Transport([np.eye(2)]), limit, 200)
 
 
 @pytest.mark.parametrize("largest", [701.0, np.inf, np.nan])
 @pytest.mark.parametrize("way", [PlansAtOnce, CompiledPlans])
 def test_variations_that_overflow_have_no_bound(largest, way):
-    steps = PairSteps([np.array([[0.5, 0.5, 0.0], [0.1, 0.9, 0.0], [0.2, 0.2, 0.6]])], 0.0)
+    steps = Transport([np.array([[0.5, 0.5, 0.0], [0.1, 0.9, 0.0], [0.2, 0.2, 0.6]])], 0.0)
     steps._solve_by(way)
     limit = 1.0 - np.eye(3)
     assert steps(limit).max() <= 1.001

@@ -6,7 +6,7 @@ import pytest
 import pufferkit as pk
 from pufferkit.beliefs.chain_parts import part_of
 from pufferkit.influence.curve.engine import loss
-from pufferkit.influence.curve.pairs import PairSteps, off_diagonal
+from pufferkit.influence.curve.steps import Transport, off_diagonal
 
 STATES = 26
 LENGTH = 10**6
@@ -25,13 +25,13 @@ def levels():
 def solved(monkeypatch):
     """How many times all programmes were solved; nothing kept from other tests."""
     calls = []
-    ask = PairSteps.__call__
+    ask = Transport.__call__
 
     def counted(self, limit):
         calls.append(limit)
         return ask(self, limit)
 
-    monkeypatch.setattr(PairSteps, "__call__", counted)
+    monkeypatch.setattr(Transport, "__call__", counted)
     return calls
 
 

@@ -10,7 +10,8 @@ import pufferkit as pk
 from pufferkit.beliefs.chain_class import as_chain_class
 from pufferkit.beliefs.chain_parts import part_of
 from pufferkit.influence.curve.engine import PartCurve
-from pufferkit.influence.curve.pairs import PairSteps, certificate, closure, off_diagonal
+from pufferkit.influence.curve.limits import certificate
+from pufferkit.influence.curve.steps import Transport, closure, off_diagonal
 from pufferkit.influence.sums.least_scale import Additive, SumWindows, least_scale
 from pufferkit.influence.sums.outer_losses import outer_loss
 from pufferkit.mechanisms.exact_sum import entry_distributions
@@ -56,7 +57,7 @@ def member(chain):
 def test_steps_are_the_optimum_of_the_programme(seed):
     kernel, limit = programme(seed)
     size = len(kernel)
-    steps = PairSteps([kernel])
+    steps = Transport([kernel])
     first = steps(limit)
     again = steps(limit)  # from where it ended
     assert np.all(np.abs(first - again) <= 1e-9 * (1 + first))
@@ -72,7 +73,7 @@ def test_steps_are_the_optimum_of_the_programme(seed):
 def test_no_allowed_function_has_a_larger_ratio(seed):
     size = 2 + seed % 5
     kernel, limit = chains(seed, size, 0.3), metrics(seed, size, [0.1, 1, 10][seed % 3])
-    steps, rng = PairSteps([kernel])(limit), np.random.default_rng(seed)
+    steps, rng = Transport([kernel])(limit), np.random.default_rng(seed)
     for _ in range(50):
         raw = rng.normal(size=size) * limit.max()
         g = np.min(limit + raw[None, :], axis=1)  # the largest allowed function below raw
@@ -82,7 +83,7 @@ def test_no_allowed_function_has_a_larger_ratio(seed):
 
 def test_constant_variation_is_the_scalar_step():
     kernel = chains(3, 4)
-    steps = PairSteps([kernel])(0.7 * off_diagonal(4))
+    steps = Transport([kernel])(0.7 * off_diagonal(4))
     gain = np.exp(0.7) - 1
     subsets = np.array([[n >> j & 1 for j in range(4)] for n in range(16)], dtype=float)
     shares = kernel @ subsets.T
@@ -95,7 +96,7 @@ def test_a_certificate_holds_under_another_solver(seed):
     size = 2 + seed % 4
     kernel = chains(seed, size, 0.2) * 0.8 + 0.2 / size
     cost = metrics(seed + 50, size, 0.1) + 0.01 * off_diagonal(size)
-    limit = certificate(PairSteps([kernel]), cost, most=50.0, slack=1e-4 * cost.max())
+    limit = certificate(Transport([kernel]), cost, most=50.0, slack=1e-4 * cost.max())
     assert limit is not None
     for x in range(size):
         for y in range(size):
@@ -120,7 +121,7 @@ def test_closures_are_rounded_up():
 
 
 def test_no_certificate_where_nothing_is_forgotten():
-    steps = PairSteps([np.eye(3)])
+    steps = Transport([np.eye(3)])
     assert certificate(steps, 0.1 * off_diagonal(3), most=20.0, slack=1e-6) is None
 
 
@@ -189,13 +190,13 @@ def test_a_hull_covers_kernels_that_change(seed):
         marginals.append(marginals[-1] @ kernel)
     right, variation = [np.zeros((size, size))], cost
     for _ in range(length - 1):
-        own = PairSteps(vertices)(variation)
+        own = Transport(vertices)(variation)
         right.insert(0, own)
         variation = closure(cost + own)
     left, variation = [np.zeros((size, size))], cost
     for t in range(1, length):
         joint = (marginals[t - 1][:, None] * mixed[t - 1]).T
-        own = PairSteps([joint / joint.sum(axis=1, keepdims=True)])(variation)
+        own = Transport([joint / joint.sum(axis=1, keepdims=True)])(variation)
         left.append(own)
         variation = closure(cost + own)
     contributions = np.arange(size, dtype=float)[:, None] / (size - 1)

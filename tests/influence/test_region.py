@@ -14,7 +14,7 @@ from pufferkit import ChainClass, MarkovChain, NotApplicable, Series
 from pufferkit.beliefs.base import beliefs_from_json
 from pufferkit.beliefs.region_class import RegionClass, intervals, noisy_bounds
 from pufferkit.influence.curve import regions as influence_region
-from pufferkit.influence.curve.region_steps import ListedStep, RelaxedStep
+from pufferkit.influence.curve.steps import BoxEntries, BoxSets
 from tests.asking import Asking
 from tests.oracles.brute_curve import every_release, losses_by_paths, random_matrix
 
@@ -253,7 +253,7 @@ def test_the_relaxed_step_is_never_below_the_listed_one(seed):
         upper, lower = source.sets(m)
         low, high = source.entries(m)
         worst = float(source.diameter(m).max())
-        listed, relaxed = ListedStep(upper, lower, worst), RelaxedStep(low, high, worst)
+        listed, relaxed = BoxSets(upper, lower, worst), BoxEntries(low, high, worst)
         for a in (0.01, 0.5, 3.0, 40.0, 700.0, np.inf):
             if m == 1:
                 assert relaxed.largest(a) >= listed.largest(a) * (1 - 1e-9) - 1e-11

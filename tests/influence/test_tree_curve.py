@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import pufferkit as pk
 from pufferkit.beliefs.bayesian_network import BayesianNetwork
 from pufferkit.influence.curve import graphs
-from pufferkit.influence.curve.steps import KernelStep
+from pufferkit.influence.curve.steps import KnownRows
 from pufferkit.influence.kernels import Kernel
 from pufferkit.influence.quilts.networks import hardest_node
 from tests.oracles import brute_curve as chains_brute
@@ -67,24 +67,10 @@ def test_steps_of_rectangular_kernels(seed, a):
     rng = np.random.default_rng(seed)
     rows, columns = rng.integers(1, 5, 2)
     kernel = np.array([brute.random_distribution(rng, columns, True) for _ in range(rows)])
-    step = KernelStep(Kernel(kernel, kernel > 0), np.ones((rows, rows), dtype=bool), 0.0)
+    step = KnownRows(Kernel(kernel, kernel > 0), np.ones(rows, dtype=bool), 0.0)
     truth = brute.step(kernel, a)
     assert step.pairs(a) == close(truth, abs=1e-12)
     assert step.largest(a) == close(truth.max(), abs=1e-12)
-
-
-def test_a_large_kernel_gives_the_same_step_without_telling_pairs_apart(monkeypatch):
-    rng = np.random.default_rng(1)
-    kernel = Kernel(rng.dirichlet(np.ones(7), 30), np.ones((30, 7), dtype=bool))
-    every = np.ones((30, 30), dtype=bool)
-    small = KernelStep(kernel, every, 0.0)
-    monkeypatch.setattr("pufferkit.influence.curve.steps.MOST_CANDIDATES", 10)
-    monkeypatch.setattr("pufferkit.influence.curve.steps.TABLED", 10)
-    large = KernelStep(kernel, every, 0.0)
-    assert large.pairs(1.0) is None
-    for a in (0.1, 2.0, 50.0):
-        assert small.largest(a) == close(small.pairs(a).max())
-        assert large.largest(a) == close(small.largest(a))
 
 
 # --- the theorem ----------------------------------------------------------------------------------

@@ -100,7 +100,7 @@ THEOREMS = {
         "mechanisms/test_exact_sum.py: test_the_least_scale_by_the_definition",
     ),
     "PAIRS Theorem 5": (
-        "influence/curve/open_steps.py: OpenSteps",
+        "influence/curve/steps.py: Open",
         "influence/test_engine.py: test_no_start_has_a_larger_step_and_some_start_has_it",
     ),
     "FIXES 3": (

@@ -10,8 +10,8 @@ import pytest
 
 import pufferkit as pk
 from pufferkit import verify
-from pufferkit.influence.curve.pairs import PairSteps
-from pufferkit.influence.curve.plan_bases import bases_of, packed
+from pufferkit.influence.curve.steps import Transport
+from pufferkit.influence.curve.transport import bases_of, packed
 from pufferkit.verification.pair_tables import Allowance
 from pufferkit.verification.recorded_plans import Bases, steps_of_bases
 from tests.influence.test_pairs import chains, metrics, programme
@@ -118,7 +118,7 @@ def test_whatever_the_plans_are_less_noise_is_not_shown(record, no_solver):
 @pytest.mark.parametrize("seed", range(30))
 def test_steps_of_bases_are_those_of_the_engine(seed):
     kernel, limit = programme(seed)
-    steps = PairSteps([kernel])
+    steps = Transport([kernel])
     own = steps(limit)
     bases = Bases(packed(bases_of(steps)))
     again = steps_of_bases(kernel, limit, bases.following(kernel), Allowance(1e10))
@@ -128,7 +128,7 @@ def test_steps_of_bases_are_those_of_the_engine(seed):
 
 
 def test_too_many_bases_are_not_written(monkeypatch):
-    steps = PairSteps([chains(1, 6)])
+    steps = Transport([chains(1, 6)])
     steps(metrics(1, 6, 1))
-    monkeypatch.setattr("pufferkit.influence.curve.plan_bases.MOST_TEXT", 20)
+    monkeypatch.setattr("pufferkit.influence.curve.transport.MOST_TEXT", 20)
     assert packed(bases_of(steps)) is None

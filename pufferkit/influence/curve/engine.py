@@ -13,17 +13,47 @@ the end that the side runs towards, adds for each pair of values
     B_n    = closure of  cost_n + adds_n,       B_1 = closure of cost_1,
 
 with paid_j the largest cost of entry j and step_{n,m} the step of the kernel from entry n to entry
-n - m (`pufferkit.influence.curve.pairs`). All entries of a side may be paid for as well, without a
+n - m (`pufferkit.influence.curve.steps`). All entries of a side may be paid for as well, without a
 step. The loss of entry n is its cost plus what both sides add.
 
 Theorem: PAIRS Theorem 2 with the blocks of PAIRS 1.3. For every output, entry and pair x, x' of its
 values, log P(output | x) / P(output | x') is at most the loss.
 
-Proof. For m = 1 this is the theorem of `pufferkit.influence.curve.pairs`. For a block let f be the
+Proof. For m = 1 this is the theorem *of single steps* below. For a block let f be the
 likelihood, and h its least value over the m - 1 entries between. Then h <= f <= e^paid h, and as a
 function of the other entries h costs what f does. So the mean of f given x is at most e^paid times
 that of h, whose logarithm as a function of entry n - m varies by at most B_{n-m}; the mean given x'
 is at least that of h. Pair by pair the least of several bounds is a bound. QED
+
+*Single steps.* W_1 ... W_T is a Markov chain on finitely many states. Its forward kernels lie in
+the hull of K^1 ... K^J at every time, its backward kernels in the hull of L^1 ... L^J'. The
+likelihood f of an output is a function of the path, and replacing W_t = w by w' moves log f by at
+most cost_t(w, w'). The secret S_i depends on the path through W_i only, with Pi(s, .) the
+distribution of W_i given S_i = s, in the hull of Pi^1 ... Pi^L. With step* the largest step over
+the vertices (`pufferkit.influence.curve.steps`) and cl the triangle closure, let
+
+    B_T = cost_T,    B_t = cl(cost_t + step*(K; B_{t+1})),
+    A_1 = cost_1,    A_t = cl(cost_t + step*(L; A_{t-1})),
+    M_i = cl(step*(K; B_{i+1}) + step*(L; A_{i-1})).
+
+For every output o, every pair of secrets and every such chain
+
+    log P(o | S_i = s) / P(o | S_i = s')
+        <=  max over l of step(Pi^l(s, .), Pi^l(s', .); cost_i + M_i).
+
+Proof. Let U_t(w; past) = log E[f(past, w, W_{t+1}, ...) | W_t = w] for any past. Claim: its
+variation from w to w' is at most B_t(w, w'). For t = T that is the assumption. For t < T replace w
+by w' inside f, at the cost cost_t(w, w'). What remains is the mean of e^g, g(v) = U_{t+1}(v;
+past, w'), under K_t(w, .) and under K_t(w', .); g varies by at most B_{t+1}, so their ratio is at
+most e^{step(K_t(w, .), K_t(w', .); B_{t+1})}. A mixture of kernels has a ratio of sums, which is at
+most the largest ratio of its terms, hence step*. The closure does not change which g are allowed.
+The mirror image gives A. Now let G(w) = E[f | W_i = w]. Exchange entry i (cost_i), then for each
+left part the right part (step*(K; B_{i+1})); the result, averaged over the right, is a function of
+the left part whose entries still cost cost_t, so exchanging the left part costs step*(L; A_{i-1}).
+One pair w, w' throughout, so log G varies by at most cost_i + M_i. The mean of G given S_i = s is
+Pi(s, .) G: one more step. QED
+
+Where the secret is the entry itself, Pi is the identity and the last step is cost_i + M_i.
 
 *Hidden states.* Sides may be those of a chain W whose state at an entry is not the entry itself.
 Given its hidden state w an entry is drawn from E(w, .), independently of the rest, and replacing an
@@ -56,6 +86,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import accumulate, pairwise
 from math import inf, log
 from typing import Any
@@ -64,25 +95,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit.checks import Bools, Floats
-from pufferkit.influence.curve.contaminated import ContaminatedSteps
-from pufferkit.influence.curve.open_steps import OpenSteps
-from pufferkit.influence.curve.pair_plans import bipartite
-from pufferkit.influence.curve.pairs import (
+from pufferkit.influence.curve.limits import SLACK, Followed, certificate, converges, followed
+from pufferkit.influence.curve.secret_losses import Pinned, Secret, value_losses
+from pufferkit.influence.curve.steps import (
     LARGEST,
-    SLACK,
-    Followed,
-    PairSteps,
+    Contaminated,
+    Open,
     Steps,
     StepsInRow,
-    certificate,
+    Transport,
     closure,
-    converges,
-    followed,
     off_diagonal,
     plus,
 )
-from pufferkit.influence.curve.plan_bases import bases_in, bases_of, packed
-from pufferkit.influence.curve.secret_losses import Pinned, Secret, value_losses
+from pufferkit.influence.curve.transport import bases_in, bases_of, bipartite, packed
 from pufferkit.influence.progress import Progress
 from pufferkit.rounding import EPS, largest_within
 
@@ -162,6 +188,12 @@ class Side:
         """A side whose entries are all alike, one entry at a time, none of them paid for."""
         return cls(lambda entry, size: steps, paid=False)
 
+    @classmethod
+    def of_blocks(cls, steps: Callable[[int], Steps], length: int) -> Side:
+        """A side whose entries are all alike, with the steps of a block of every size."""
+        made = cache(steps)
+        return cls(lambda entry, size: made(size), block_sizes(length))
+
 
 @dataclass(frozen=True)
 class Seasons:
@@ -232,7 +264,7 @@ class Part:
     cycle: int = 1
     clock: Seasons | None = None
     emission: Steps | None = None
-    posterior: Sequence[PairSteps] = ()
+    posterior: Sequence[Transport] = ()
     follows: Sequence[Bools] = ()
     secret: Secret = field(default_factory=Secret)
     notes: tuple[str, ...] = ()
@@ -594,7 +626,7 @@ class _Sweep:
             count = len(kernels)
         else:
             steps = side.steps(FOREVER, 1)
-            if not (isinstance(steps, PairSteps) and steps.may_follow):
+            if not (isinstance(steps, Transport) and steps.may_follow):
                 return False
             if side.steps(here, 1) is not steps:  # entries have kernels in turn
                 return False
@@ -638,7 +670,7 @@ class _Alike:
     def __init__(self, sweep: _Sweep, paid: float, sizes: Sequence[int]) -> None:
         self._sweep, self._paid, self._sizes = sweep, paid, sizes
         self._taken = np.zeros((sweep.size, sweep.size), dtype=np.int64)
-        self.exact = any(isinstance(sweep.side.steps(FOREVER, size), OpenSteps) for size in sizes)
+        self.exact = any(isinstance(sweep.side.steps(FOREVER, size), Open) for size in sizes)
 
     def __call__(self, limit: Floats) -> Floats:
         """The matrix of steps at the variation ``limit``."""
@@ -1261,9 +1293,9 @@ def _bases(side: Side, stretches: Sequence[Stretch]) -> Iterator[bytes]:
         entry = stretch.first if stretch.last == stretch.first else FOREVER
         for size, variation in stretch.beyond.items():
             steps = side.steps(entry, size)
-            if stretch.trees is not None and isinstance(steps, PairSteps):
+            if stretch.trees is not None and isinstance(steps, Transport):
                 yield from bases_in(steps.kernels, [bipartite(steps.kernels[0], stretch.trees)])
-            elif isinstance(steps, (PairSteps, ContaminatedSteps)):  # others are formulas
+            elif isinstance(steps, (Transport, Contaminated)):  # others are formulas
                 steps(variation)
                 yield from bases_of(steps)
 

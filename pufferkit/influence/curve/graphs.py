@@ -88,8 +88,8 @@ from pufferkit.beliefs.junction_tree import (
 from pufferkit.checks import Bools, Floats
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.curve.engine import PRECISION
-from pufferkit.influence.curve.pairs import LARGEST, PairSteps, closure, off_diagonal
-from pufferkit.influence.curve.plan_bases import bases_of, packed
+from pufferkit.influence.curve.steps import LARGEST, Transport, closure, off_diagonal
+from pufferkit.influence.curve.transport import bases_of, packed
 from pufferkit.influence.progress import Progress
 from pufferkit.rounding import EPS, largest_within, round_up
 
@@ -373,7 +373,7 @@ class _Level:
     entry_rows: Index
     entry_message: Index
     groups: list[_Group]
-    plans: list[tuple[int, int, PairSteps]]
+    plans: list[tuple[int, int, Transport]]
 
 
 class Passes:
@@ -433,7 +433,7 @@ class Passes:
         nodes, out, message, sources = list[int](), list[bool](), list[int](), list[Any]()
         entries, entry_rows, entry_message = list[int](), list[int](), list[int]()
         grouped: dict[Any, list[Any]] = defaultdict(list)
-        plans: list[tuple[int, int, PairSteps]] = []
+        plans: list[tuple[int, int, Transport]] = []
         for number, (c, s) in enumerate(messages):
             kept, first, begin = tree.separators[s], len(nodes), len(entries)
             for k in tree.cliques[c]:
@@ -456,7 +456,7 @@ class Passes:
                 and table.shape[stay[0]] * 2 * table.size <= _MOST_TREES
             ):
                 kernel = conditional(table.transpose(removed + stay)[None], logs=True)[0][0]
-                steps = PairSteps([kernel.T], 4 * tree.error + 64 * EPS, often=True)
+                steps = Transport([kernel.T], 4 * tree.error + 64 * EPS, often=True)
                 plans.append((begin, first + removed[0], steps))
                 continue
             for key, own, turn in self._ways(c, removed, stay):

@@ -19,8 +19,8 @@ from pufferkit.beliefs.chain_class import ChainClass, as_chain_class
 from pufferkit.checks import Floats
 from pufferkit.data.query import CLOSE
 from pufferkit.influence.curve.engine import EntryLoss, Part, PartCurve
-from pufferkit.influence.curve.pairs import off_diagonal
 from pufferkit.influence.curve.screening import FEW, Screen
+from pufferkit.influence.curve.steps import off_diagonal
 from pufferkit.influence.progress import Progress
 from pufferkit.rounding import EPS
 from pufferkit.threads import one_thread

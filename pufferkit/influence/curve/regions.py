@@ -10,7 +10,7 @@ P^m(x', S). Both follow by recursion,
 
 and each maximum is attained by giving every z its least share and the rest to the best z first. For
 few states all S are listed; for one step and x != x' that is the exact supremum of the step. For
-many states only entries of P^m are followed (`pufferkit.influence.curve.region_steps`).
+many states only entries of P^m are followed (`pufferkit.influence.curve.steps`).
 
 *To the left, with a region of backward kernels.* As to the right, with those kernels: the block
 argument uses only that the series is Markov at the end of the block.
@@ -37,10 +37,8 @@ import numpy as np
 
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
-from pufferkit.influence.curve.engine import Part
-from pufferkit.influence.curve.region_steps import ListedStep, RelaxedStep
-from pufferkit.influence.curve.steps import DiameterStep, Step
-from pufferkit.influence.curve.widest_steps import widest_side
+from pufferkit.influence.curve.engine import Part, Side
+from pufferkit.influence.curve.steps import BoxEntries, BoxSets, Diameters, Widest
 from pufferkit.influence.quilts.chains import solver
 from pufferkit.influence.quilts.search import Binding, Pair, Quilt, hardest_node
 from pufferkit.rounding import EPS
@@ -151,19 +149,19 @@ class RegionInfluence:
         np.fill_diagonal(ratio, 0.0)
         self._ratios.append(ratio)
 
-    def right_step(self, m: int) -> Step:
+    def right_step(self, m: int) -> Widest:
         """The step of P^m over the region."""
         worst = float(self.diameter(m).max())
         upper, lower = self.sets(m)
         if self.listed:
-            return ListedStep(upper, lower, worst)
-        return RelaxedStep(lower, upper, worst)
+            return BoxSets(upper, lower, worst)
+        return BoxEntries(lower, upper, worst)
 
-    def left_step(self, m: int) -> Step:
+    def left_step(self, m: int) -> Widest:
         """The backward step, over the region of backward kernels or all starts."""
         if self.before is not None:
             return self.before.right_step(m)
-        return DiameterStep(self.diameter(m))
+        return Diameters(self.diameter(m))
 
     def left_ratio(self, m: int) -> Floats:
         """Bounds on the log-ratios of the distribution m entries before, given two values."""
@@ -172,7 +170,7 @@ class RegionInfluence:
     def part(self, length: int) -> Part:
         """What is known about the entries of a segment of ``length`` nodes."""
         most = min(length, self.most)
-        left, right = (widest_side(s, self.size, most) for s in (self.left_step, self.right_step))
+        left, right = (Side.of_blocks(s, most) for s in (self.left_step, self.right_step))
         notes = () if self.contracts else (_NO_CONTRACTION,)
         every = [np.ones(self.size, dtype=bool)]
         name = "all chains of the region"

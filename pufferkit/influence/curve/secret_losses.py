@@ -4,7 +4,7 @@
 
 Setting. The window is the entries i, ..., j = i + w - 1 of a Markov chain, and replacing an entry x
 by x' moves the log-likelihood f of an output by at most cost(x, x'). Let L be what the left side
-adds to entry i and R what the right side adds to entry j (`pufferkit.influence.curve.pairs`).
+adds to entry i and R what the right side adds to entry j (`pufferkit.influence.curve.engine`).
 
 *Values of the window.* For any two values p, p' of it
 
@@ -36,7 +36,7 @@ secret, wherever they lie. Replacing an entry x by x' moves the log-likelihood o
 most cost(x, x').
 
 Theorem. Let R(x, x') be at least what the right side adds to an entry (`pufferkit.influence.curve.
-pairs`), be it open to the end of the series or *pinned*: the value of some entry further right is
+engine`), be it open to the end of the series or *pinned*: the value of some entry further right is
 given, whichever it is and wherever it lies. Let L be the same on the left. For any two values p, p'
 of the m entries
 
@@ -72,14 +72,8 @@ from numpy.typing import NDArray
 
 from pufferkit.checks import Bools, Floats
 from pufferkit.errors import NotApplicable
-from pufferkit.influence.curve.pairs import (
-    LARGEST,
-    SLACK,
-    PairSteps,
-    certificate,
-    closure,
-    off_diagonal,
-)
+from pufferkit.influence.curve.limits import SLACK, certificate
+from pufferkit.influence.curve.steps import LARGEST, Transport, closure, off_diagonal
 from pufferkit.rounding import EPS
 
 _KEPT = 64
@@ -129,7 +123,7 @@ class Pinned:
 
     adds: Floats
     limit: Floats
-    taken: tuple[tuple[PairSteps, Floats], ...]
+    taken: tuple[tuple[Transport, Floats], ...]
 
 
 class PinnedSide:
@@ -145,7 +139,7 @@ class PinnedSide:
     """
 
     def __init__(self, kernel: Floats, error: float) -> None:
-        self._near: list[PairSteps] = []
+        self._near: list[Transport] = []
         power, each = kernel, 4 * (error + (len(kernel) + 2) * EPS)
         while (delta := spread(power)) > _NEAR:
             if len(self._near) == _MOST_STEPS:
@@ -153,16 +147,16 @@ class PinnedSide:
                     "secrets: this chain mixes too slowly for sets of entries; use Secrets.runs"
                 )
             kernels = [pinned_kernel(kernel, column) for column in power.T]
-            self._near.append(PairSteps(kernels, (len(self._near) + 3) * each, often=True))
+            self._near.append(Transport(kernels, (len(self._near) + 3) * each, often=True))
             power = power @ kernel
-        self._far = PairSteps([kernel], (len(self._near) + 3) * each + 2 * delta, often=True)
+        self._far = Transport([kernel], (len(self._near) + 3) * each + 2 * delta, often=True)
 
     def __call__(self, cost: Floats, most: float) -> Pinned | None:
         """The most that any such side adds; ``None`` without a bound within ``most``."""
         raised = (1 + 2 * EPS) * off_diagonal(len(cost))
         adds = np.zeros_like(cost)
         variation = closure(cost)
-        start, taken = variation, list[tuple[PairSteps, Floats]]()
+        start, taken = variation, list[tuple[Transport, Floats]]()
         for steps in self._near:
             own = steps(variation)
             taken.append((steps, variation))
@@ -244,14 +238,14 @@ class LabelLosses:
         self._entries, self._kernels, self._error = entries, kernels, error
         self._often = len(entries) > 4
         self._kept = [self._steps(kernel) for kernel in kernels[:_KEPT]]
-        self._last = PairSteps([posterior], error, often=self._often)
+        self._last = Transport([posterior], error, often=self._often)
 
-    def _steps(self, kernel: Floats) -> PairSteps:
-        return PairSteps([kernel], self._error, often=self._often)
+    def _steps(self, kernel: Floats) -> Transport:
+        return Transport([kernel], self._error, often=self._often)
 
     def taken(
         self, cost: Floats, left: Floats, right: Floats
-    ) -> Iterator[tuple[PairSteps, Floats]]:
+    ) -> Iterator[tuple[Transport, Floats]]:
         """The steps through the window, each with its variation; they end where one is useless."""
         first = np.ix_(self._entries[0], self._entries[0])
         variation = closure((cost + left)[first] * (1 + 4 * EPS))

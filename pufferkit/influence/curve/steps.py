@@ -1,169 +1,646 @@
-"""How much of a log-likelihood's variation survives one step of a chain.
+"""Steps: what one further entry adds to the variation of a log-likelihood, pair by pair.
 
-For a kernel K whose rows are distributions, a pair of rows x, x' and a >= 0, the *step* is
+Let the logarithm of a function of the entry beyond vary by at most B(y, z) between its values y and
+z. The *step* of a pair x, x' of values of this entry bounds the log-ratio of the means of the
+function given x and given x'. Five kinds, by what is known of the entry beyond:
 
-    step_{x,x'}(K, a) = max over sets S of log(1 + K(x, S) (e^a - 1)) - log(1 + K(x', S) (e^a - 1)),
+`Transport`
+    kernels, a hull of them, each known: the exact step, a transport programme for each pair
+    (`pufferkit.influence.curve.transport`); `Contaminated` rows have a share that is unknown.
+`Open`
+    P^m, and any distribution of the entry m steps before: a formula.
+`Widest`
+    what reads the largest variation a = max B only: `KnownRows` of many states, `Diameters` and
+    `Ratios` of chains that mix, `BoxSets` and `BoxEntries` of a region of matrices.
 
-the largest log-ratio of (K G)(x) to (K G)(x') over positive functions G whose logarithm varies by
-at most a. The best S is a prefix of the states sorted by K(x, y) / K(x', y), so one sort for each
-pair lists every candidate (K(x, S), K(x', S)). Over all pairs at once, only candidates that no
-other beats in both numbers matter. Large kernels do without a list
-(`pufferkit.influence.curve.hockey_sticks`).
+A block of m entries has the steps of its kernel; the engine takes the least over blocks.
 
-For any start of the chain, kernels against the direction of time are known only up to a
-reweighting of their columns. The projective diameter D of a pair of rows does not change under
-reweighting, and over all reweightings the step is largest at
+# Contamination
 
-    tanh(step / 4) = tanh(D / 4) tanh(a / 4).
+Row x may be (1 - eta) K(x, .) + eta r with any distribution r, which may differ by row and time.
+Of all g that vary by at most B, the ratio of two such means is largest where r puts its weight on
+the largest value of e^g above and on the smallest below. Two states are added, *top* and *bottom*,
+that stand for these two values: with
+
+    B(top, y) = max_u B(u, y),     B(y, top) = 0,
+    B(y, bottom) = max_v B(y, v),  B(bottom, y) = 0,
+    B(top, bottom) = max B,        B(bottom, top) = 0
+
+every allowed g, together with its largest and smallest value, is allowed on the larger set, and the
+larger B satisfies the triangle inequality again. So the step there, from the row with eta on top to
+the row with eta at the bottom, is an upper bound.
+
+# Any start
+
+Let X_{i-m} have any distribution, and X_i be m steps of the chain later. Of a function g of X_{i-m}
+that varies by at most A(u, u') between two values, the means of e^g given X_i = x and given x' have
+a log-ratio of at most the largest s over pairs u, u', where
+
+    tanh(s / 4) = tanh(D / 4) tanh(A(u, u') / 4),
+    D = log P^m(u, x) P^m(u', x') / (P^m(u, x') P^m(u', x)),
+
+over the pairs with D > 0; where the denominator is zero, s = A(u, u').
+
+# The largest variation
+
+If all pairs vary by at most a, then
+
+    step_{x,x'}(K, a) = max over sets S of log(1 + K(x, S) (e^a - 1)) - log(1 + K(x', S) (e^a - 1)).
+
+With c = e^a - 1, every set has (1 + c K(x, S)) / (1 + c K(x', S)) <= r if and only if
+
+    1 + c h(r) <= r,    h(r) = sum over y of max(0, K(x, y) - r K(x', y)),
+
+since the sum is the largest K(x, S) - r K(x', S). So the step is the logarithm of the only root of
+r = 1 + c h(r), where h is the hockey-stick divergence of the two rows: convex and falling in r.
+Where r is below the root, the set that attains h(r) has a ratio between r and the root, which is
+Newton's method (Dinkelbach's, for ratios). It ends where the set of a root has no larger ratio than
+that root: then no set has.
+
+Over all reweightings of columns, rows of projective diameter D have tanh(step / 4) = tanh(D / 4)
+tanh(a / 4) at most; over all kernels with log-ratios at most h, tanh(step / 2) = tanh(h / 2)
+tanh(a / 2), attained by two columns, e^h to 1.
+
+*Regions.* For few states the largest and smallest probability of every set are listed. For many
+states only bounds [l, h] on entries are known, and
+
+    P(S) <= (1 - u) h(S) + u (1 - l(not S)),     P(S) >= (1 - v) l(S) + v (1 - h(not S)),
+
+for any u, v in [0, 1]. With these two in place of the extremes the step is the log of a ratio of
+affine functions of S, largest at a prefix of the states sorted by the ratio of their weights, as
+long as the denominator is positive for all S. Every (u, v) gives a bound; the least of a few is
+taken.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from functools import cached_property
 from math import atanh, exp, expm1, inf, log1p, tanh
-from typing import TYPE_CHECKING, Any
+from time import process_time
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pufferkit.checks import Bools, Floats
-from pufferkit.influence.kernels import TINY, Kernel
+from pufferkit.compiling import compiled_loop
+from pufferkit.influence.curve import transport
+from pufferkit.influence.curve.transport import CompiledPlans, PlansAtOnce
+from pufferkit.influence.kernels import TINY, Kernel, row_log_ratios
 from pufferkit.rounding import EPS
 
-if TYPE_CHECKING:
-    from pufferkit.influence.curve.hockey_sticks import HockeySticks
+LARGEST = 600.0
+"""Larger variations are useless: their exponential is close to the largest float."""
 
-MOST_CANDIDATES = 1 << 22
-"""Above this many candidate sets (k^3 for k states), one bound serves all pairs of rows."""
+_OVERFLOW = 700.0
+"""Beyond this exponentials overflow, and programmes are for what is finite."""
 
-TABLED = 1 << 15
-"""Above this many, they are not listed."""
+_ROUGH_SWEEPS, _CLOSE_ENOUGH, _FEW = 20, 0.01, 16
+_SMALL, _FIRST = 15**3, 24**3
+"""Work that numpy serves where loops were compiled before, and where none ever was."""
 
-LARGE = 30.0
+_MANY = 100
+_LITTLE = 8**4
+"""Pairs of pairs of values that numpy serves before compiled loops are loaded."""
+
+_LARGE = 30.0
 """From this variation on, its exponential is factored out of sums."""
 
 _SATURATES = 8.0
-_FEW = 32
-_KEPT_WITHOUT_LISTS = 16
-_BINS = 1 << 16
+_MOST_TURNS = 200
+_NUDGE = 1e-6
+_ROUND = 1e-12
+_WEIGHTS = ((0.0, 0.0), (1.0, 0.0), (0.0, 1.0), (1.0, 1.0), (0.5, 0.5))
+_PAIRWISE = 24
+"""Up to so many states a region tells pairs apart: tables have the cube of it."""
 
 
-class Step(ABC):
-    """A step as a function of the incoming variation a, for all pairs of rows."""
+class Steps(Protocol):
+    """What one further entry adds, for every ordered pair of states of this entry."""
+
+    def __call__(self, limit: Floats) -> Floats:
+        """The matrix of steps at the variation ``limit``, rounded up; 0 on the diagonal."""
+        ...
+
+    def derivative(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats]:
+        """D steps(x, x') / d limit(y, z) at the last limit, as rows, columns and values."""
+        ...
+
+    def guess(self, cost: Floats) -> Floats:
+        """Where to begin the search of a matrix C with cost + steps(C) = C; any matrix."""
+        ...
+
+
+def off_diagonal(size: int) -> Floats:
+    """One off the diagonal, zero on it."""
+    return 1.0 - np.eye(size)
+
+
+def closure(variation: Floats) -> Floats:
+    """The triangle closure: shortest paths. The set of allowed functions does not change.
+
+    Lengths of paths are rounded up.
+    """
+    closed = variation.copy()
+    for middle in range(len(closed)):
+        ways = closed[:, middle, None] + closed[None, middle, :]
+        np.minimum(closed, ways * (1 + 2 * EPS), out=closed)
+    return closed
+
+
+def plus(cost: Floats, adds: Floats) -> Floats:
+    """The sum, rounded up; exact where the cost is zero."""
+    return np.where(cost > 0, (cost + adds) * (1 + 2 * EPS), adds)
+
+
+class Transport:
+    """Largest steps over the vertices of a hull, for every ordered pair of rows.
+
+    Parameters
+    ----------
+    kernels
+        The vertices; all of one shape, rows are distributions.
+    error
+        Bound on the error of the logarithm of a ratio of two entries, and so on that of a step.
+    often
+        Whether it will be called so often that loading compiled loops pays even for few states;
+        where they would have to be compiled first, patience decides.
+    half
+        Whether to compute only steps from rows of the first half to rows of the second.
+    """
+
+    def __init__(
+        self,
+        kernels: Sequence[Floats],
+        error: float = 0.0,
+        *,
+        often: bool = False,
+        half: bool = False,
+    ) -> None:
+        self.kernels = [np.ascontiguousarray(kernel, dtype=np.float64) for kernel in kernels]
+        self.rows, self.states = self.kernels[0].shape
+        self.error, self.half = error, self.rows // 2 if half else 0
+        self._best: NDArray[np.intp] = np.zeros((self.rows, self.rows), dtype=np.intp)
+        self._last: tuple[Floats, Floats] | None = None
+        work = self.rows**2 * self.states * len(self.kernels)
+        # Compiling takes longer than many numpy calls, loading what was compiled does not.
+        most = _SMALL if transport.all_steps.is_kept else _FIRST
+        small = work <= most and not compiling_pays(often)
+        self._solve_by(PlansAtOnce if small else CompiledPlans)
+
+    def _solve_by(self, way: type[PlansAtOnce] | type[CompiledPlans]) -> None:
+        self._way, self._compiled = way, way is CompiledPlans
+        self.__dict__.pop("_plans", None)
+
+    @cached_property
+    def _plans(self) -> list[PlansAtOnce] | list[CompiledPlans]:
+        """The plans, made when first used: many steps are only asked for their least."""
+        return [self._way(kernel, self.half) for kernel in self.kernels]  # type: ignore[return-value]
+
+    def start_like(self, other: Transport) -> None:
+        """Begin with the trees of steps whose kernels are close to these."""
+        for ours, theirs in zip(self._plans, other._plans, strict=True):
+            if isinstance(ours, PlansAtOnce) and isinstance(theirs, PlansAtOnce):
+                ours.start_like(theirs)
+
+    @property
+    def programmes(self) -> Transport:
+        """The programmes behind the steps: these."""
+        return self
+
+    @property
+    def trees(self) -> list[NDArray[Any]]:
+        """The trees of the last plans of all pairs, kernel by kernel."""
+        return [plans.trees for plans in self._plans]
+
+    def __call__(self, limit: Floats) -> Floats:
+        """The matrix of steps at the variation ``limit``, rounded up; 0 on the diagonal."""
+        if self._last is not None and np.array_equal(self._last[0], limit):
+            return self._last[1].copy()
+        if not float(limit.max()) <= _OVERFLOW:
+            return np.where(off_diagonal(self.rows) > 0, np.inf, 0.0)
+        loop = transport.all_steps
+        if not (self._compiled or loop.patient()):  # sweeps can be many, however few the states
+            self._solve_by(CompiledPlans)
+        begun = None if self._compiled else process_time()  # a call of the system is not free
+        stacked = np.array([plans(limit) for plans in self._plans])
+        if begun is not None:
+            loop.patient(process_time() - begun)
+        self._best = stacked.argmax(axis=0)
+        largest: Floats = stacked.max(axis=0) + self.error * off_diagonal(self.rows)
+        self._last = limit.copy(), largest
+        return largest.copy()
+
+    def guess(self, cost: Floats) -> Floats:
+        """A few sweeps with lower bounds on the steps, which cost little next to a programme."""
+        if not self._compiled or self.half or self.rows < _FEW:
+            return cost
+        point, ratios = cost, [np.ones_like(cost) for _ in self.kernels]
+        for _ in range(_ROUGH_SWEEPS):
+            each = zip(self.kernels, ratios, strict=True)
+            rough = [transport.rough_steps(kernel, point, own) for kernel, own in each]
+            further = closure(cost + np.max(rough, axis=0))
+            moved = float((further - point).max())
+            point = further
+            if not _CLOSE_ENOUGH * float(point.max()) < moved < LARGEST / 2:
+                break
+        return point if float(point.max()) < LARGEST else cost
+
+    def least(self, limit: Floats) -> Floats:
+        """A quick lower bound on the steps: of g = limit(., z), for every z."""
+        low = np.zeros((self.rows, self.rows))
+        for kernel in self.kernels:
+            logs = np.log(kernel @ np.exp(limit))
+            np.maximum(low, (logs[:, None, :] - logs[None, :, :]).max(axis=2), out=low)
+        return low
+
+    @property
+    def may_follow(self) -> bool:
+        """Whether `followed` applies: one kernel, and the compiled loops are in use."""
+        return len(self.kernels) == 1 and not self.half and self._compiled
+
+    def derivative(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats]:
+        """D steps(x, x') / d limit(y, z) at the last limit, as rows, columns and values."""
+        rows, columns, values = [], [], []
+        for vertex, arcs in enumerate(plans.arcs for plans in self._plans):
+            kept = (arcs.source != arcs.target) & (arcs.flow > 0)
+            if len(self._plans) > 1:
+                kept &= self._best.ravel()[arcs.pair] == vertex
+            rows.append(arcs.pair[kept])
+            columns.append(arcs.source[kept] * self.states + arcs.target[kept])
+            values.append(arcs.flow[kept])
+        return np.concatenate(rows), np.concatenate(columns), np.concatenate(values)
+
+
+def compiling_pays(often: bool) -> bool:
+    """Whether compiled loops are the quicker way to few states; ``often`` as for `Transport`."""
+    loop = transport.all_steps
+    return (often and loop.is_kept) or not loop.patient()
+
+
+class StepsInRow(Sequence[Transport]):
+    """Steps of consecutive entries, each with its own kernel, made when first used.
+
+    Parameters
+    ----------
+    kernels
+        One for each entry.
+    error
+        As for `Transport`; the same for all.
+    """
+
+    def __init__(self, kernels: Floats, error: float) -> None:
+        self.kernels, self.error = kernels, error
+        self._made: dict[int, Transport] = {}
+
+    def __len__(self) -> int:
+        return len(self.kernels)
+
+    def __getitem__(self, place: Any) -> Any:
+        if isinstance(place, slice):
+            return StepsInRow(self.kernels[place], self.error)
+        place = range(len(self))[place]
+        if place not in self._made:
+            made = Transport([self.kernels[place]], self.error, often=self.many)
+            if place - 1 in self._made:
+                made.start_like(self._made[place - 1])
+            self._made[place] = made
+        return self._made[place]
+
+    @property
+    def many(self) -> bool:
+        """Whether there are so many that loading compiled loops pays."""
+        return len(self) > _MANY
+
+    @property
+    def may_follow(self) -> bool:
+        """Whether `followed` is the quicker way."""
+        return compiling_pays(self.many)
+
+
+class Contaminated:
+    """As `Transport`, with rows contaminated by any distribution with weight ``eta``."""
+
+    def __init__(self, kernels: Sequence[Floats], eta: float, error: float = 0.0) -> None:
+        self.rows, self.states = kernels[0].shape
+        extra = np.zeros((2 * self.rows, 2))
+        extra[: self.rows, 0] = extra[self.rows :, 1] = eta
+        rows = [np.hstack([(1 - eta) * np.vstack([kernel, kernel]), extra]) for kernel in kernels]
+        self.programmes = Transport(rows, error, half=True)
+        self._limit = np.zeros((self.states, self.states))
+
+    def __call__(self, limit: Floats) -> Floats:
+        """The matrix of steps at the variation ``limit``, rounded up; 0 on the diagonal."""
+        n, k = self.rows, self.states
+        larger = np.zeros((k + 2, k + 2))
+        larger[:k, :k] = self._limit = limit
+        larger[k, :k], larger[:k, k + 1] = limit.max(axis=0), limit.max(axis=1)
+        larger[k, k + 1] = limit.max()
+        steps = self.programmes(larger)[:n, n:].copy()
+        np.fill_diagonal(steps, 0.0)
+        return steps
+
+    def derivative(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats]:
+        """D steps(x, x') / d limit(y, z) at the last limit, as rows, columns and values."""
+        n, k, limit = self.rows, self.states, self._limit
+        rows, columns, values = self.programmes.derivative()
+        x, other = rows // (2 * n), rows % (2 * n) - n
+        source, target = columns // (k + 2), columns % (k + 2)
+        # The variation from the top or to the bottom is the largest of its column, its row, or all.
+        highest = np.append(limit.argmax(axis=0), [0, limit.argmax() // k])
+        lowest = np.append(limit.argmax(axis=1), [limit.argmax() % k, 0])
+        from_y = np.where(source < k, source, highest[target])
+        to_z = np.where(target < k, target, lowest[source])
+        used = (x != other) & (source != k + 1) & (target != k) & (from_y != to_z)
+        return (x * n + other)[used], (from_y * k + to_z)[used], values[used]
+
+    def guess(self, cost: Floats) -> Floats:
+        """Where to begin the search of a fixed point: the cost."""
+        return cost
+
+
+@compiled_loop
+def _all_steps(roots, possible, lost, ahead, gains, error, steps, best, slopes):  # type: ignore[no-untyped-def]
+    """For every x, x': the largest step over pairs u, u', the pair that has it, and its slope.
+
+    ``steps`` is filled with the variation itself where nothing is forgotten, else with the largest
+    product of both hyperbolic tangents, negative; `Open` takes it from there.
+    """
+    before, size = roots.shape
+    ulp = 2.220446049250313e-16
+    for x in range(size):
+        for other in range(size):
+            flat, at, most, low, tilted = 0.0, -1, 0.0, -1, 0.0
+            if x != other:
+                for u in range(before):
+                    if not possible[u, x]:
+                        continue
+                    for v in range(before):
+                        if u == v or not possible[v, other]:
+                            continue
+                        sure = not (possible[u, other] and possible[v, x])
+                        sure = sure or lost[u, x] or lost[v, other] or lost[u, other] or lost[v, x]
+                        tilt = 1.0
+                        if not sure:
+                            above = roots[u, x] * roots[v, other]
+                            below = roots[u, other] * roots[v, x]
+                            tilt = max(above - below, 0.0) / (above + below)
+                            tilt = tilt * (1 + 16 * ulp) + error
+                        place = u * before + v
+                        if tilt >= 1.0:
+                            if ahead[place] > flat:
+                                flat, at = ahead[place], place
+                        elif tilt * gains[place] > most:
+                            most, low, tilted = tilt * gains[place], place, tilt
+            steps[0, x, other], steps[1, x, other], slopes[x, other] = flat, most, tilted
+            best[0, x, other], best[1, x, other] = max(at, 0), max(low, 0)
+
+
+class Open:
+    """The largest steps over all distributions of the entry beyond, for every pair of values.
+
+    Theorem: PAIRS Theorem 5, with P^m in place of P.
+
+    Parameters
+    ----------
+    kernel
+        P^m.
+    rows, columns
+        Values that X_i, and that X_{i-m}, can have.
+    error
+        Bound on the error of the logarithm of a ratio of entries of the kernel.
+    """
+
+    kind = "any distribution"
+
+    def __init__(self, kernel: Kernel, rows: Bools, columns: Bools, error: float) -> None:
+        self._keep = np.flatnonzero(columns)
+        self._rows = rows
+        possible = kernel.possible[self._keep]
+        self._roots = np.where(possible, np.sqrt(kernel.values[self._keep]), 0.0)
+        self._lost = possible & (kernel.values[self._keep] < TINY)
+        self._possible, self._error = possible, error
+        self._best, self._slopes = np.zeros((len(rows),) * 2, int), np.zeros((len(rows),) * 2)
+
+    def __call__(self, limit: Floats) -> Floats:
+        """The matrix of steps at the variation ``limit``, rounded up; 0 on the diagonal."""
+        ahead = limit[np.ix_(self._keep, self._keep)].ravel()
+        gains, size = np.tanh(ahead / 4), len(limit)
+        if size**2 * len(ahead) <= _LITTLE and _all_steps.patient():
+            begun = process_time()
+            (flat, most), (at, low), tilt = self._largest(ahead, gains)
+            _all_steps.patient(process_time() - begun)
+        else:
+            found, places = np.zeros((2, size, size)), np.zeros((2, size, size), dtype=np.int64)
+            tilt = np.zeros((size, size))
+            _all_steps(
+                self._roots, self._possible, self._lost, ahead, gains, self._error,
+                found, places, tilt,
+            )  # fmt: skip
+            (flat, most), (at, low) = found, places
+        sloped = 4 * np.arctanh(np.minimum(most * (1 + 16 * EPS), 1 - EPS)) * (1 + 8 * EPS)
+        gain = gains[low]
+        slope = tilt * (1 - gain**2) / np.maximum(1 - (tilt * gain) ** 2, EPS)
+        first = flat >= sloped
+        self._best, self._slopes = np.where(first, at, low), np.where(first, 1.0, slope)
+        outside, met = off_diagonal(size) > 0, np.outer(self._rows, self._rows)
+        steps = np.maximum(flat, sloped)
+        # A way over a value that X_i cannot have is never the shorter one.
+        steps = np.where(met, steps, steps[met & outside].max(initial=0.0))
+        return np.where(outside, steps, 0.0)
+
+    def _largest(
+        self, ahead: Floats, gains: Floats
+    ) -> tuple[tuple[Floats, Floats], tuple[NDArray[np.int64], NDArray[np.int64]], Floats]:
+        """What `_all_steps` fills in, by numpy."""
+        tilts = self._tilts
+        certain = tilts >= 1
+        sure, rest = np.where(certain, ahead, 0.0), np.where(certain, 0.0, tilts * gains)
+        at, low = sure.argmax(axis=2)[:, :, None], rest.argmax(axis=2)[:, :, None]
+        flat = np.take_along_axis(sure, at, 2)[:, :, 0]
+        most = np.take_along_axis(rest, low, 2)[:, :, 0]
+        tilt = np.take_along_axis(np.where(certain, 0.0, tilts), low, 2)[:, :, 0]
+        return (flat, most), (at[:, :, 0], low[:, :, 0]), tilt
+
+    @cached_property
+    def _tilts(self) -> Floats:
+        """Tanh(D / 4) of every x, x' and pair u, u', rounded up; else 0."""
+        roots, here = self._roots.T, self._possible.T
+        above = roots[:, None, :, None] * roots[None, :, None, :]  # x, x', u, u'
+        below = roots[None, :, :, None] * roots[:, None, None, :]
+        total = above + below
+        tilts = np.divide(above - below, total, out=np.ones_like(total), where=total > 0)
+        tilts = np.minimum(np.maximum(tilts, 0.0) * (1 + 16 * EPS) + self._error, 1.0)
+        certain = ~(here[None, :, :, None] & here[:, None, None, :])
+        lost = self._lost.T
+        certain |= lost[:, None, :, None] | lost[None, :, None, :]
+        certain |= lost[None, :, :, None] | lost[:, None, None, :]
+        counts = here[:, None, :, None] & here[None, :, None, :]
+        tilts = np.where(counts, np.where(certain, 1.0, tilts), 0.0)
+        return tilts.reshape(len(here), len(here), -1)
+
+    def derivative(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats]:
+        """D steps(x, x') / d limit(y, z) at the last limit, as rows, columns and values."""
+        size, kept = len(self._rows), len(self._keep)
+        rows = np.flatnonzero(off_diagonal(size).ravel() * self._slopes.ravel() > 0)
+        first, second = np.divmod(self._best.ravel()[rows].astype(np.int64), kept)
+        return rows, self._keep[first] * size + self._keep[second], self._slopes.ravel()[rows]
+
+    def guess(self, cost: Floats) -> Floats:
+        """Where to begin the search of a limit."""
+        return cost
+
+
+class Widest(ABC):
+    """The steps of pairs of values at the largest variation of all pairs that count."""
+
+    kind = "largest variation"
+
+    def __init__(self, size: int, counted: Bools | None = None) -> None:
+        self._outside = off_diagonal(size)
+        self._counted = self._outside > 0 if counted is None else counted & (self._outside > 0)
+        self._widest, self._where = 0.0, 0
 
     @abstractmethod
+    def pairs(self, variation: float) -> Floats:
+        """The step of every ordered pair at this variation, rounded up."""
+
+    def _off(self, steps: Floats | float) -> Floats:
+        """The same with zeros on the diagonal, also where it is infinite."""
+        return np.where(self._outside > 0, steps, 0.0)
+
     def largest(self, variation: float) -> float:
-        """The step for the worst pair of rows, rounded up."""
+        """The step of the worst pair that counts."""
+        return float(self.pairs(variation)[self._counted].max(initial=0.0))
 
-    @abstractmethod
-    def pairs(self, variation: float) -> Floats | None:
-        """The step for every ordered pair of rows; ``None`` if there are too many."""
+    def _at(self, widest: float) -> Floats:
+        steps = self.pairs(widest)
+        # A way over a value that is not possible is never the shorter one.
+        steps = np.where(self._counted, steps, steps[self._counted].max(initial=0.0))
+        return self._off(np.maximum(steps, 0.0))
+
+    def __call__(self, limit: Floats) -> Floats:
+        """The matrix of steps at the variation ``limit``, rounded up; 0 on the diagonal."""
+        counted = np.where(self._counted, limit, 0.0)
+        self._where = int(counted.argmax())
+        self._widest = float(counted.max())
+        return self._at(self._widest)
+
+    def derivative(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats]:
+        """D steps(x, x') / d limit(y, z) at the last limit, as rows, columns and values."""
+        more = _NUDGE * max(self._widest, _NUDGE)
+        rise = (self._at(self._widest + more) - self._at(self._widest)) / more
+        rows = np.flatnonzero(self._outside)
+        slopes = np.clip(np.nan_to_num(rise, nan=1.0), 0.0, 1.0).ravel()[rows]
+        return rows, np.full(len(rows), self._where), slopes
+
+    def guess(self, cost: Floats) -> Floats:
+        """Where to begin the search of a limit."""
+        return cost
 
 
-class KernelStep(Step):
-    """The exact step of a known kernel.
+class KnownRows(Widest):
+    """The exact step of a known kernel at the largest variation.
 
     Parameters
     ----------
     kernel
         Rows are distributions; it may have more or fewer columns than rows.
-    allowed
-        Which pairs of rows can be compared: both values must be possible at the same time.
+    rows
+        Values that are possible at this entry.
     error
         Bound on the error of a log-ratio of entries; added to every step.
     """
 
-    def __init__(self, kernel: Kernel, allowed: Bools, error: float) -> None:
+    def __init__(self, kernel: Kernel, rows: Bools, error: float) -> None:
         size, columns = kernel.values.shape
-        self.error: float = kernel_error(error, size, columns)
-        self.allowed = allowed
-        self._tables: tuple[Floats, Floats] | None = None
-        self._sticks: HockeySticks | None = None
-        self._told_apart = size**2 * columns <= MOST_CANDIDATES
-        if size**2 * columns <= TABLED:
-            self._tables = _prefixes(kernel)
-        else:
-            # Compiled code, loaded when first needed.
-            from pufferkit.influence.curve.hockey_sticks import HockeySticks  # noqa: PLC0415
+        super().__init__(size, np.outer(rows, rows))
+        # Of both entries of a ratio, and of sums over the columns.
+        self.error = 2 * error + 8 * max(size, columns) * EPS
+        self._kernel = kernel
+        # An entry that underflowed counts as TINY in the numerator and as 0 in the denominator.
+        self._upper = np.where(kernel.possible, np.maximum(kernel.values, TINY), 0.0)
+        lower = np.where(kernel.values >= TINY, kernel.values, 0.0)
+        self._across: Floats = np.ascontiguousarray(lower.T)
+        self._last = np.zeros((size, size))
 
-            self._sticks = HockeySticks(kernel, allowed)
+    def pairs(self, variation: float) -> Floats:
+        """The step of every ordered pair at this variation, rounded up."""
+        if variation > _OVERFLOW:  # a step has a slope of at most 1
+            steps = np.minimum(self._limits, self.pairs(_OVERFLOW) + variation - _OVERFLOW)
+        else:
+            self._last = _roots.metered(self._upper, self._across, expm1(variation), self._last)
+            steps = np.log1p(self._last) + self.error
+        return self._off(np.minimum(steps, variation))
 
     @cached_property
-    def best(self) -> tuple[Floats, Floats]:
-        """The undominated candidates over all pairs; none if they are not listed."""
-        if self._tables is None:
-            return np.empty(0), np.empty(0)
-        above, below = self._tables
-        return undominated(above[self.allowed], below[self.allowed])
-
-    def largest(self, variation: float) -> float:
-        if self._sticks is not None:
-            return min(variation, self._sticks.largest(variation) + self.error)
-        above, below = self.best
-        if above.size == 0:
-            return 0.0
-        return min(variation, float(_largest_of(above, below, variation)) + self.error)
-
-    def pairs(self, variation: float) -> Floats | None:
-        if not self._told_apart:
-            return None
-        if self._tables is not None:
-            steps: Floats = _largest_of(*self._tables, variation)
-        else:
-            assert self._sticks is not None
-            steps = self._sticks.pairs(variation)
-        steps = np.minimum(steps + self.error, variation)
-        steps[~self.allowed] = -inf
-        np.fill_diagonal(steps, np.where(np.diag(self.allowed), 0.0, -inf))
-        return steps
+    def _limits(self) -> Floats:
+        """The steps from everything: the largest log-ratios of entries."""
+        return np.maximum(row_log_ratios(self._kernel), 0.0)
 
 
-def kernel_error(error: float, size: int, columns: int) -> float:
-    """The error of a step: of both entries of its ratios, and of sums over the columns."""
-    return 2 * error + 8 * max(size, columns) * EPS
+@compiled_loop
+def _roots(upper, across, growth, rises):  # type: ignore[no-untyped-def]
+    """The root of every pair of rows, less 1, searched from ``rises``."""
+    rows, columns = upper.shape
+    roots = np.zeros((rows, rows))
+    more, below, height = np.empty(rows), np.empty(rows), np.empty(rows)
+    for x in range(rows):
+        low = roots[x]
+        low[:] = rises[x]
+        ended = False
+        for turn in range(_MOST_TURNS):
+            more[:], below[:], height[:] = 0.0, 0.0, 0.0
+            for y in range(columns):
+                above, lower = upper[x, y], across[y]
+                if above > 0:
+                    for other in range(rows):
+                        gain = above - (1 + low[other]) * lower[other]
+                        inside = 1.0 if gain > 0 else 0.0
+                        height[other] += inside * gain
+                        more[other] += inside * (above - lower[other])
+                        below[other] += inside * lower[other]
+            ended = turn > 0
+            for other in range(rows):
+                rise = growth * more[other] / (1 + growth * below[other])
+                # What is searched from may lie above the root; what follows does not.
+                if rise > low[other] or turn == 0:
+                    ended = False
+                    low[other] = rise
+            if ended:
+                break
+        if not ended:
+            for other in range(rows):
+                low[other] = max(low[other], growth * (height[other] + 8e-16 * (columns + 2)))
+    return roots
 
 
-def candidates_kept(size: int, columns: int) -> int:
-    """How many candidates, of two numbers each, a step of so many rows and columns keeps."""
-    listed = size**2 * columns
-    return listed if listed <= TABLED else min(columns, _KEPT_WITHOUT_LISTS) * size**2
-
-
-class DiameterStep(Step):
+class Diameters(Widest):
     """The step over all reweightings of the columns, from projective diameters of pairs of rows."""
 
     def __init__(self, diameters: Floats) -> None:
-        self.diameters = diameters
-        self._worst = float(diameters.max())
+        super().__init__(len(diameters))
+        self._different, self._places = np.unique(diameters, return_inverse=True)
 
-    def largest(self, variation: float) -> float:
-        return contracted(self._worst, variation, 4)
-
-    def pairs(self, variation: float) -> Floats | None:
-        if variation == inf:
-            return self.diameters
-        different, places = np.unique(self.diameters, return_inverse=True)
-        steps = np.array([contracted(float(d), variation, 4) for d in different])
-        pairwise: Floats = steps[places].reshape(self.diameters.shape)
+    def pairs(self, variation: float) -> Floats:
+        """The step of every ordered pair at this variation, rounded up."""
+        steps = np.array([contracted(float(d), variation, 4) for d in self._different])
+        pairwise: Floats = steps[self._places].reshape(self._outside.shape)
         return pairwise
 
 
-class RatioStep(Step):
-    """The step of any kernel whose rows have log-ratios at most ``ratio``.
-
-    The worst such kernel has two columns, e^ratio to 1, so tanh(step/2) = tanh(ratio/2) tanh(a/2).
-    """
+class Ratios(Widest):
+    """The step of any kernel whose rows have log-ratios at most ``ratio``."""
 
     def __init__(self, ratio: float, size: int) -> None:
-        self.ratio, self.size = ratio, size
+        super().__init__(size)
+        self.ratio = ratio
 
-    def largest(self, variation: float) -> float:
-        return contracted(self.ratio, variation, 2)
-
-    def pairs(self, variation: float) -> Floats | None:
-        steps = np.full((self.size, self.size), self.largest(variation))
-        np.fill_diagonal(steps, 0.0)
-        return steps
+    def pairs(self, variation: float) -> Floats:
+        """The step of every ordered pair at this variation, rounded up."""
+        return self._off(contracted(self.ratio, variation, 2))
 
 
 def contracted(limit: float, variation: float, scale: int) -> float:
@@ -182,40 +659,47 @@ def contracted(limit: float, variation: float, scale: int) -> float:
     return min(least, scale / 2 * value * (1 + 1e-14) + 1e-15 * scale)
 
 
-def _prefixes(kernel: Kernel) -> tuple[Floats, Floats]:
-    """K(x, S) and K(x', S) for every x, every x' and every prefix S."""
-    # An entry that underflowed counts as TINY in the numerator and as 0 in the denominator.
-    values, possible = kernel.values, kernel.possible
-    upper = np.where(possible, np.maximum(values, TINY), 0.0)
-    lower = np.where(values >= TINY, values, 0.0)
-    first, second = upper[:, None, :], lower[None, :, :]
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        ratio = np.where(first > 0, first / second, -1.0)
-    order = np.argsort(-ratio, axis=2)
-    shape = ratio.shape
-    above = np.take_along_axis(np.broadcast_to(first, shape), order, axis=2).cumsum(axis=2)
-    below = np.take_along_axis(np.broadcast_to(second, shape), order, axis=2).cumsum(axis=2)
-    return np.minimum(above, 1.0), np.minimum(below, 1.0)
+class BoxSets(Widest):
+    """The step over a region, from the largest and smallest probability of every set."""
+
+    def __init__(self, upper: Floats, lower: Floats, diameter: float) -> None:
+        super().__init__(len(upper))
+        self.upper, self.lower, self.diameter = upper, lower, diameter
+
+    def pairs(self, variation: float) -> Floats:
+        """The step of every ordered pair at this variation, rounded up."""
+        if self.upper.shape[1] == 0:
+            return np.zeros_like(self._outside)
+        above, below = _log_mean(self.upper, variation), _log_mean_low(self.lower, variation)
+        steps: Floats = np.max(above[:, None, :] - below[None, :, :], axis=2) + _ROUND
+        most = min(variation, contracted(self.diameter, variation, 4))
+        return self._off(np.clip(steps, 0.0, most))
 
 
-def undominated(above: Floats, below: Floats) -> tuple[Floats, Floats]:
+class BoxEntries(Widest):
+    """A bound on the step over a region from bounds on entries, for many states."""
+
+    def __init__(self, lower: Floats, upper: Floats, diameter: float) -> None:
+        super().__init__(len(lower))
+        self.diameter = diameter
+        self._tables = [_affine(lower, upper, u, v) for u, v in _WEIGHTS]
+        if len(lower) > _PAIRWISE:  # one bound for all pairs
+            other = self._outside > 0
+            self._tables = [_pareto(above[other], below[other]) for above, below in self._tables]
+
+    def pairs(self, variation: float) -> Floats:
+        """The step of every ordered pair at this variation, rounded up."""
+        bound = np.full(
+            self._outside.shape, min(variation, contracted(self.diameter, variation, 4))
+        )
+        for above, below in self._tables:
+            bound = np.minimum(bound, _affine_logs(above, below, variation).max(axis=-1) + _ROUND)
+        return self._off(np.maximum(bound, 0.0))
+
+
+def _pareto(above: Floats, below: Floats) -> tuple[Floats, Floats]:
     """Candidates that are not dominated: no other has more above and no more below."""
     above, below = above.ravel(), below.ravel()
-    keep = above > below
-    above, below = above[keep], below[keep]
-    if len(above) < _BINS:
-        return pareto(above, below)
-    # Most candidates are dropped by a coarse test: some candidate in a higher bin has less below.
-    bins = (above * _BINS).astype(np.intp)
-    least = np.full(_BINS + 2, inf)
-    np.minimum.at(least, bins, below)
-    beyond = np.minimum.accumulate(least[::-1])[::-1]
-    keep = below < beyond[bins + 1]
-    return pareto(above[keep], below[keep])
-
-
-def pareto(above: Floats, below: Floats) -> tuple[Floats, Floats]:
-    """Candidates that are not dominated: no other has more above and no more below."""
     order = np.lexsort((below, -above))
     above, below = above[order], below[order]
     least = np.minimum.accumulate(below)
@@ -224,21 +708,9 @@ def pareto(above: Floats, below: Floats) -> tuple[Floats, Floats]:
     return above[keep], below[keep]
 
 
-def _largest_of(above: Floats, below: Floats, variation: float) -> Any:
-    """The largest log (1 + A (e^a - 1)) / (1 + B (e^a - 1)) along the last axis.
-
-    One logarithm for each maximum; the error of a step covers the rounding of the ratio.
-    """
-    if variation < LARGE:
-        rise = expm1(variation)
-        ratio = (1 + above * rise) / (1 + below * rise)
-        return np.log(ratio.max(axis=-1))
-    return np.max(log_mean(above, variation) - log_mean_low(below, variation), axis=-1)
-
-
-def log_mean(share: Floats, variation: float) -> Floats:
+def _log_mean(share: Floats, variation: float) -> Floats:
     """log(1 + share (e^a - 1)), rounded to the safe side for a numerator."""
-    if variation < LARGE:
+    if variation < _LARGE:
         return np.log1p(share * expm1(variation))
     shares = np.maximum(share, TINY)
     if variation == inf:
@@ -246,9 +718,9 @@ def log_mean(share: Floats, variation: float) -> Floats:
     return variation + np.log(shares + (1 - shares) * exp(-variation))
 
 
-def log_mean_low(share: Floats, variation: float) -> Floats:
+def _log_mean_low(share: Floats, variation: float) -> Floats:
     """The same for a denominator: a share that may have underflowed counts as zero."""
-    if variation < LARGE:
+    if variation < _LARGE:
         return np.log1p(share * expm1(variation))
     known = np.where(share >= TINY, share, 0.0)
     with np.errstate(divide="ignore"):
@@ -259,3 +731,43 @@ def log_mean_low(share: Floats, variation: float) -> Floats:
             variation + np.log(known + (1 - known) * exp(-variation)),
             0.0,
         )
+
+
+def _affine(lower: Floats, upper: Floats, u: float, v: float) -> tuple[Floats, Floats]:
+    """Bounds on P(x, S) and P(x', S) for all pairs and all prefixes S, the empty one included."""
+    size = len(lower)
+    more = (1 - u) * upper + u * lower
+    less = (1 - v) * lower + v * upper
+    shape = (size, size, size)
+    first = np.broadcast_to(more[:, None, :], shape)
+    second = np.broadcast_to(less[None, :, :], shape)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.where(first > 0, first / second, -1.0)
+    order = np.argsort(-ratio, axis=2)
+    above, below = np.zeros((size, size, size + 1)), np.zeros((size, size, size + 1))
+    above[:, :, 1:] = np.take_along_axis(first, order, axis=2).cumsum(axis=2)
+    below[:, :, 1:] = np.take_along_axis(second, order, axis=2).cumsum(axis=2)
+    # Sums are exact to a relative error, differences from 1 to an absolute one.
+    slack = 8 * size * EPS
+    above, below = above * (1 + slack), below * (1 - slack)
+    if u > 0:
+        above += u * (np.maximum(1 - lower.sum(axis=1), 0.0) + slack)[:, None, None]
+    if v > 0:
+        below += v * (1 - upper.sum(axis=1) - slack)[None, :, None]
+    return above, below
+
+
+def _affine_logs(above: Floats, below: Floats, variation: float) -> Floats:
+    """The log of (1 + c A) / (1 + c B) with c = e^a - 1; infinite where B is too small."""
+    if variation > LARGEST:
+        # For A >= B > 0 the limit log A / B is an upper bound; the empty set gives a step of 0.
+        # With B < 0 for the empty set, prefixes no longer decide.
+        with np.errstate(divide="ignore", invalid="ignore"):
+            logs = np.log(above) - np.log(np.where(below > 0, below, 0.0))
+        unknown = np.where((above > 0) | (below < 0), inf, 0.0)
+        return np.where(below > 0, np.maximum(logs, 0.0), unknown)
+    c = expm1(variation)
+    denominator = 1 + c * below
+    with np.errstate(divide="ignore", invalid="ignore"):
+        logs = np.log1p(c * above) - np.log(denominator)
+    return np.where(denominator > 0, logs, inf)

@@ -144,6 +144,8 @@ def closure(variation: Floats) -> Floats:
     Lengths of paths are rounded up.
     """
     closed = variation.copy()
+    if 2 * float((closed + np.diag(np.full(len(closed), inf))).min()) >= float(closed.max()):
+        return closed  # two arcs are never the shorter way
     for middle in range(len(closed)):
         ways = closed[:, middle, None] + closed[None, middle, :]
         np.minimum(closed, ways * (1 + 2 * EPS), out=closed)
@@ -502,6 +504,7 @@ class Widest(ABC):
         self._outside = off_diagonal(size)
         self._counted = self._outside > 0 if counted is None else counted & (self._outside > 0)
         self._widest, self._where = 0.0, 0
+        self._asked, self._answer = -1.0, self._outside
 
     @abstractmethod
     def pairs(self, variation: float) -> Floats:
@@ -516,10 +519,12 @@ class Widest(ABC):
         return float(self.pairs(variation)[self._counted].max(initial=0.0))
 
     def _at(self, widest: float) -> Floats:
-        steps = self.pairs(widest)
-        # A way over a value that is not possible is never the shorter one.
-        steps = np.where(self._counted, steps, steps[self._counted].max(initial=0.0))
-        return self._off(np.maximum(steps, 0.0))
+        if widest != self._asked:
+            steps = self.pairs(widest)
+            # A way over a value that is not possible is never the shorter one.
+            steps = np.where(self._counted, steps, steps[self._counted].max(initial=0.0))
+            self._asked, self._answer = widest, self._off(np.maximum(steps, 0.0))
+        return self._answer.copy()
 
     def __call__(self, limit: Floats) -> Floats:
         """The matrix of steps at the variation ``limit``, rounded up; 0 on the diagonal."""
@@ -531,7 +536,8 @@ class Widest(ABC):
     def derivative(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats]:
         """D steps(x, x') / d limit(y, z) at the last limit, as rows, columns and values."""
         more = _NUDGE * max(self._widest, _NUDGE)
-        rise = (self._at(self._widest + more) - self._at(self._widest)) / more
+        here = self._at(self._widest)
+        rise = (self._at(self._widest + more) - here) / more
         rows = np.flatnonzero(self._outside)
         slopes = np.clip(np.nan_to_num(rise, nan=1.0), 0.0, 1.0).ravel()[rows]
         return rows, np.full(len(rows), self._where), slopes

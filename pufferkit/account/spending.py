@@ -30,8 +30,8 @@ from pufferkit.data.query import Query, Question, bound
 from pufferkit.data.series import Pattern, observed_places, runs_of
 from pufferkit.errors import NotApplicable, NoTheorem
 from pufferkit.influence.curve.graphs import record_loss
-from pufferkit.influence.curve.pairs import off_diagonal
 from pufferkit.influence.curve.profile import InfluenceCurve, PairRun, metric_of_sum
+from pufferkit.influence.curve.steps import off_diagonal
 from pufferkit.mechanisms.calibration import OF_SUMS, Calibration
 from pufferkit.mechanisms.evidence import Guarantee
 from pufferkit.mechanisms.influence_curve import Contribution, contributions_of

@@ -31,7 +31,7 @@ from pufferkit.checks import Bools, Floats
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.curve.engine import EXPLICIT_WORK, FOREVER, Part, Parts, Side, block_sizes
 from pufferkit.influence.curve.steps import KnownRows, Open, Steps, StepsInRow, Transport
-from pufferkit.influence.curve.transport import plans_bytes
+from pufferkit.influence.curve.transport_plans import plans_bytes
 from pufferkit.influence.kernels import TINY, Kernel
 
 MOST_BYTES = 8 * 10**9

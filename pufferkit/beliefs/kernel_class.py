@@ -26,7 +26,7 @@ from pufferkit.errors import NotApplicable
 from pufferkit.influence.curve.engine import EXPLICIT_WORK, Part, Parts, Seasons, Side
 from pufferkit.influence.curve.secret_losses import LabelLosses, PinnedSide, Secret
 from pufferkit.influence.curve.steps import Contaminated, Steps, Transport
-from pufferkit.influence.curve.transport import plans_bytes
+from pufferkit.influence.curve.transport_plans import plans_bytes
 from pufferkit.rounding import EPS
 
 MOST_BYTES = 8 * 10**9

@@ -23,7 +23,7 @@ M(y, z) is the probability that y is answered by z. If log q' varies by at most 
     log q(x) / q(x')  <=  max over z of  log s_z(x) / s_z(x') + step(K_{m,z}(x), K_{m,z}(x'); V')
 
 with s_z the row sums of K_m diag(M(., z)) and K_{m,z} the same with rows that sum to one: the
-transport step of `pufferkit.influence.curve.transport`, which is the supremum over all q'
+transport step of `pufferkit.influence.curve.transport_plans`, which is the supremum over all q'
 that vary so. The answer is the same on both sides of the ratio, which a bound from the event-level
 epsilon alone does not use. For two states it is exact; for more it forgets only that not all pairs
 of a V' need be reached by the same answers.
@@ -52,7 +52,7 @@ from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Bools, Floats
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.curve.steps import LARGEST, Transport, closure, off_diagonal
-from pufferkit.influence.curve.transport import PlansAtOnce, all_steps
+from pufferkit.influence.curve.transport_plans import PlansAtOnce, all_steps
 from pufferkit.local.losses import MOST_BLOCK, Loss, entry_bound, known_adversary
 from pufferkit.rounding import EPS, round_up
 

@@ -15,7 +15,7 @@ for more in range(20):
 
 PLANS = """
 import numpy as np
-from pufferkit.influence.curve.transport import CompiledPlans
+from pufferkit.influence.curve.transport_plans import CompiledPlans
 rng = np.random.default_rng(0)
 for turn in range(150):
     states = int(rng.integers(1, 17))

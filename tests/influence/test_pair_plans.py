@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from pufferkit.influence.curve.limits import certificate, converges
+from pufferkit.influence.curve.certificates import certificate, converges
 from pufferkit.influence.curve.steps import Transport, closure, off_diagonal
-from pufferkit.influence.curve.transport import (
+from pufferkit.influence.curve.transport_plans import (
     CompiledPlans,
     PlansAtOnce,
     bases_in,

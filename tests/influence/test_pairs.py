@@ -9,8 +9,8 @@ import pytest
 import pufferkit as pk
 from pufferkit.beliefs.chain_class import as_chain_class
 from pufferkit.beliefs.chain_parts import part_of
+from pufferkit.influence.curve.certificates import certificate
 from pufferkit.influence.curve.engine import PartCurve
-from pufferkit.influence.curve.limits import certificate
 from pufferkit.influence.curve.steps import Transport, closure, off_diagonal
 from pufferkit.influence.sums.least_scale import Additive, SumWindows, least_scale
 from pufferkit.influence.sums.outer_losses import outer_loss

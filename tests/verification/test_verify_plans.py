@@ -11,7 +11,7 @@ import pytest
 import pufferkit as pk
 from pufferkit import verify
 from pufferkit.influence.curve.steps import Transport
-from pufferkit.influence.curve.transport import bases_of, packed
+from pufferkit.influence.curve.transport_plans import bases_of, packed
 from pufferkit.verification.pair_tables import Allowance
 from pufferkit.verification.recorded_plans import Bases, steps_of_bases
 from tests.influence.test_pairs import chains, metrics, programme
@@ -130,5 +130,5 @@ def test_steps_of_bases_are_those_of_the_engine(seed):
 def test_too_many_bases_are_not_written(monkeypatch):
     steps = Transport([chains(1, 6)])
     steps(metrics(1, 6, 1))
-    monkeypatch.setattr("pufferkit.influence.curve.transport.MOST_TEXT", 20)
+    monkeypatch.setattr("pufferkit.influence.curve.transport_plans.MOST_TEXT", 20)
     assert packed(bases_of(steps)) is None

@@ -95,7 +95,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit.checks import Bools, Floats
-from pufferkit.influence.curve.limits import SLACK, Followed, certificate, converges, followed
+from pufferkit.influence.curve.certificates import SLACK, Followed, certificate, converges, followed
 from pufferkit.influence.curve.secret_losses import Pinned, Secret, value_losses
 from pufferkit.influence.curve.steps import (
     LARGEST,
@@ -108,7 +108,7 @@ from pufferkit.influence.curve.steps import (
     off_diagonal,
     plus,
 )
-from pufferkit.influence.curve.transport import bases_in, bases_of, bipartite, packed
+from pufferkit.influence.curve.transport_plans import bases_in, bases_of, bipartite, packed
 from pufferkit.influence.progress import Progress
 from pufferkit.rounding import EPS, largest_within
 

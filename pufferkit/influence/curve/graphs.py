@@ -89,7 +89,7 @@ from pufferkit.checks import Bools, Floats
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.curve.engine import PRECISION
 from pufferkit.influence.curve.steps import LARGEST, Transport, closure, off_diagonal
-from pufferkit.influence.curve.transport import bases_of, packed
+from pufferkit.influence.curve.transport_plans import bases_of, packed
 from pufferkit.influence.progress import Progress
 from pufferkit.rounding import EPS, largest_within, round_up
 

@@ -72,7 +72,7 @@ from numpy.typing import NDArray
 
 from pufferkit.checks import Bools, Floats
 from pufferkit.errors import NotApplicable
-from pufferkit.influence.curve.limits import SLACK, certificate
+from pufferkit.influence.curve.certificates import SLACK, certificate
 from pufferkit.influence.curve.steps import LARGEST, Transport, closure, off_diagonal
 from pufferkit.rounding import EPS
 

@@ -6,7 +6,7 @@ function given x and given x'. Five kinds, by what is known of the entry beyond:
 
 `Transport`
     kernels, a hull of them, each known: the exact step, a transport programme for each pair
-    (`pufferkit.influence.curve.transport`); `Contaminated` rows have a share that is unknown.
+    (`pufferkit.influence.curve.transport_plans`); `Contaminated` rows have a share that is unknown.
 `Open`
     P^m, and any distribution of the entry m steps before: a formula.
 `Widest`
@@ -86,8 +86,8 @@ from numpy.typing import NDArray
 
 from pufferkit.checks import Bools, Floats
 from pufferkit.compiling import compiled_loop
-from pufferkit.influence.curve import transport
-from pufferkit.influence.curve.transport import CompiledPlans, PlansAtOnce
+from pufferkit.influence.curve import transport_plans
+from pufferkit.influence.curve.transport_plans import CompiledPlans, PlansAtOnce
 from pufferkit.influence.kernels import TINY, Kernel, row_log_ratios
 from pufferkit.rounding import EPS
 
@@ -188,7 +188,7 @@ class Transport:
         self._last: tuple[Floats, Floats] | None = None
         work = self.rows**2 * self.states * len(self.kernels)
         # Compiling takes longer than many numpy calls, loading what was compiled does not.
-        most = _SMALL if transport.all_steps.is_kept else _FIRST
+        most = _SMALL if transport_plans.all_steps.is_kept else _FIRST
         small = work <= most and not compiling_pays(often)
         self._solve_by(PlansAtOnce if small else CompiledPlans)
 
@@ -223,7 +223,7 @@ class Transport:
             return self._last[1].copy()
         if not float(limit.max()) <= _OVERFLOW:
             return np.where(off_diagonal(self.rows) > 0, np.inf, 0.0)
-        loop = transport.all_steps
+        loop = transport_plans.all_steps
         if not (self._compiled or loop.patient()):  # sweeps can be many, however few the states
             self._solve_by(CompiledPlans)
         begun = None if self._compiled else process_time()  # a call of the system is not free
@@ -242,7 +242,7 @@ class Transport:
         point, ratios = cost, [np.ones_like(cost) for _ in self.kernels]
         for _ in range(_ROUGH_SWEEPS):
             each = zip(self.kernels, ratios, strict=True)
-            rough = [transport.rough_steps(kernel, point, own) for kernel, own in each]
+            rough = [transport_plans.rough_steps(kernel, point, own) for kernel, own in each]
             further = closure(cost + np.max(rough, axis=0))
             moved = float((further - point).max())
             point = further
@@ -278,7 +278,7 @@ class Transport:
 
 def compiling_pays(often: bool) -> bool:
     """Whether compiled loops are the quicker way to few states; ``often`` as for `Transport`."""
-    loop = transport.all_steps
+    loop = transport_plans.all_steps
     return (often and loop.is_kept) or not loop.patient()
 
 

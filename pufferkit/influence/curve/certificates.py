@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit.checks import Bools, Floats
-from pufferkit.influence.curve import transport
+from pufferkit.influence.curve import transport_plans
 from pufferkit.influence.curve.steps import LARGEST, Steps, closure, off_diagonal, plus
-from pufferkit.influence.curve.transport import MOST_PIVOTS
+from pufferkit.influence.curve.transport_plans import MOST_PIVOTS
 from pufferkit.rounding import EPS
 
 SLACK = 1e-7
@@ -218,7 +218,7 @@ def followed(
     met, own = np.empty(shape), np.empty(shape)
     trees = np.empty((*shape, kernels.shape[2], 2), dtype=np.int16)
     after = np.array(variation, dtype=np.float64)
-    done = transport.followed(
+    done = transport_plans.followed(
         np.array(kernels, dtype=np.float64),  # never read-only: that would compile anew
         error,
         np.array(cost, dtype=np.float64),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -366,8 +367,17 @@ def steps_between(pairs: pl.DataFrame) -> tuple[float, float] | None:
     return float(inside["low"].min()), float(inside["high"].max())  # type: ignore[arg-type]
 
 
+_INTERVAL = re.compile(r"[\[(]\s*([^,\s]+),\s*([^,\s]+)\s*[\])]")
+
+
 def _sorted_labels(labels: Sequence[Hashable]) -> tuple[Hashable, ...]:
+    """Labels in order; intervals such as (20, 100] by their ends."""
     distinct: set[Any] = set(labels)
+    ends = [_INTERVAL.fullmatch(str(label)) for label in distinct]
+    if distinct and all(ends):
+        with suppress(ValueError):
+            order = {own[0]: tuple(map(float, own.groups())) for own in ends if own is not None}
+            return tuple(sorted(distinct, key=lambda label: order[str(label)]))
     try:
         return tuple(sorted(distinct))
     except TypeError:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 SUBJECT, TIME, STATE, SLOT, WINDOW = "_subject", "_time", "_state", "_slot", "_window"
+END, MOMENT = "_end", "_moment"
 SEGMENT, FRESH, BASE, BREAK, STEP = "_segment", "_fresh", "_base", "_break", "_step"
 BEFORE, FIRST, LOW, HIGH, TICKS = "_before", "_first", "_low", "_high", "_ticks"
 WALL = "_wall"
@@ -46,6 +47,8 @@ class Rules:
     read_as: tuple[str, ...] = ()
     timezone: str | None = None
     name: str = "table"
+    nearest: bool = False
+    """Whether a reading belongs to the nearest slot, and not to the last one before it."""
 
 
 def entries(frame: Any, rules: Rules) -> Any:
@@ -70,21 +73,55 @@ def entries(frame: Any, rules: Rules) -> Any:
         state = state.cast(nw.String)
     time = nw.col(TIME)
     coded = frame if state is unchanged else frame.with_columns(state.alias(STATE))
+    early = 0 if not rules.nearest or rules.every is None else half_of(rules.every)
     if rules.every is not None:
-        coded = _with_place(coded, rules.origin, rules.every, SLOT)
+        coded = _with_place(coded, rules.origin - early, rules.every, SLOT)
         if kinds[TIME].is_float() or isinstance(rules.every * rules.origin, float):
             # 0.3 / 0.1 is below 3 in floats: a reading that is late only by rounding is on time.
             number, unit = time.cast(nw.Float64), rounding_of(kinds[TIME]) / rules.every
-            places = (number - rules.origin) / rules.every
+            places = (number - (rules.origin - early)) / rules.every
             slack = (number.abs() + abs(rules.origin)) * unit
             coded = coded.with_columns(((places + slack) // 1).cast(nw.Int64).alias(SLOT))
     if rules.windows is not None:
         shown = WALL if WALL in kinds.names() else TIME  # days are cut by local time
+        if early:
+            moment = nw.col(SLOT) * rules.every + rules.origin
+            coded = coded.with_columns((nw.col(shown) + moment - time).alias(MOMENT))
+            shown = MOMENT
         coded = _with_place(coded, rules.windows.origin, rules.windows.width, WINDOW, shown)
         if rules.windows.repeats is not None:
             number, repeats = nw.col(WINDOW), rules.windows.repeats
             coded = coded.with_columns((number - (number // repeats) * repeats).alias(WINDOW))
     return coded
+
+
+def half_of(step: int | float) -> int | float:
+    """Half a step; of a whole number a whole number."""
+    return step // 2 if isinstance(step, int) else step / 2
+
+
+def off_the_grid(frame: Any, rules: Rules) -> tuple[float, float] | None:
+    """How far readings are from the nearest slot, on average and at most, if they belong to it.
+
+    A clock that jitters around the moments of the grid is early as often as it is late. Cut at the
+    moments themselves, every fourth slot would have no reading and every fourth reading no slot.
+    Readings belong to the nearest slot if they are near to it: on average less than a fifth of the
+    step away (those of no clock are a quarter away). Otherwise a slot begins at its moment.
+    """
+    import narwhals as nw  # noqa: PLC0415
+
+    every = rules.every
+    if every is None:
+        return None
+    late = nw.col(TIME) - rules.origin - nw.col(SLOT) * every
+    placed = _with_place(frame, rules.origin, every, SLOT).select(late.alias("late"))
+    ahead = nw.col("late") * 2 > every
+    away = nw.when(ahead).then(every - nw.col("late")).otherwise(nw.col("late"))
+    means = placed.select(
+        away.mean().alias("mean"), away.max().alias("most"), ahead.max().alias("early")
+    )
+    mean, most, early = (means.collect() if isinstance(means, nw.LazyFrame) else means).row(0)
+    return (float(mean), float(most)) if early and 5 * mean < every else None
 
 
 def _with_place(

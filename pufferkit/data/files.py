@@ -6,6 +6,7 @@ readings are possible, neither is chosen: the error names the option that decide
 
 from __future__ import annotations
 
+import csv
 import gzip
 import io
 import re
@@ -13,7 +14,7 @@ import subprocess
 import sys
 import zlib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import wraps
 from glob import glob
 from pathlib import Path
@@ -30,6 +31,9 @@ T = TypeVar("T")
 
 FILE = "file"
 """Column with the file that a row comes from."""
+
+INDEX = "index"
+"""The name of a first column that has none: the row names of R, or the index of pandas."""
 
 STANDARD_INPUT = "-"
 
@@ -79,6 +83,8 @@ class TextFormat:
     decimal: str | None = None
     dates: Dates | None = None
     missing: tuple[str, ...] = ()
+    _skipped: int = field(default=0, repr=False)
+    _names: tuple[str, ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
         named = {"tab": "\t", "space": _SPACE, "comma": ",", "semicolon": ";", "\\t": "\t"}
@@ -107,6 +113,7 @@ class Opened:
     notes: tuple[str, ...] = ()
     several: bool = False
     size: int = 0
+    paths: tuple[Path, ...] = ()
 
 
 def is_files(source: Any) -> bool:
@@ -168,6 +175,7 @@ def opened(source: Any, form: TextFormat | None = None) -> Opened:
         (*notes, of_files),
         several=True,
         size=sum(table.size for table in tables),
+        paths=tuple(files),
     )
 
 
@@ -211,17 +219,52 @@ def _opened(file: Path, form: TextFormat) -> Opened:
             lazy.collect_schema()
         except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
             raise unreadable(name, "Parquet", error) from None
-        return Opened(name, lazy, False, form, size=size)
+        return Opened(name, lazy, False, form, size=size, paths=(file,))
     if file.suffix.lower() == ".parquet":
         raise ValueError(f"{file}: is not a Parquet file; if it is CSV, rename it")
     sniffed, notes = _sniffed(name, head, form)
     try:
         scanned = _scanned(file, content, sniffed)
-        return Opened(name, scanned, True, sniffed, notes, size=size)
+        return Opened(name, scanned, True, sniffed, notes, size=size, paths=(file,))
     except pl.exceptions.NoDataError:
         raise ValueError(f"{name}: is empty") from None
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        refuse_ragged([file], sniffed)
         raise unreadable(name, "text", error) from None
+
+
+def refuse_ragged(paths: Iterable[Path], form: TextFormat) -> None:
+    """Raise, with its number, for the first row that has more or fewer cells than the header.
+
+    Also for the first line that is not UTF-8.
+    """
+    for file in paths:
+        content = content_of(file)
+        content = file.read_bytes() if content is None else content
+        try:
+            text = content.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            line = content.count(b"\n", 0, error.start) + 1
+            raise ValueError(
+                f"{name_of(file)}: line {line} is not text in UTF-8; export it as UTF-8"
+            ) from None
+        separator = form.separator or ","
+        lines = text.splitlines()[form._skipped :]
+        if separator == _SPACE:
+            cells: Iterable[int] = (len(_cells(line, separator)) for line in lines)
+        elif '"' in text:
+            cells = map(len, csv.reader(lines, delimiter=separator))
+        else:
+            cells = (line.count(separator) + 1 if line else 0 for line in lines)
+        counts = [number for number in cells if number]
+        width = len(form._names) or counts[0]
+        row = next((row for row, n in enumerate(counts[bool(form.header) :], 1) if n != width), 0)
+        if row:
+            there = counts[row - 1 + bool(form.header)]
+            raise ValueError(
+                f"{name_of(file)}: row {row} has {there} cells and the file has {width} columns; "
+                "complete the row or remove it"
+            )
 
 
 def unreadable(name: str, kind: str, error: BaseException) -> ValueError:
@@ -322,35 +365,73 @@ def _sniffed(name: str, head: bytes, form: TextFormat) -> tuple[TextFormat, tupl
         lines = lines[:-1]  # cut off within a line
     if not lines:
         raise ValueError(f"{name}: is empty")
+    notes = []
+    comments = _comments(lines)
+    if comments:
+        lines = lines[comments:]
+        notes.append(f"{comments} lines of comments left out")
     separator = form.separator or _separator(lines)
     first = _cells(lines[0], separator)
     header = form.header
     if header is None:
         header = not any(_NUMBER.fullmatch(cell) or _is_moment(cell) for cell in first)
-    notes = []
     if form.separator is None and separator != ",":
         notes.append(f"separator {_IN_WORDS.get(separator, separator)}")
     if form.header is None and not header:
         notes.append(f"no header, columns 1 to {len(first)}")
-    return replace(form, separator=separator, header=header), tuple(notes)
+    names = _with_index(first, lines[1:200], separator) if header else ()
+    if names:
+        notes.append(f"the column without a name is {INDEX}")
+    sniffed = replace(form, separator=separator, header=header, _skipped=comments, _names=names)
+    return sniffed, tuple(notes)
+
+
+def _with_index(first: Sequence[str], rows: Sequence[str], separator: str) -> tuple[str, ...]:
+    """The names of the columns, if one has none in the header; else nothing."""
+    if INDEX in first or len(set(first)) < len(first):
+        return ()
+    if {len(_cells(row, separator)) for row in rows} == {len(first) + 1} and "" not in first:
+        return (INDEX, *first)
+    return tuple(name or INDEX for name in first) if "" in first else ()
+
+
+def _comments(lines: Sequence[str]) -> int:
+    """The number of lines at the beginning that are comments, not names of columns."""
+    count = next((n for n, line in enumerate(lines) if not line.startswith("#")), 0)
+    if count and count < len(lines):
+        signs = {sign: lines[count - 1].count(sign) for sign in _SEPARATORS}
+        if any(number and lines[count].count(sign) == number for sign, number in signs.items()):
+            count -= 1  # the last one names the columns
+    return count
 
 
 def _separator(lines: Sequence[str]) -> str:
-    """The first separator that splits all lines into the same number of cells, above one."""
+    """The first separator that splits all lines into the same number of cells, above one.
+
+    The header may have one cell less, where rows have names.
+    """
     sample = lines[:200]
     for separator in (*_SEPARATORS, _SPACE):
-        counts = {len(_cells(line, separator)) for line in sample}
-        if len(counts) == 1 and counts != {1}:
-            if separator == _SPACE and not all(_NUMBER.match(line.strip()) for line in sample):
-                continue  # words with a space between them are not two cells
-            return separator
+        counts = [len(_cells(line, separator)) for line in sample]
+        short = len(counts) > 1 and counts[0] == counts[1] - 1
+        if len(set(counts[short:])) > 1 or counts[-1] == 1:
+            continue
+        if short and not all(re.match(r"[\"0-9]", line.strip()) for line in sample[1:]):
+            continue
+        # Words with a space between them are not two cells.
+        apart = r"[-+.\"0-9]"
+        if separator == _SPACE and not all(
+            re.match(apart, line.strip()) for line in sample[short:]
+        ):
+            continue
+        return separator
     return ","
 
 
 def _cells(line: str, separator: str) -> list[str]:
     """The cells of a line; separators within quotes do not count."""
     if separator == _SPACE:
-        return line.split()
+        return [a or b for a, b in re.findall(r'"([^"]*)"|(\S+)', line)]
     bare = re.sub(r'"[^"]*"', lambda quoted: "x" * len(quoted[0]), line) if '"' in line else line
     ends = [n for n, sign in enumerate(bare) if sign == separator]
     starts = [0, *(end + 1 for end in ends)]
@@ -367,8 +448,9 @@ def _scanned(file: Path, content: bytes | None, form: TextFormat) -> pl.LazyFram
     separator = form.separator or ","
     options: dict[str, Any] = {
         "separator": separator,
-        "has_header": form.header,
+        "has_header": form.header and not form._names,
         "infer_schema": False,  # unchanged text: cells are interpreted later
+        "skip_lines": form._skipped + bool(form._names),
     }
     if separator == _SPACE:
         whole = file.read_bytes() if content is None else content
@@ -379,6 +461,8 @@ def _scanned(file: Path, content: bytes | None, form: TextFormat) -> pl.LazyFram
     else:
         lazy = pl.scan_csv(file, glob=False, **options)
     names = lazy.collect_schema().names()
+    if form._names:
+        return lazy.rename(dict(zip(names, form._names, strict=True)))
     if not form.header:
         lazy = lazy.rename({name: str(n) for n, name in enumerate(names, 1)})
     return lazy

@@ -22,12 +22,12 @@ from pufferkit import checks
 from pufferkit.data import count, sources
 from pufferkit.data.assemble import MOST_ENTRIES, assembled, state_labels
 from pufferkit.data.bins import Bins, as_bins
-from pufferkit.data.count import BASE, FRESH, STATE, SUBJECT, TIME, Rules
+from pufferkit.data.count import BASE, END, FRESH, STATE, SUBJECT, TIME, WALL, Rules
 from pufferkit.data.durations import DAY, MONDAY, in_words, seconds, ticks
 from pufferkit.data.files import TextFormat, readable
 from pufferkit.data.series import Series
 from pufferkit.data.table import Table, Windows
-from pufferkit.data.times import FileClock, Policy, time_columns
+from pufferkit.data.times import FileClock, Policy, time_columns, wall_times
 
 if TYPE_CHECKING:
     import polars as pl
@@ -48,8 +48,9 @@ _LONG = 1.5  # steps longer than the usual by this factor are gaps
 def read(
     source: Any,
     *,
-    state: str,
+    state: str | Sequence[str],
     time: str | Sequence[str] | None = None,
+    end: str | None = None,
     subject: str | None = None,
     segment: str | None = None,
     states: Iterable[Hashable] | None = None,
@@ -90,22 +91,30 @@ def read(
         grow with their rows; others are sorted in memory. PySpark gives a `ClusterTable`, which
         stays on the cluster.
     state
-        Column with states, or with numbers if ``bins`` are given.
+        Column with states, or with numbers if ``bins`` are given. In a wide table, which has a
+        column for each subject, a list of columns or a pattern such as ``"house *"``: a `Table`
+        whose subjects have the names of the columns.
     time
         Column with times: numbers, dates or timestamps; in a text file also like 2024-03-04T08:15
-        or 04/03/2024 08:15. Two columns of a file, of dates and of times, as a pair. Those without
-        a zone are local times, on every engine; those with one are instants. ``None``: rows are
-        successive entries in the order of the table, ``every`` apart. The index of a pandas frame
-        is addressed by its name, or as ``"index"``.
+        or 04/03/2024 8:15 PM. Numbers that are moments of the years 2000 to 2099, in seconds,
+        milli-, micro- or nanoseconds since 1970, are instants; durations may then be numbers too.
+        Two columns of a file, of dates and of times, as a pair. Times without a zone are local
+        times, on every engine; those with one are instants. ``None``: rows are successive entries
+        in the order of the table, ``every`` apart. The index of a pandas frame is addressed by its
+        name, or as ``"index"``; so are the row names of R and the index of pandas in a text file,
+        where they have no name.
+    end
+        For rows that are intervals: column with the time at which the state of a row ends,
+        excluded. ``every`` must be given: an entry is the state at each moment of the grid.
     subject
         Column with the subject of each row; ``"file"`` for the name of its file.
     segment
         For one subject: column that names the independent segment of each row.
     states
         All states that can occur, or labels for the bins. Text then stands for the declared state
-        that prints like it, so ``1`` in a CSV is the integer state 1. If left out, those that do
-        occur, sorted, as integers if all are integers; note that which states occur is itself a
-        fact about the data.
+        that prints like it, so ``1`` in a CSV is the integer state 1. If left out, the categories
+        of a column that has them; else those that do occur, sorted, as integers if all are
+        integers; note that which states occur is itself a fact about the data.
     bins
         `Bins`, or their cut points. They must not come from the private data.
     independent_after
@@ -114,8 +123,9 @@ def read(
         It is an assumption about the world, and every release records it.
     every
         Put the entries on a grid of this step: the first reading in each slot counts, and a slot
-        without a reading is an unobserved entry. A series runs from its first slot with a reading
-        to its last. Without ``time``: the time between rows.
+        without a reading is an unobserved entry. Readings of a clock that jitters belong to the
+        nearest slot, and the report says how far they are from it. A series runs from its first
+        slot with a reading to its last. Without ``time``: the time between rows.
     start
         For rows without times: the moment of the first row of each subject.
     window
@@ -153,21 +163,23 @@ def read(
     ['walk', 'rest', 'rest']
     """
     if entry is not None:
-        return _record(source, entry, state, names, states, text)
+        return _record(source, entry, str(state), names, states, text)
     if names is not None:
         raise ValueError("names: lists the entries of a network; also give entry=, their column")
     if segment is not None and (subject is not None or window is not None):
         raise ValueError("segment: applies to one subject without windows; leave it out")
-    columns = {"state": state}
-    if (who := segment if subject is None else subject) is not None:
-        columns["subject"] = who
+    pattern = isinstance(state, str) and "*" in state
+    wide = state if pattern or isinstance(state, (list, tuple)) else None
+    columns = _roles(state, wide, end, subject, segment)
+    if end is not None and (time is None or every is None):
+        raise ValueError("end: needs time=, where intervals begin, and every=, the step")
     times = _checked(columns, time)
     clock = FileClock(timezone, times_in, repeated_hour, None if times else every, start)
     if times and start is not None:
         raise ValueError("start: applies to rows without times; leave it out with time=")
     if not times:
         _refuse_clock(clock, independent_after)
-    single = subject is None and window is None
+    single = subject is None and window is None and wide is None
     opened = sources.opened(
         source,
         columns,
@@ -175,23 +187,52 @@ def read(
         numeric=bins is not None,
         form=text,
         clock=clock,
-        single=single,
+        single=single or end is not None,
         role="segment" if segment is not None else "subject",
+        wide=wide,
     )
     cut = None if bins is None else as_bins(bins)
-    rules = _rules(
-        opened.of_time, independent_after, every if times else None, window, origin, cut, timezone
+    after, step, width = (
+        _in_unit(given, opened.unit) for given in (independent_after, every, window)
     )
+    if opened.unit is not None and origin is not None:
+        origin = round(checks.real("origin", origin) * opened.unit)
+    rules = _rules(opened.of_time, after, step if times else None, width, origin, cut, timezone)
     zone = timezone or opened.zone
+    if end is not None:
+        opened = _moments(opened, rules)
+    opened, rules = _on_grid(opened, rules)
     rules = replace(rules, read_as=opened.notes, name=opened.name, timezone=zone)
     _LOG.info("%s: read as %s", opened.name, "; ".join(opened.notes) or "it stands")
-    known = _known(states, cut)
+    known = _known(_categories(opened) if states is None else states, cut)
     if segment is not None:
         opened = replace(opened, eager=_segments(opened, timed=bool(times)))
     table = _table(opened, rules, known)
     if opened.eager is None or opened.several or not single:
         return table
     return _series(table, opened, None if times else every, start)
+
+
+def _roles(state: Any, wide: Any, end: Any, subject: Any, segment: Any) -> dict[str, str]:
+    """The column of each role but the times; of a wide table none but a placeholder."""
+    if wide is not None:
+        if not (subject is None and segment is None and end is None):
+            raise ValueError(
+                "state: several columns are a subject each; leave out subject, segment and end"
+            )
+        if not isinstance(wide, str) and not (wide and all(isinstance(n, str) for n in wide)):
+            raise ValueError(f"state: must be the name of a column, or some, got {wide!r}")
+        return {"state": "state"}
+    who = segment if subject is None else subject
+    named = {"state": state, "end": end, "subject": who}
+    return {role: column for role, column in named.items() if column is not None}
+
+
+def _in_unit(given: Any, unit: int | float | None) -> Any:
+    """A duration given as a number, where times are numbers that count from 1970."""
+    if unit is None or isinstance(given, bool) or not isinstance(given, (int, float)):
+        return given
+    return timedelta(microseconds=given * unit) if np.isfinite(given) else given
 
 
 def _checked(columns: Mapping[str, Any], time: Any) -> tuple[str, ...]:
@@ -235,6 +276,67 @@ def _table(source: sources.Source, rules: Rules, known: tuple[Hashable, ...] | N
         except _OutOfOrder:
             frame = source.collected(source.lazy)
     return _from_batches(iter([frame]), source, rules, known)
+
+
+def _categories(source: sources.Source) -> Iterable[Hashable] | None:
+    """The declared categories of a column that has them."""
+    import polars as pl  # noqa: PLC0415
+
+    kind = None if source.eager is None else source.eager.schema[STATE]
+    return kind.categories.to_list() if isinstance(kind, pl.Enum) else None
+
+
+def _on_grid(source: sources.Source, rules: Rules) -> tuple[sources.Source, Rules]:
+    """Whether readings belong to the nearest slot, which the report then says."""
+    import narwhals as nw  # noqa: PLC0415
+
+    if rules.every is None:
+        return source, rules
+    rows = next(own for own in (source.frame, source.lazy, source.eager) if own is not None)
+    off = count.off_the_grid(nw.from_native(rows, pass_through=False), rules)
+    if off is None:
+        return source, rules
+    mean, most = (in_words(away, rules.of_time) for away in off)
+    step = in_words(rules.every, rules.of_time)
+    note = f"readings at the nearest slot of {step}: {mean} away on average, {most} at most"
+    return replace(source, notes=(*source.notes, note)), replace(rules, nearest=True)
+
+
+def _moments(source: sources.Source, rules: Rules) -> sources.Source:
+    """Rows that are intervals as readings at the moments of the grid within them."""
+    import polars as pl  # noqa: PLC0415
+
+    rows: pl.DataFrame = source.eager
+    source.refuse_lost(rows, 0)
+    back = (rows[END] < rows[TIME]) | rows[END].is_null()
+    if back.fill_null(True).any():
+        raise ValueError(
+            f"{source.name}: row {int(back.arg_true()[0]) + 1} has no end, or one before its time"
+        )
+    ordered = rows.with_row_index("_row").sort(SUBJECT, TIME)
+    over = ordered.filter(pl.col(TIME) < pl.col(END).shift(1).cum_max().over(SUBJECT))
+    if over.height:
+        raise ValueError(
+            f"{source.name}: row {int(over['_row'].min()) + 1} begins before another interval of "  # type: ignore[arg-type]
+            f"the same {source.role} ends; one subject has one state at a time"
+        )
+    step: Any = rules.every
+    first, after = (-((rules.origin - pl.col(own)) // step) for own in (TIME, END))
+    if int(rows.select((after - first).sum()).item()) > MOST_ENTRIES:
+        raise ValueError(f"end: the intervals have more than {MOST_ENTRIES:,} entries")
+    whole = rows.with_columns(
+        pl.int_ranges(first.cast(pl.Int64), after.cast(pl.Int64)).alias("_at")
+    )
+    short = int((whole["_at"].list.len() == 0).sum())
+    moments = whole.filter(pl.col("_at").list.len() > 0).explode("_at")
+    moved = (pl.col("_at") * step + rules.origin).alias(TIME)
+    moments = moments.with_columns(moved).drop("_at", END)
+    if WALL in moments.columns and rules.timezone is not None:
+        moments = moments.with_columns(wall_times(moments[TIME], rules.timezone).alias(WALL))
+    apart = in_words(step, rules.of_time)
+    note = f"{rows.height:,} intervals as {moments.height:,} entries, {apart} apart"
+    note += f"; {short:,} of them lie between two moments and are left out" if short else ""
+    return replace(source, eager=moments, notes=(*source.notes, note))
 
 
 def _series(table: Table, source: sources.Source, apart: Any, start: str | None) -> Series:

@@ -6,12 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pufferkit.data import files, times
-from pufferkit.data.count import FRESH, STATE, SUBJECT, TICKS, TIME
+from pufferkit.data.count import END, FRESH, STATE, SUBJECT, TICKS, TIME
 from pufferkit.data.files import TextFormat
 from pufferkit.data.series import first_few
 from pufferkit.data.times import FileClock
@@ -54,6 +55,10 @@ class Source:
     several: bool = False
     role: str = "subject"
     zone: str | None = None
+    height: int | None = None
+    """Rows of a wide table, which is read column by column."""
+    unit: int | float | None = None
+    """Microseconds in a unit of the times, where these are numbers that count from 1970."""
 
     @property
     def sql(self) -> bool:
@@ -84,9 +89,8 @@ class Source:
             if column.dtype.is_float():
                 missing = missing | ~column.is_finite().fill_null(False)
             if missing.any():
-                rows = missing.arg_true().head(_NAMED).to_list()
                 raise ValueError(
-                    f"{self.name}: {_rows(rows, before, int(missing.sum()))} no {role} (or one "
+                    f"{self.name}: {self._rows(missing.arg_true(), before)} no {role} (or one "
                     "that cannot be read); every entry needs one"
                 )
 
@@ -95,7 +99,7 @@ class Source:
         keys = frame.select(SUBJECT, TIME)
         twice = keys.filter(keys.is_duplicated()).unique(maintain_order=True)
         numbered = batch.with_row_index("_row").join(twice, on=[SUBJECT, TIME], how="semi")
-        rows = numbered["_row"].sort().to_list()
+        rows = numbered["_row"].sort()
         first = numbered.sort("_row").row(0, named=True)
         late = "" if FRESH not in frame.columns else " or an earlier row"
         whose = f" of the same {self.role}{late}"
@@ -103,7 +107,7 @@ class Source:
         if self.role == "subject" and first[SUBJECT] != ONLY:
             whose, several = f"{whose}, first for {first[SUBJECT]!r}", ""
         return ValueError(
-            f"{self.name}: {_rows(rows[:_NAMED], before, len(rows))} the same time as another row"
+            f"{self.name}: {self._rows(rows, before)} the same time as another row"
             f"{whose}; one subject has one state at a time"
             + ("" if self.role == "segment" else several)
             + (REPEATED_HOUR if self.of_time else "")
@@ -111,11 +115,19 @@ class Source:
 
     def unknown_in(self, batch: pl.DataFrame, cells: Sequence[Any], before: int) -> ValueError:
         """The error for rows with states that were not declared."""
-        rows = batch[STATE].is_in(list(cells)).fill_null(False).arg_true().to_list()
+        rows = batch[STATE].is_in(list(cells)).fill_null(False).arg_true()
         return ValueError(
-            f"{self.name}: {_rows(rows[:_NAMED], before, len(rows))} a state that is not declared: "
+            f"{self.name}: {self._rows(rows, before)} a state that is not declared: "
             f"{first_few(map(repr, cells))}; add it to the states or clean the data"
         )
+
+    def _rows(self, rows: pl.Series, before: int) -> str:
+        """Rows by their numbers from 1, as the subject of a sentence."""
+        if self.height is not None:
+            rows = (rows % self.height).unique(maintain_order=True)
+        named = ", ".join(str(before + row + 1) for row in rows.head(_NAMED).to_list())
+        more = f" and {len(rows) - _NAMED} more" if len(rows) > _NAMED else ""
+        return f"row {named} has" if len(rows) == 1 else f"rows {named}{more} have"
 
     # Rows of engines without order are named by subject and time.
 
@@ -173,16 +185,18 @@ def opened(
     clock: FileClock,
     single: bool,
     role: str = "subject",
+    wide: Any = None,
 ) -> Source:
     """The table with its columns under internal names and times as numbers.
 
     ``time`` are the columns that make up the times: one, two, or none for rows in order. With
-    ``single`` all rows are wanted in memory, as those of one subject.
+    ``single`` all rows are wanted in memory, as those of one subject. ``wide`` names the columns of
+    a table that has one for each subject. With a column ``"end"`` a row is an interval of time.
     """
     import narwhals as nw  # noqa: PLC0415
 
     if files.is_files(source):
-        return _files(source, columns, time, numeric, form, clock, single, role)
+        return _files(source, columns, time, numeric, form, clock, single, role, wide)
     if form is not None:
         raise ValueError("text: describes a text file, and this is a table; leave it out")
     try:
@@ -195,6 +209,22 @@ def opened(
         ) from None
     kind = frame.implementation
     name = f"{kind.name.lower()} table"
+    if wide is not None:
+        there = frame.collect_schema().names()
+        chosen = wide_columns(name, there, wide, time)
+        made = frame.unpivot(chosen, index=list(time), variable_name=WIDE, value_name="state")
+        rest = {"subject": WIDE, "state": "state"}
+        height = None if isinstance(frame, nw.LazyFrame) else len(frame)
+        read: Source = opened(
+            made.to_native(),
+            rest,
+            time=time,
+            numeric=numeric,
+            form=form,
+            clock=clock,
+            single=single,
+        )
+        return replace(read, height=height)
     if len(time) > 1:
         raise ValueError("time: two columns work for files only; combine them in the table")
     columns = {**columns, **({"time": time[0]} if time else {})}
@@ -244,7 +274,36 @@ def _unordered(
         time = nw.when(time.is_finite()).then(time)
     elif isinstance(kind, nw.Decimal):
         time = time.cast(nw.Float64)
-    return Source(name, of_time, spark, zoned, frame=frame.select(*_selection(columns, time)))
+    notes: tuple[str, ...] = ()
+    unit = None
+    number = not of_time and not isinstance(kind, nw.Decimal)
+    if number and (since := _epoch(frame, columns["time"])) is not None:
+        unit, notes, of_time, zoned = since[1], _since(since[0]), True, spark
+        time = times.since_1970(time, kind, unit)
+    chosen = frame.select(*_selection(columns, time))
+    return Source(name, of_time, spark, zoned, frame=chosen, notes=notes, unit=unit)
+
+
+def _epoch(frame: Any, time: str) -> tuple[str, int | float] | None:
+    """The unit of times that count from 1970: of all rows in memory, else of the first."""
+    import narwhals as nw  # noqa: PLC0415
+
+    number = nw.col(time)
+    if isinstance(frame, nw.LazyFrame):
+        first = frame.select(time).filter(~number.is_null()).head(1).collect()
+        return times.epoch(first.item(), first.item()) if len(first) else None
+    least, most = frame.select(number.min().alias("a"), number.max().alias("b")).row(0)
+    low, high = times.epoch(least, least), times.epoch(most, most)
+    if low is not None and high is not None and low != high:
+        raise ValueError(
+            f"time: column {time!r} counts {low[0]} since 1970 in some rows and {high[0]} in "
+            "others; write all times in the same way"
+        )
+    return times.epoch(least, most)
+
+
+def _since(unit: str) -> tuple[str, ...]:
+    return (f"times are {unit} since 1970, in UTC",)
 
 
 def _microseconds(frame: Any, time: str) -> Any:
@@ -280,19 +339,26 @@ def _local(
         # Only the needed columns, without copies where the engines share a memory layout.
         cells = {c: _cells(frame.get_column(c)) for c in dict.fromkeys(columns.values())}
         frame = nw.from_native(pl.DataFrame(cells, strict=False))
-    time = None
+    time, end, unit = None, None, None
     if "time" in columns:
         time, kind = nw.col(columns["time"]), frame.collect_schema()[columns["time"]]
-        if isinstance(kind, (nw.Date, nw.Datetime)):
-            time = time.cast(nw.Datetime("us")) if isinstance(kind, nw.Date) else time
-            time = time.dt.timestamp("us")
-        elif kind.is_integer():
-            time = time.cast(nw.Int64)
-        elif isinstance(kind, nw.Decimal):
-            time = time.cast(nw.Float64)
-    selected = frame.select(*_selection(columns, time)).to_native()
+        since = None
+        if not of_time and not isinstance(kind, nw.Decimal):
+            since = _epoch(frame, columns["time"])
+        if since is not None:
+            of_time, aware, unit = True, True, since[1]
+            notes = (*notes, *_since(since[0]))
+        time = _numbers(time, kind, unit)
+        if "end" in columns:
+            other = frame.collect_schema()[columns["end"]]
+            if isinstance(other, nw.Datetime) != isinstance(kind, nw.Datetime):
+                raise ValueError(
+                    f"{name}: end: must be written like the times of {columns['time']}"
+                )
+            end = _numbers(nw.col(columns["end"]), other, unit)
+    selected = frame.select(*_selection(columns, time, end)).to_native()
     zone = clock.timezone or ("UTC" if aware else None)
-    source = Source(name, of_time, zoned=aware, notes=tuple(notes), zone=zone)
+    source = Source(name, of_time, zoned=aware, notes=tuple(notes), zone=zone, unit=unit)
     if time is not None and clock.is_plain:
         if isinstance(selected, pl.LazyFrame):
             return replace(source, lazy=selected)
@@ -305,9 +371,27 @@ def _local(
     if not of_time and not clock.is_plain:
         raise ValueError(f"{name}: timezone and repeated_hour: the times are numbers, not moments")
     if not rows[TIME].has_nulls():
+        ends = rows
         rows, assumed = times.applied(name, rows, aware, clock)
+        if end is not None:
+            ends = ends.with_columns(ends[END].alias(TIME))
+            rows = rows.with_columns(times.applied(name, ends, aware, clock)[0][TIME].alias(END))
         said += assumed
     return replace(source, of_time=of_time, eager=rows, notes=tuple(said))
+
+
+def _numbers(time: Any, kind: Any, unit: int | float | None) -> Any:
+    """A column of times as numbers: microseconds, or what the numbers count."""
+    import narwhals as nw  # noqa: PLC0415
+
+    if isinstance(kind, (nw.Date, nw.Datetime)):
+        time = time.cast(nw.Datetime("us")) if isinstance(kind, nw.Date) else time
+        return time.dt.timestamp("us")
+    if unit is not None:
+        return times.since_1970(time, kind, unit)
+    if isinstance(kind, nw.Decimal):
+        return time.cast(nw.Float64)
+    return time.cast(nw.Int64) if kind.is_integer() else time
 
 
 def _cells(series: Any) -> Any:
@@ -317,6 +401,8 @@ def _cells(series: Any) -> Any:
 
     if series.implementation.is_pyarrow():
         return pl.Series(series.to_arrow())
+    if isinstance(series.dtype, (nw.Categorical, nw.Enum)) and series.implementation.is_pandas():
+        return _categories(series.to_native().array)
     missing = series.is_null().to_numpy()
     if isinstance(series.dtype, nw.Datetime) and not missing.any():
         return series.dt.timestamp("us").to_numpy()
@@ -342,16 +428,29 @@ def _cells(series: Any) -> Any:
     return column
 
 
+def _categories(column: Any) -> Any:
+    """A categorical column of pandas; text and intervals keep the order of the categories."""
+    import polars as pl  # noqa: PLC0415
+
+    values = [_plain(value) for value in column.categories.tolist()]
+    if not all(isinstance(value, (bool, int, float)) for value in values):
+        values = [str(value) for value in values]
+    places = pl.Series(column.codes).cast(pl.Int64).replace(-1, None)
+    cells = pl.Series(values).gather(places)
+    return cells.cast(pl.Enum(values)) if values and isinstance(values[0], str) else cells
+
+
 def _plain(cell: Any) -> Any:
     """A number of numpy in a column of mixed objects as a number of Python."""
     return cell.item() if isinstance(cell, (np.number, np.bool_)) else cell
 
 
-def _selection(columns: Mapping[str, str], time: Any) -> list[Any]:
+def _selection(columns: Mapping[str, str], time: Any, end: Any = None) -> list[Any]:
     import narwhals as nw  # noqa: PLC0415
 
     subject = nw.col(columns["subject"]) if "subject" in columns else nw.lit(ONLY)
     times = [] if time is None else [time.alias(TIME)]
+    times += [] if end is None else [end.alias(END)]
     return [subject.alias(SUBJECT), *times, nw.col(columns["state"]).alias(STATE)]
 
 
@@ -389,12 +488,16 @@ def _files(
     clock: FileClock,
     single: bool,
     role: str,
+    wide: Any,
 ) -> Source:
     import narwhals as nw  # noqa: PLC0415
     import polars as pl  # noqa: PLC0415
 
-    table = files.opened(source, form)
+    table, height = files.opened(source, form), None
     roles = dict(columns)
+    if wide is not None:
+        table, height = _long(table, wide, time)
+        roles = {"subject": WIDE, "state": "state"}
     role = files.FILE if roles.get("subject", files.FILE) == files.FILE else role
     if table.several and "subject" not in roles:
         roles["subject"] = files.FILE
@@ -405,14 +508,10 @@ def _files(
         wanted = [*_by_role(roles, role), *(("time", name) for name in time)]
         files.check_columns(table.name, there, wanted)
         held = single or table.size <= _SMALL
-        if held:
-            # All columns, so that a row with too many cells is refused.
-            whole = table.lazy.collect() if table.is_text else table.lazy
-            chosen = list(dict.fromkeys(name for _, name in wanted))
-            table = replace(table, lazy=whole.lazy().select(chosen).collect().lazy())
-            if not table.lazy.select(pl.len()).collect().item():
-                raise ValueError(f"{table.name}: has a header but no rows")
+        table = _held(table, [name for _, name in wanted]) if held else table
         lazy, notes = _with_times(table, time)
+        if "end" in roles:
+            lazy, _ = _with_times(replace(table, lazy=lazy), (roles["end"],))
         if time:
             roles["time"] = " ".join(time)
         if table.is_text:
@@ -428,12 +527,58 @@ def _files(
         raise ValueError(f"{table.name}: is empty") from None
     except pl.exceptions.PolarsError as error:
         kind = "CSV" if table.is_text else "Parquet"
+        if table.is_text and table.size <= _SMALL:
+            files.refuse_ragged(table.paths, table.form)
         raise files.unreadable(table.name, kind, error) from None
     of_time = _check_kinds(table.name, schema, roles, numeric)
     said = (*table.notes, *notes)
     frame = nw.from_native(lazy.collect() if held else lazy)
     rows = _local(frame, table.name, of_time, roles, clock, said)
-    return replace(rows, several=table.several, role=role if "subject" in roles else "subject")
+    role = role if "subject" in roles and wide is None else "subject"
+    return replace(rows, several=table.several, role=role, height=height)
+
+
+def _held(table: files.Opened, wanted: Sequence[str]) -> files.Opened:
+    """The wanted columns in memory; a row with too many cells or too few is refused."""
+    whole = table.lazy
+    if table.is_text:
+        rows = table.lazy.collect()
+        if rows.width > 1 and rows[:, -1].has_nulls():  # a short row has no last cell
+            files.refuse_ragged(table.paths, table.form)
+        whole = rows.lazy()
+    chosen = whole.select(list(dict.fromkeys(wanted))).collect()
+    if not chosen.height:
+        raise ValueError(f"{table.name}: has a header but no rows")
+    return replace(table, lazy=chosen.lazy())
+
+
+def _long(table: files.Opened, wide: Any, time: Sequence[str]) -> tuple[files.Opened, int]:
+    """A wide table with a row for each cell, and the number of its own rows."""
+    if table.several:
+        raise ValueError("state: several columns are for one file; read the files one by one")
+    rows = table.lazy.collect()
+    if table.is_text and rows[:, -1].has_nulls():
+        files.refuse_ragged(table.paths, table.form)
+    chosen = wide_columns(table.name, rows.columns, wide, time)
+    files.check_columns(table.name, rows.columns, [("time", name) for name in time])
+    long = rows.unpivot(chosen, index=list(time), variable_name=WIDE, value_name="state")
+    said = f"a subject for each of {len(chosen)} columns"
+    return replace(table, lazy=long.lazy(), notes=(*table.notes, said), paths=()), rows.height
+
+
+WIDE = "column"
+"""The subject of each cell of a wide table."""
+
+
+def wide_columns(name: str, there: Sequence[str], wide: Any, time: Sequence[str]) -> list[str]:
+    """The columns of a wide table, by their names or by a pattern."""
+    if isinstance(wide, str):
+        found = [own for own in there if fnmatchcase(own, wide) and own not in (*time, files.INDEX)]
+        if not found:
+            raise ValueError(f"{name}: no column is named like {wide!r}; it has {', '.join(there)}")
+        return found
+    files.check_columns(name, there, [("state", own) for own in wide])
+    return list(wide)
 
 
 def _by_role(columns: Mapping[str, str], role: str) -> list[tuple[str, str]]:
@@ -467,9 +612,3 @@ def _moment(ticks: int) -> str:
         return str(datetime(1970, 1, 1) + timedelta(microseconds=ticks))
     except OverflowError:
         return str(ticks)
-
-
-def _rows(rows: Sequence[int], before: int, total: int) -> str:
-    numbers = ", ".join(str(before + row + 1) for row in rows)
-    more = f" and {total - len(rows)} more" if total > len(rows) else ""
-    return f"row {numbers} has" if total == 1 else f"rows {numbers}{more} have"

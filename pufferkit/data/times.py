@@ -27,6 +27,7 @@ Policy = Literal["refuse", "keep first", "shift"]
 _MICRO = timedelta(microseconds=1)
 _HALF_HOUR, _HOUR = timedelta(minutes=30) // _MICRO, timedelta(hours=1) // _MICRO
 _DATE = re.compile(r"(\d{1,4})([-/.])(\d{1,2})\2(\d{1,4})(?:[ T]+(\S.*))?")
+_CLOCKS = ("%H:%M:%S%.f", "%H:%M:%S", "%H:%M", "%I:%M:%S%.f", "%I:%M:%S", "%I:%M")
 _OFFSET = re.compile(r"(?:UTC|GMT)?([+-])(\d{1,2})(?::?(\d{2}))?")
 
 
@@ -99,6 +100,39 @@ def _fixed(zone: str) -> int | None:
     return (1 if match[1] == "+" else -1) * minutes * 60_000_000
 
 
+# -- numbers as times -------------------------------------------------------------------------
+
+_EPOCHS = {"seconds": 10**6, "milliseconds": 10**3, "microseconds": 1, "nanoseconds": 1e-3}
+_FROM, _UNTIL = 946_684_800 * 10**6, 4_102_444_800 * 10**6  # the years 2000 to 2099
+
+
+def epoch(least: Any, most: Any) -> tuple[str, int | float] | None:
+    """The unit of numbers that count from 1970, and its microseconds; ``None`` for other numbers.
+
+    Numbers are such a clock if they all are moments of the years 2000 to 2099 in one unit: what is
+    a moment in seconds is none in milliseconds.
+
+    >>> epoch(1_700_000_000, 1_700_086_400), epoch(0, 288)
+    (('seconds', 1000000), None)
+    """
+    if least is None or most is None:
+        return None
+    for name, unit in _EPOCHS.items():
+        if float(least) * unit >= _FROM and float(most) * unit < _UNTIL:
+            return name, unit
+    return None
+
+
+def since_1970(time: Any, kind: Any, unit: int | float) -> Any:
+    """A column of such numbers in microseconds."""
+    import narwhals as nw  # noqa: PLC0415
+
+    if kind.is_float():
+        return (time * unit).round().cast(nw.Int64)
+    time = time.cast(nw.Int64)
+    return time * unit if isinstance(unit, int) else time // round(1 / unit)
+
+
 # -- text as times -----------------------------------------------------------------------------
 
 
@@ -115,14 +149,13 @@ def parsed(table: Opened, time: str, first: str | None) -> tuple[pl.Expr, tuple[
     if pl.Series([text]).cast(pl.Float64, strict=False).item() is not None:
         ways = [column.cast(kind, strict=False) for kind in (pl.Int64, pl.Float64)]
     elif _is_iso(text):
-        forms = _iso_forms(table.name, text)
+        forms = _precisions(_iso(table.name, text))
         ways = [column.str.to_datetime(form, time_unit="us", strict=False) for form in forms]
         ways += [pl.coalesce(ways)]
         if text.endswith("Z"):
             ways = [way.dt.replace_time_zone("UTC") for way in ways]
     else:
-        way, notes = _calendar(table, time, text)
-        ways = [way]
+        ways, notes = _calendar(table, time, text)
     lost = [way.is_null() & column.is_not_null() & (column != "") for way in ways]
     for way, unread in zip(ways, lost, strict=True):
         if not table.lazy.select(unread.any()).collect().item():
@@ -143,16 +176,6 @@ def _is_iso(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _iso_forms(name: str, text: str) -> list[str]:
-    """The format of an ISO timestamp, and those that differ from it in their precision."""
-    first = _iso(name, text)
-    clocks = ("%H:%M:%S%.f", "%H:%M:%S", "%H:%M")
-    own = next((clock for clock in clocks if clock in first), None)
-    if own is None:
-        return [first]
-    return [first, *(first.replace(own, clock) for clock in clocks if clock != own)]
 
 
 def _iso(name: str, text: str) -> str:
@@ -184,11 +207,27 @@ def _time_of_day(text: str) -> str | None:
     return None
 
 
-def _calendar(table: Opened, time: str, text: str) -> tuple[pl.Expr, tuple[str, ...]]:
-    """Dates like 16/12/2006 and 2006/12/16, with or without a time of day."""
+def _precisions(pattern: str) -> list[str]:
+    """A format with a time of day, and those that differ from it in their precision alone."""
+    own = next((clock for clock in _CLOCKS if clock in pattern), None)
+    if own is None:
+        return [pattern]
+    return [
+        pattern,
+        *(
+            pattern.replace(own, clock)
+            for clock in _CLOCKS
+            if clock != own and clock[:2] == own[:2]
+        ),
+    ]
+
+
+def _calendar(table: Opened, time: str, text: str) -> tuple[list[pl.Expr], tuple[str, ...]]:
+    """Dates like 16/12/2006 and 2006/12/16, with or without a time of day; also with AM and PM."""
     import polars as pl  # noqa: PLC0415
 
-    match = _DATE.fullmatch(text)
+    half = re.search(r"\s*\b[AaPp][Mm]$", text)
+    match = _DATE.fullmatch(text[: half.start()] if half else text)
     clock = "" if match is None or match[5] is None else _time_of_day(match[5])
     if match is None or clock is None:
         raise _no_time(table.name, text)
@@ -205,11 +244,16 @@ def _calendar(table: Opened, time: str, text: str) -> tuple[pl.Expr, tuple[str, 
         order = ("%d", "%m", "%Y") if dates == "day first" else ("%m", "%d", "%Y")
     column = pl.col(time).str.strip_chars()
     pattern = sign.join(order)
-    if clock:
-        pattern += f" {clock}"
-        column = column.str.replace(r"[ T]+", " ")
-        return column.str.to_datetime(pattern, time_unit="us", strict=False), tuple(notes)
-    return column.str.to_date(pattern, strict=False).cast(pl.Datetime("us")), tuple(notes)
+    if not clock:
+        return [column.str.to_date(pattern, strict=False).cast(pl.Datetime("us"))], tuple(notes)
+    pattern += f" {clock}"
+    column = column.str.replace(r"[ T]+", " ")
+    if half:
+        pattern = pattern.replace("%H", "%I") + " %p"
+        column = column.str.replace(r"\s*([AaPp][Mm])$", " $1").str.to_uppercase()
+    forms = _precisions(pattern)
+    ways = [column.str.to_datetime(form, time_unit="us", strict=False) for form in forms]
+    return [*ways, pl.coalesce(ways)], tuple(notes)
 
 
 def _day_or_month_first(table: Opened, time: str, text: str) -> Any:
@@ -291,11 +335,18 @@ def applied(
     else:
         instant, again = _instants(name, frame, place, clock.repeated_hour)
         notes.append(f"times are local times in {place}")
-    moment = instant.cast(pl.Datetime("us", "UTC")).dt.convert_time_zone(clock.timezone)
-    wall = moment.dt.replace_time_zone(None).dt.timestamp("us")
+    wall = wall_times(instant, clock.timezone)
     timed = frame.with_columns(instant.alias(TIME), wall.alias(WALL))
     notes.append(f"days cut at midnight in {clock.timezone}")
     return _without(timed, again, clock.repeated_hour, notes), tuple(notes)
+
+
+def wall_times(instants: pl.Series, timezone: str) -> pl.Series:
+    """Instants as local times, both in microseconds."""
+    import polars as pl  # noqa: PLC0415
+
+    moment = instants.cast(pl.Datetime("us", "UTC")).dt.convert_time_zone(timezone)
+    return moment.dt.replace_time_zone(None).dt.timestamp("us")
 
 
 def _without(frame: pl.DataFrame, again: pl.Series, policy: Policy, notes: list[str]) -> Any:

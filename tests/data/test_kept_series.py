@@ -115,7 +115,7 @@ def test_pandas_and_polars_kinds():
     table = pk.read(nullable, time="t", state="x")
     assert (table.states, table.missing) == ((1, 2), 1)
     kinds = pl.DataFrame({"t": [1, 2, 3], "x": pl.Series(["a", "b", None], dtype=pl.Enum("abc"))})
-    assert pk.read(kinds, time="t", state="x").counts.tolist() == [1, 1]
+    assert pk.read(kinds, time="t", state="x").counts.tolist() == [1, 1, 0]
     assert pk.Series.of(kinds["x"]).labels == ["a", "b", None]
     assert pk.Series.of(frame["x"]).labels == ["a", "b", "a", "b"]
     assert pk.Series.of(nullable["x"]).labels == [1, None, 2]

@@ -189,11 +189,19 @@ def test_missing_file(tmp_path: Path):
 def test_not_text(tmp_path: Path, content: bytes):
     path = tmp_path / "data.csv"
     path.write_bytes(content)
-    assert "not a" in refusal(path)
+    assert "not a" in refusal(path) or "UTF-8" in refusal(path)
 
 
 def test_ragged_rows(tmp_path: Path):
-    assert "not a readable" in refusal(csv(tmp_path, "state,x\na,1,2,3\n"))
+    assert "row 1 has 4 cells" in refusal(csv(tmp_path, "state,x\na,1,2,3\n"))
+    assert "row 2 has 1 cells" in refusal(csv(tmp_path, "state,x\na,1\na\n"))
+    assert "row 2 has 1 cells" in refusal(csv(tmp_path, 'state,x\n"a, b",1\na\n'))
+
+
+def test_a_line_that_is_not_utf8(tmp_path: Path):
+    path = tmp_path / "data.csv"
+    path.write_bytes(b"state\n" + b"a\n" * 50_000 + b"caf\xe9\n")
+    assert "line 50002 is not text in UTF-8" in refusal(path)
 
 
 def test_parquet_named_csv(tmp_path: Path):

@@ -14,8 +14,8 @@ from papers.temporal import temporal_noise
 from pufferkit.data.query import Query
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.progress import NamedProgress
-from pufferkit.mechanisms.evidence import Guarantee
 from pufferkit.mechanisms.plan import OPTIONS, Plan, plan
+from pufferkit.mechanisms.release import Guarantee
 from pufferkit.shown import Shown
 
 _HEADS = ("mechanism", "noise", "deviation", "expected L1 error", "promise")

@@ -33,8 +33,7 @@ from pufferkit.data.query import Query
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.sums.chain_sums import SummedChain, WindowLabels
 from pufferkit.mechanisms.calibration import chains_only, checked
-from pufferkit.mechanisms.sum_distances import summed_chain, values_of
-from pufferkit.mechanisms.wasserstein import wasserstein
+from pufferkit.mechanisms.wasserstein import summed_chain, values_of, wasserstein
 from pufferkit.rounding import at_least, last_passing, least_passing, round_up
 
 Noise = Literal["gaussian", "laplace"]

@@ -67,37 +67,37 @@ if TYPE_CHECKING:
     from pufferkit.fitting.measured_influence import measured_influence as measured_influence
     from pufferkit.fitting.private_transitions import private_transitions as private_transitions
     from pufferkit.influence.curve.profile import InfluenceCurve as InfluenceCurve
-    from pufferkit.influence.sums.transport import w_infinity as w_infinity
-    from pufferkit.mechanisms.active_quilts import ActiveQuilts as ActiveQuilts
-    from pufferkit.mechanisms.active_quilts import active_quilts as active_quilts
+    from pufferkit.influence.sums.lattice import w_infinity as w_infinity
     from pufferkit.mechanisms.baselines import entry_dp as entry_dp
     from pufferkit.mechanisms.baselines import gk16 as gk16
     from pufferkit.mechanisms.baselines import group_dp as group_dp
     from pufferkit.mechanisms.calibration import Calibration as Calibration
+    from pufferkit.mechanisms.calibration import Usefulness as Usefulness
     from pufferkit.mechanisms.dashboard import Dashboard as Dashboard
     from pufferkit.mechanisms.dashboard import dashboard as dashboard
-    from pufferkit.mechanisms.evidence import Evidence as Evidence
-    from pufferkit.mechanisms.evidence import Guarantee as Guarantee
     from pufferkit.mechanisms.exact_sum import exact_sum as exact_sum
     from pufferkit.mechanisms.explain import PairTable as PairTable
     from pufferkit.mechanisms.explain import explain as explain
+    from pufferkit.mechanisms.explain import posterior as posterior
     from pufferkit.mechanisms.influence_curve import entry_epsilon as entry_epsilon
     from pufferkit.mechanisms.influence_curve import influence_curve as influence_curve
+    from pufferkit.mechanisms.markov_quilt import ActiveQuilts as ActiveQuilts
+    from pufferkit.mechanisms.markov_quilt import active_quilts as active_quilts
     from pufferkit.mechanisms.markov_quilt import markov_quilt as markov_quilt
     from pufferkit.mechanisms.markov_quilt import markov_quilt_approx as markov_quilt_approx
     from pufferkit.mechanisms.markov_quilt import max_influence as max_influence
     from pufferkit.mechanisms.plan import Plan as Plan
     from pufferkit.mechanisms.plan import plan as plan
     from pufferkit.mechanisms.post_processing import Derived as Derived
-    from pufferkit.mechanisms.posterior_odds import posterior as posterior
     from pufferkit.mechanisms.quantiles import QuantilePlan as QuantilePlan
     from pufferkit.mechanisms.quantiles import plan_quantile as plan_quantile
+    from pufferkit.mechanisms.release import Evidence as Evidence
+    from pufferkit.mechanisms.release import Guarantee as Guarantee
     from pufferkit.mechanisms.release import Release as Release
     from pufferkit.mechanisms.synthetic import synthetic as synthetic
     from pufferkit.mechanisms.target_errors import Target as Target
     from pufferkit.mechanisms.target_errors import epsilon_for as epsilon_for
     from pufferkit.mechanisms.target_errors import remedies as remedies
-    from pufferkit.mechanisms.usefulness import Usefulness as Usefulness
     from pufferkit.mechanisms.wasserstein import wasserstein as wasserstein
     from pufferkit.verification.verify import Verdict as Verdict
     from pufferkit.verification.verify import verify as verify
@@ -121,26 +121,28 @@ _HOMES = {
     "beliefs.secrets": ["Secrets"],
     "errors": ["DrownedAnswer", "LedgerError", "NoTheorem", "NotApplicable", "OverBudget"],
     "account.releases": ["Releases"],
-    "mechanisms.active_quilts": ["ActiveQuilts", "active_quilts"],
+    "mechanisms.markov_quilt": [
+        "ActiveQuilts",
+        "active_quilts",
+        "markov_quilt",
+        "markov_quilt_approx",
+        "max_influence",
+    ],
     "mechanisms.baselines": ["entry_dp", "gk16", "group_dp"],
-    "mechanisms.calibration": ["Calibration"],
+    "mechanisms.calibration": ["Calibration", "Usefulness"],
     "fitting.check_model": ["check_model"],
     "fitting.choosing": ["choose_beliefs"],
     "fitting.fit": ["fit"],
     "fitting.measured_influence": ["measured_influence"],
     "influence.curve.profile": ["InfluenceCurve"],
     "mechanisms.exact_sum": ["exact_sum"],
-    "mechanisms.explain": ["PairTable", "explain"],
+    "mechanisms.explain": ["PairTable", "explain", "posterior"],
     "mechanisms.influence_curve": ["entry_epsilon", "influence_curve"],
-    "mechanisms.markov_quilt": ["markov_quilt", "markov_quilt_approx", "max_influence"],
-    "mechanisms.posterior_odds": ["posterior"],
     "mechanisms.plan": ["Plan", "plan"],
     "mechanisms.target_errors": ["Target", "epsilon_for", "remedies"],
-    "mechanisms.usefulness": ["Usefulness"],
     "fitting.private_transitions": ["private_transitions"],
     "mechanisms.wasserstein": ["wasserstein"],
-    "mechanisms.evidence": ["Evidence", "Guarantee"],
-    "mechanisms.release": ["Release"],
+    "mechanisms.release": ["Evidence", "Guarantee", "Release"],
     "data.query": ["Query"],
     "data.asking": [
         "by_time",
@@ -169,7 +171,7 @@ _HOMES = {
     "data.read": ["read"],
     "data.bins": ["Bins"],
     "data.table": ["Table"],
-    "influence.sums.transport": ["w_infinity"],
+    "influence.sums.lattice": ["w_infinity"],
     "verification.verify": ["Verdict", "verify"],
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

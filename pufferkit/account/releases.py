@@ -21,10 +21,10 @@ from pufferkit.data.query import KINDS, Over, Question
 from pufferkit.data.series import declared_independent
 from pufferkit.data.table import Windows
 from pufferkit.mechanisms.calibration import Calibration
-from pufferkit.mechanisms.evidence import Guarantee
 from pufferkit.mechanisms.post_processing import Derived, rank_error
 from pufferkit.mechanisms.release import (
     FORMAT,
+    Guarantee,
     Presentation,
     Release,
     half_width,

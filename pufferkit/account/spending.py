@@ -33,8 +33,8 @@ from pufferkit.influence.curve.graphs import record_loss
 from pufferkit.influence.curve.profile import InfluenceCurve, PairRun, metric_of_sum
 from pufferkit.influence.curve.steps import off_diagonal
 from pufferkit.mechanisms.calibration import OF_SUMS, Calibration
-from pufferkit.mechanisms.evidence import Guarantee
 from pufferkit.mechanisms.influence_curve import Contribution, contributions_of
+from pufferkit.mechanisms.release import Guarantee
 from pufferkit.records import ByDigest
 from pufferkit.rounding import EPS, round_up
 

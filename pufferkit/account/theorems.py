@@ -82,9 +82,9 @@ from pufferkit.checks import Bools, Floats, Ints
 from pufferkit.errors import NotApplicable, NoTheorem
 from pufferkit.influence.quilts.chains import MixingInfluence
 from pufferkit.mechanisms.calibration import GAPS, OF_SUMS, Calibration
-from pufferkit.mechanisms.evidence import Guarantee
 from pufferkit.mechanisms.markov_quilt import influence_between
-from pufferkit.mechanisms.sum_distances import known_members, values_of
+from pufferkit.mechanisms.release import Guarantee
+from pufferkit.mechanisms.wasserstein import known_members, values_of
 from pufferkit.records import ByDigest
 from pufferkit.rounding import EPS, round_up
 from pufferkit.shown import Shown

@@ -42,8 +42,8 @@ from pufferkit.data.query import Query
 from pufferkit.errors import NotApplicable
 from pufferkit.fitting.people import Codes
 from pufferkit.mechanisms.calibration import Calibration
-from pufferkit.mechanisms.evidence import Guarantee
-from pufferkit.mechanisms.sum_distances import whole_values
+from pufferkit.mechanisms.release import Guarantee
+from pufferkit.mechanisms.wasserstein import whole_values
 
 Answer = tuple[Fraction, ...]
 

@@ -19,7 +19,7 @@ from pufferkit.cli.options import ReleaseOptions, calibrated, with_options
 from pufferkit.cli.question_options import QuestionOptions
 from pufferkit.cli.release_each_command import release_table
 from pufferkit.data.query import NAMES
-from pufferkit.mechanisms.meaning import meaning
+from pufferkit.mechanisms.explain import meaning
 
 
 def _moved(subject: str | None) -> None:

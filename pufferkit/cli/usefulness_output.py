@@ -107,7 +107,7 @@ def guarded(beliefs: Beliefs, anyway: bool) -> Iterator[None]:
 
 def question(epsilon: float) -> None:
     """Ask for confirmation of an epsilon that promises very little."""
-    from pufferkit.mechanisms.usefulness import questioned  # noqa: PLC0415
+    from pufferkit.mechanisms.calibration import questioned  # noqa: PLC0415
 
     asked = questioned(epsilon)
     if asked is not None:
@@ -162,6 +162,6 @@ def simulation_picture(beliefs: Beliefs, plan: Plan, path: Path) -> bytes:
 
 def _whole(plan: Plan) -> Any:
     """The same question without gaps, because simulated data have none."""
-    from pufferkit.mechanisms.changed_queries import over  # noqa: PLC0415
+    from pufferkit.mechanisms.target_errors import over  # noqa: PLC0415
 
     return plan.query if not plan.query.missing else over(plan.query, plan.query.lengths)

@@ -29,7 +29,7 @@ from pufferkit.errors import NotApplicable
 from pufferkit.influence.curve.influence_matrix import Spread, graph_spread
 from pufferkit.influence.kernels import TINY, Kernel, row_log_ratios
 from pufferkit.mechanisms.calibration import Calibration, check_states, checked
-from pufferkit.mechanisms.evidence import Evidence, Guarantee
+from pufferkit.mechanisms.release import Evidence, Guarantee
 from pufferkit.rounding import last_passing, round_up
 from pufferkit.threads import one_thread
 

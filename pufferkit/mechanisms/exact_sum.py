@@ -31,9 +31,9 @@ from pufferkit.influence.sums.least_scale import (
     least_scale_of_rows,
 )
 from pufferkit.mechanisms.calibration import GAPS, Calibration, checked
-from pufferkit.mechanisms.evidence import Evidence
 from pufferkit.mechanisms.influence_curve import influence_curve
-from pufferkit.mechanisms.sum_distances import (
+from pufferkit.mechanisms.release import Evidence
+from pufferkit.mechanisms.wasserstein import (
     labels_of_sum,
     summed_chain,
     summed_network,

@@ -2,27 +2,74 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import singledispatch
+from math import inf
 from typing import Any
 
 import numpy as np
 
+from pufferkit import checks
 from pufferkit.beliefs.base import Beliefs, GraphClass, beliefs_from_dict
 from pufferkit.beliefs.chain_class import ChainClass
+from pufferkit.beliefs.provenance import words_of_tests
+from pufferkit.beliefs.secrets import Secrets
 from pufferkit.checks import Floats
-from pufferkit.errors import NotApplicable, printable
+from pufferkit.data.durations import of_seconds
+from pufferkit.errors import NotApplicable, NoTheorem, printable
 from pufferkit.influence.curve.graphs import GraphCurve
 from pufferkit.influence.curve.profile import InfluenceCurve, as_metric
 from pufferkit.influence.curve.steps import off_diagonal
-from pufferkit.mechanisms.calibration import Calibration
-from pufferkit.mechanisms.evidence import Guarantee
-from pufferkit.mechanisms.influence_curve import metric_of
-from pufferkit.mechanisms.posterior_odds import one_in, posterior
-from pufferkit.mechanisms.release import Release
+from pufferkit.mechanisms.calibration import Calibration, chains_only
+from pufferkit.mechanisms.influence_curve import loss_at, metric_of
+from pufferkit.mechanisms.release import Guarantee, Release
+from pufferkit.rounding import round_up
 from pufferkit.shown import Shown
+
+# --- what an epsilon means to a person: how far a release can move an adversary's belief --------
+
+_PRIOR = 0.1
+
+
+def posterior(prior: float, loss: float) -> float:
+    """The largest posterior after a release of an adversary with this prior.
+
+    The odds p / (1 - p) grow at most by the factor e^loss, so the posterior is at most
+    p e^loss / (1 - p + p e^loss).
+
+    >>> round(1 / posterior(0.1, 1.0), 1)
+    4.3
+    """
+    p = checks.real("prior", prior)
+    if not 0 < p < 1:
+        raise ValueError(f"prior: must lie between 0 and 1, got {prior!r}; for example 0.1")
+    if loss > 700:
+        return 1.0
+    odds = p / (1 - p) * math.exp(loss)
+    return odds / (1 + odds)
+
+
+def one_in(probability: float) -> str:
+    """A probability in words.
+
+    >>> one_in(0.1), one_in(0.25), one_in(0.995)
+    ('1 in 10', '1 in 4', '99.5%')
+    """
+    if probability > 0.5:
+        return f"{100 * probability:.3g}%"
+    return f"1 in {1 / probability:.2g}" if probability > 0.01 else f"1 in {1 / probability:,.0f}"
+
+
+def in_odds(loss: float) -> tuple[str, ...]:
+    """A loss in words: the posterior for a prior of 1 in 10, up and down."""
+    up, down = posterior(_PRIOR, loss), 1 - posterior(1 - _PRIOR, loss)
+    return (
+        f"epsilon {loss:.4g}: a prior probability of {one_in(_PRIOR)} that an entry has a "
+        f"value becomes at most {one_in(up)}, and at least {one_in(down)}",
+    )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -204,3 +251,90 @@ def _(theta: GraphClass, length: int, metric: Floats, b: float) -> Floats:
     each = GraphCurve(theta.listed, theta.states, metric).pair_losses(b)
     largest: Floats = np.max(list(each.values()), axis=0)
     return largest
+
+
+# --- what an epsilon means for one release, in the words of the data ----------------------------
+#
+# Epsilon is about one entry: one reading of five minutes, not a night, and not what is true of a
+# person all the time. About w entries in a row the loss is that of `Secrets.runs`, at the same
+# noise.
+
+SPANS = (("an hour", 3600), ("a night of 8 hours", 8 * 3600), ("a week", 7 * 86400))
+"""Stretches of time whose loss is told, in seconds."""
+
+_ENTRIES = (10, 100)
+"""Stretches in entries, where the time between entries is unknown."""
+
+_VACUOUS = 20.0
+
+
+def meaning(calibration: Calibration) -> tuple[str, ...]:
+    """What the epsilon of a calibration means: one entry, its states, longer stretches.
+
+    Examples
+    --------
+    >>> import pufferkit as pk
+    >>> chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]], ["rest", "run"], step="5m")
+    >>> for line in meaning(pk.influence_curve(chain, pk.count("run", 2016), 1)):
+    ...     print(line)
+    epsilon 1 is about one entry, 5m: which value it has, not what is true of many together
+    if someone gives 'run' a chance of 1 in 10 at some entry, it is at most 1 in 4.3 afterwards, \
+and at least 1 in 25; the same for 'rest'
+    a longer stretch loses more: an hour up to 4.3, a night of 8 hours up to 29.5 (it is not \
+hidden), a week up to 604 (it is not hidden)
+    """
+    theta, query, epsilon = calibration.beliefs, calibration.query, calibration.epsilon
+    if theta is None or theta.names_secrets or theta.entries is not None:
+        return ()
+    step = theta.step if theta.step is not None else query.step
+    each = "one entry" if step is None else f"one entry, {of_seconds(step)}"
+    up, down = posterior(_PRIOR, epsilon), 1 - posterior(1 - _PRIOR, epsilon)
+    first, *more = sorted((repr(state) for state in theta.states), reverse=True)
+    lines = [
+        f"epsilon {epsilon:g} is about {each}: which value it has, not what is true of many "
+        "together",
+        f"if someone gives {first} a chance of {one_in(_PRIOR)} at some entry, it is at most "
+        f"{one_in(up)} afterwards, and at least {one_in(down)}"
+        + (f"; the same for {', '.join(more)}" if len(more) <= 5 else "; the same for all others"),
+    ]
+    losses = stretch_losses(calibration)
+    if losses:
+        told = ", ".join(
+            f"{name} up to {loss:.3g}{' (it is not hidden)' if loss > _VACUOUS else ''}"
+            for name, loss in losses
+        )
+        lines.append(f"a longer stretch loses more: {told}")
+    tested = words_of_tests(theta.sources)
+    return (*lines, *([] if tested is None else [tested]))
+
+
+def stretch_losses(calibration: Calibration) -> list[tuple[str, float]]:
+    """Bounds on the loss of all that some entries in a row say together, at this noise."""
+    query = calibration.query
+    if calibration.beliefs is None or query.chooses or calibration.scales is not None:
+        return []
+    try:
+        theta = chains_only(calibration.beliefs, "the loss of a stretch")
+    except NotApplicable:
+        return []
+    step = theta.step if theta.step is not None else query.step
+    spans = [(f"{count} entries in a row", count) for count in _ENTRIES]
+    if step is not None:
+        spans = [(name, round(seconds / step)) for name, seconds in SPANS]
+    b = round_up(query.lipschitz / calibration.scale)
+    losses = []
+    for name, count in spans:
+        if 1 < count <= query.longest:
+            loss = min(_of_run(theta, calibration, count, b), b * query.longest)
+            if loss < inf:
+                losses.append((name, loss))
+    return losses
+
+
+def _of_run(theta: ChainClass, calibration: Calibration, count: int, b: float) -> float:
+    """The loss of any two sequences of values of so many entries in a row."""
+    try:
+        hidden = theta.with_secrets(Secrets.runs(count), entries=False)
+        return loss_at(hidden, calibration.query, b)
+    except (NotApplicable, NoTheorem, ValueError):
+        return inf

@@ -18,11 +18,11 @@ from pufferkit.beliefs.secrets import Secrets
 from pufferkit.data.query import Query, Question
 from pufferkit.errors import NotApplicable, TakesLong, printable
 from pufferkit.influence.progress import NamedProgress
-from pufferkit.influence.sums.outer_losses import outer_loss
+from pufferkit.influence.sums.least_scale import outer_loss
 from pufferkit.mechanisms.baselines import entry_dp, gk16, group_dp
-from pufferkit.mechanisms.calibration import OF_SUMS, Calibration, checked
-from pufferkit.mechanisms.evidence import BOUND_WORDS, Guarantee
+from pufferkit.mechanisms.calibration import OF_SUMS, Calibration, Usefulness, checked, questioned
 from pufferkit.mechanisms.exact_sum import exact_sum
+from pufferkit.mechanisms.explain import in_odds
 from pufferkit.mechanisms.influence_curve import (
     added_by_state,
     curve_work,
@@ -31,9 +31,7 @@ from pufferkit.mechanisms.influence_curve import (
     scale_per_bin,
 )
 from pufferkit.mechanisms.markov_quilt import markov_quilt, markov_quilt_approx
-from pufferkit.mechanisms.posterior_odds import in_odds
-from pufferkit.mechanisms.release import half_width
-from pufferkit.mechanisms.usefulness import Usefulness, questioned
+from pufferkit.mechanisms.release import BOUND_WORDS, Guarantee, half_width
 from pufferkit.mechanisms.wasserstein import estimated_work, wasserstein
 from pufferkit.noise import SAMPLER_NAMES
 from pufferkit.shown import Shown, at_most, wrapped

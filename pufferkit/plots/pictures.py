@@ -17,10 +17,10 @@ from pufferkit.beliefs.markov_random_field import FieldClass, MarkovRandomField
 from pufferkit.beliefs.seasonal_class import SeasonalClass
 from pufferkit.data.joint import Several
 from pufferkit.data.queries import TopStates
-from pufferkit.mechanisms.active_quilts import ActiveQuilts
 from pufferkit.mechanisms.calibration import Calibration
 from pufferkit.mechanisms.dashboard import Dashboard
 from pufferkit.mechanisms.explain import PairTable, entry_losses
+from pufferkit.mechanisms.markov_quilt import ActiveQuilts
 from pufferkit.mechanisms.plan import Plan
 from pufferkit.mechanisms.post_processing import Derived
 from pufferkit.mechanisms.quantiles import QuantilePlan

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pufferkit.data.calendar import WEEKDAYS
+from pufferkit.mechanisms.calibration import DROWNED
 from pufferkit.mechanisms.release import half_width
-from pufferkit.mechanisms.usefulness import DROWNED
 from pufferkit.plots.canvas import (
     BLACK,
     BLUE,

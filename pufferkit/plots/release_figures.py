@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pufferkit.data.bins import Bins
-from pufferkit.mechanisms.evidence import Guarantee
+from pufferkit.mechanisms.calibration import DROWNED
 from pufferkit.mechanisms.plan import room
-from pufferkit.mechanisms.usefulness import DROWNED
+from pufferkit.mechanisms.release import Guarantee
 from pufferkit.plots.canvas import (
     BLACK,
     BLUE,
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from pufferkit.audit.report import Audit
-    from pufferkit.mechanisms.active_quilts import ActiveQuilts
     from pufferkit.mechanisms.explain import PairTable
+    from pufferkit.mechanisms.markov_quilt import ActiveQuilts
     from pufferkit.mechanisms.release import Release
 
 _MOST_LABELS = 40

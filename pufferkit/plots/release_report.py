@@ -42,7 +42,7 @@ def release_report(
     release, beliefs
         What was released, and the beliefs that the noise is for.
     meaning
-        What epsilon means here, a sentence each (`pufferkit.mechanisms.meaning`).
+        What epsilon means here, a sentence each (`pufferkit.mechanisms.explain`).
     shown
         The answer as text, if it is not that of the release: a quantile that is read off.
     record

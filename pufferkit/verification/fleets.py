@@ -19,8 +19,7 @@ from pufferkit import checks
 from pufferkit.data.durations import seconds
 from pufferkit.data.queries import Quantile
 from pufferkit.data.query import Over, Question, decoded, question_of
-from pufferkit.mechanisms.evidence import Evidence, Guarantee
-from pufferkit.mechanisms.release import Release, check_format, unsure_of
+from pufferkit.mechanisms.release import Evidence, Guarantee, Release, check_format, unsure_of
 from pufferkit.noise import Family, Sampler
 from pufferkit.records import read_text
 from pufferkit.verification.query_checks import is_multiple, near, nearest_histogram

@@ -27,8 +27,7 @@ from pufferkit.beliefs.provenance import owed
 from pufferkit.data.durations import of_seconds
 from pufferkit.data.joint import Several
 from pufferkit.errors import NotApplicable
-from pufferkit.mechanisms.evidence import Guarantee
-from pufferkit.mechanisms.release import Release
+from pufferkit.mechanisms.release import Guarantee, Release
 from pufferkit.records import read_whole
 from pufferkit.shown import Shown
 from pufferkit.threads import one_thread

@@ -10,7 +10,7 @@ from pufferkit.beliefs import chain_parts
 from pufferkit.beliefs.chain_parts import curve_bytes
 from pufferkit.influence.curve import graphs
 from pufferkit.influence.sums.chain_sums import value_bytes
-from pufferkit.mechanisms.sum_distances import summed_network
+from pufferkit.mechanisms.wasserstein import summed_network
 
 
 def dense(size):

@@ -9,7 +9,7 @@ import pytest
 
 from pufferkit import BayesianNetwork, NotApplicable, count, total, wasserstein
 from pufferkit.influence.sums import network_sums
-from pufferkit.mechanisms.sum_distances import summed_network
+from pufferkit.mechanisms.wasserstein import summed_network
 from tests.oracles import brute_network as brute
 
 

@@ -12,8 +12,7 @@ from pufferkit.beliefs.chain_parts import part_of
 from pufferkit.influence.curve.certificates import certificate
 from pufferkit.influence.curve.engine import PartCurve
 from pufferkit.influence.curve.steps import Transport, closure, off_diagonal
-from pufferkit.influence.sums.least_scale import Additive, SumWindows, least_scale
-from pufferkit.influence.sums.outer_losses import outer_loss
+from pufferkit.influence.sums.least_scale import Additive, SumWindows, least_scale, outer_loss
 from pufferkit.mechanisms.exact_sum import entry_distributions
 from tests.oracles import pairs as oracle
 

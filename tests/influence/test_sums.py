@@ -13,7 +13,7 @@ import pufferkit as pk
 from pufferkit import compiling
 from pufferkit.beliefs.secrets import Listed
 from pufferkit.errors import NotApplicable
-from pufferkit.influence.sums import chain_sums, lattice, least_scale, transport
+from pufferkit.influence.sums import chain_sums, lattice, least_scale
 from pufferkit.influence.sums.chain_sums import (
     Distance,
     SummedChain,
@@ -21,9 +21,8 @@ from pufferkit.influence.sums.chain_sums import (
     check_memory,
     value_bytes,
 )
-from pufferkit.influence.sums.lattice import BLOCK, NOTHING, Masses, convolved
-from pufferkit.influence.sums.outer_losses import outer_loss
-from pufferkit.influence.sums.transport import farthest
+from pufferkit.influence.sums.lattice import BLOCK, NOTHING, Masses, convolved, farthest
+from pufferkit.influence.sums.least_scale import outer_loss
 
 RELATIVE = Fraction(1, 10**12)
 FORMS = [True, False]  # plain floats, or blocks with exponents
@@ -211,9 +210,7 @@ def test_distances_are_those_of_fractions(seed, plain):
 def test_a_quick_look_at_single_probabilities_decides_and_never_says_too_much(monkeypatch):
     looks = []
     whole = lattice.within
-    monkeypatch.setattr(
-        transport, "within", lambda *given: looks.append(whole(*given)) or looks[-1]
-    )
+    monkeypatch.setattr(lattice, "within", lambda *given: looks.append(whole(*given)) or looks[-1])
     for seed in range(40):
         rng = np.random.default_rng(seed)
         shape = rng.dirichlet(np.ones(40))
@@ -424,7 +421,7 @@ def test_rare_states_are_refused_not_guessed(monkeypatch):
     """Six visits to a state of probability 1e-100 are possible, and no float says how rarely."""
     chain = pk.MarkovChain([1.0, 1e-100], [[1.0, 1e-100], [1.0, 2e-100]])
     assert pk.wasserstein(chain, pk.total([0, 1], 6), 1.0).scale >= 1
-    monkeypatch.setattr("pufferkit.mechanisms.sum_distances.MOST_EXACT", 0)
+    monkeypatch.setattr("pufferkit.mechanisms.wasserstein.MOST_EXACT", 0)
     with pytest.raises(pk.NotApplicable, match="the probability of some sums underflows"):
         pk.wasserstein(chain, pk.total([0, 1], 6), 1.0)
 

@@ -7,7 +7,7 @@ import pytest
 
 import pufferkit as pk
 from pufferkit.beliefs.provenance import FoldRecord, Provenance
-from pufferkit.mechanisms.meaning import meaning, stretch_losses
+from pufferkit.mechanisms.explain import meaning, stretch_losses
 
 CHAIN = pk.MarkovChain.steady([[0.8, 0.2], [0.3, 0.7]], ["rest", "run"], step="5m")
 

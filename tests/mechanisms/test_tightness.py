@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import pufferkit as pk
-from pufferkit.influence.sums.outer_losses import outer_loss
+from pufferkit.influence.sums.least_scale import outer_loss
 from tests.oracles.listed_sums import largest_loss
 
 CASES = 2_000

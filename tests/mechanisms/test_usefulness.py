@@ -10,14 +10,15 @@ import pytest
 import pufferkit as pk
 from pufferkit.beliefs.base import as_beliefs
 from pufferkit.data.series import UNOBSERVED
-from pufferkit.mechanisms.changed_queries import merged, over
-from pufferkit.mechanisms.posterior_odds import in_odds
+from pufferkit.mechanisms.calibration import questioned
+from pufferkit.mechanisms.explain import in_odds
 from pufferkit.mechanisms.target_errors import (
     error_rows,
+    merged,
+    over,
     with_fewest_entries,
     worth_having,
 )
-from pufferkit.mechanisms.usefulness import questioned
 from tests.asking import Asking, for_all, for_each
 
 CHAIN = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import pufferkit as pk
 from pufferkit.audit import audit, exact_loss
-from pufferkit.influence.sums import transport
+from pufferkit.influence.sums import lattice
 
 
 def l1(x, y):
@@ -214,7 +214,7 @@ def test_what_has_no_theorem_is_refused(monkeypatch):
     theta = pk.FiniteJoint(clique())
     with pytest.raises(pk.NotApplicable, match="Wasserstein"):
         pk.wasserstein(theta, pk.quantile(0.5, {0: 0, 1: 1}, 4), 1)
-    monkeypatch.setattr(transport, "MOST_PAIRS", 3)
+    monkeypatch.setattr(lattice, "MOST_PAIRS", 3)
     with pytest.raises(pk.NotApplicable, match="pairs"):
         pk.wasserstein(theta, pk.histogram([0, 1], 4), 1)
     wide = pk.MarkovRandomField.ising([(n, n + 1) for n in range(12)], coupling=0.1)

@@ -42,10 +42,6 @@ class Area:
 
 AREAS = {
     "rounding": Area(["rounding.py"], ["test_rounding.py"]),
-    "transport": Area(
-        ["influence/sums/transport.py"],
-        ["influence/test_transport.py", "influence/test_sums.py"],
-    ),
     "sums": Area(
         [
             f"influence/sums/{name}.py"
@@ -53,11 +49,11 @@ AREAS = {
                 "lattice",
                 "chain_sums",
                 "network_sums",
-                "outer_losses",
                 "least_scale",
             )
         ],
         [
+            "influence/test_transport.py",
             "influence/test_sums.py",
             "influence/test_network_sums.py",
             "mechanisms/test_exact_sum.py",

@@ -13,7 +13,7 @@ from papers.comparison import compare
 from papers.renyi import near_distance, renyi_pufferfish, unpaired
 from papers.temporal import leakage_limit, step_epsilon, temporal_leakage, temporal_noise
 from pufferkit.mechanisms.plan import MECHANISMS
-from pufferkit.mechanisms.sum_distances import summed_chain
+from pufferkit.mechanisms.wasserstein import summed_chain
 from tests.oracles import brute_weaker as brute
 from tests.strategies.generators import chains, positive_chains
 

@@ -40,11 +40,11 @@ THEOREMS = {
         "test_never_below_the_truth_and_exact_where_fractions_decide",
     ),
     "[Q] Definition 3.1": (
-        "influence/sums/transport.py: w_infinity",
+        "influence/sums/lattice.py: w_infinity",
         "influence/test_transport.py: test_equals_the_linear_programme_on_tie_heavy_distributions",
     ),
     "W-infinity of vectors": (
-        "influence/sums/transport.py: bottleneck_distance",
+        "influence/sums/lattice.py: bottleneck_distance",
         "mechanisms/test_wasserstein_vectors.py: test_the_distance_is_the_definition",
     ),
     "[Q] (5)": (

@@ -9,8 +9,7 @@ import pytest
 
 import pufferkit as pk
 from pufferkit.data.query import KINDS
-from pufferkit.mechanisms.evidence import Bound, CountedOver, Evidence, Guarantee, Variant
-from pufferkit.mechanisms.release import FORMAT
+from pufferkit.mechanisms.release import FORMAT, Bound, CountedOver, Evidence, Guarantee, Variant
 from pufferkit.verification.verify import THEOREMS
 from tests.fuzz import records
 from tests.guards.scales import all_rows

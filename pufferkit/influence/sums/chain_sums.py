@@ -36,8 +36,7 @@ from pufferkit.checks import Bools, Floats, Ints
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.progress import Progress
 from pufferkit.influence.sums import lattice
-from pufferkit.influence.sums.lattice import Masses, convolved, fits_floats
-from pufferkit.influence.sums.transport import farthest
+from pufferkit.influence.sums.lattice import Masses, convolved, farthest, fits_floats
 from pufferkit.rounding import EPS
 
 MOST_BYTES = 8 * 10**9

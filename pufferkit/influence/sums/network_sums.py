@@ -33,8 +33,7 @@ import numpy as np
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.sums.chain_sums import Distance
-from pufferkit.influence.sums.lattice import Masses
-from pufferkit.influence.sums.transport import exact_distance, farthest
+from pufferkit.influence.sums.lattice import Masses, exact_distance, farthest
 from pufferkit.rounding import EPS, as_fraction
 
 MOST_PRODUCTS = 4e9

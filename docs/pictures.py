@@ -96,7 +96,7 @@ def _losses(most: int) -> list[float]:
 def grows() -> Figure:
     """The loss of an entry rises with the length of the series, to six times the promise.
 
-    There it stays; group privacy assumes that it rises for ever.
+    There it stays; group privacy assumes that it rises without an end.
     """
     losses = _losses(14)
     lengths = 2 * np.arange(len(losses)) + 1

@@ -236,7 +236,7 @@ def empty_folder() -> Iterator[Path]:
 
 
 def _files_of_the_reader(name: str) -> None:
-    """What two pages take as the reader's own, made up."""
+    """Files that two pages take as the reader's own, simulated."""
     if name == "many-subjects":
         _table_of_subjects()
     if name == "raw-files":

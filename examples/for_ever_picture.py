@@ -31,7 +31,7 @@ def main(path: str = "docs/images/for-ever.png") -> None:
     axes = figure.subplots()
     axes.loglog(years[::12], shared, "o-", color=ORANGE, label="epsilons added up, 1 in all")
     axes.loglog(
-        years, np.full(60, minutes), color=BLUE, lw=2.5, label="an account, epsilon 1 for ever"
+        years, np.full(60, minutes), color=BLUE, lw=2.5, label="an account, epsilon 1 in all"
     )
     axes.loglog(years, np.full(60, alone.scale), ":", color=BLACK, label="one day alone, epsilon 1")
     axes.set_xlabel("years it has run, a histogram every day")

@@ -68,7 +68,7 @@ class LedgerError(ValueError):
 class DrownedAnswer(UserWarning):
     """Noise drowns the answer that is about to be released (`Usefulness`); nothing is spent yet.
 
-    ``anyway=True`` says that it is meant. ``calibration`` is the noise that was judged.
+    ``anyway=True`` confirms it. ``calibration`` is the noise that was judged.
 
     Examples
     --------

@@ -72,8 +72,8 @@ class Draft(NamedTuple):
     ``kind`` is ``open`` (an account begins, with its budget), ``budget`` (the budget is changed),
     ``charge`` (privacy is spent), ``value`` (the noisy answer of a charge) or ``rows`` (a keyed
     digest of the rows of a window, in ``key``) or ``terms`` (other terms from now on). ``key`` ties
-    a value to its charge. Entries without an account are the ledger's own: ``key`` names its keys,
-    ``beliefs`` holds a class of beliefs under which accounts pay.
+    a value to its charge. Entries without an account belong to the ledger itself: ``key`` names its
+    keys, ``beliefs`` holds a class of beliefs under which accounts pay.
     """
 
     account: str

@@ -1,4 +1,4 @@
-"""The only door through which randomness enters a release.
+"""The only place where randomness enters a release.
 
 Noise is drawn with exact integer arithmetic, from the randomness of the operating system. A
 floating-point Laplace sampler leaks: some outputs are possible under one data set only (Mironov

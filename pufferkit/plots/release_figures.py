@@ -235,7 +235,7 @@ def simulation_figure(
     Parameters
     ----------
     exact, drawn
-        The true answer of the data that were made up, and several noisy ones.
+        The true answer of simulated data, and several noisy ones.
     labels
         Of the coordinates.
     """

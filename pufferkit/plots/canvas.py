@@ -270,6 +270,14 @@ def grid(axes: Axes, axis: Any = "both") -> None:
     axes.grid(axis=axis, color=PALE, linewidth=0.8)
 
 
+def plain_numbers(axis: Any) -> None:
+    """Ticks of a logarithmic axis as they are said: 0.1, not a power of ten."""
+    axis.set_major_formatter(
+        lambda value, _: f"{value:g}" if 1e-5 < value < 1e6 else f"{value:.0e}"
+    )
+    axis.set_minor_formatter(lambda *_: "")
+
+
 def whole_numbers(axes: Axes) -> None:
     """Ticks below at whole numbers alone."""
     from matplotlib.ticker import MaxNLocator  # noqa: PLC0415

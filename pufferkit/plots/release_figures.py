@@ -27,6 +27,7 @@ from pufferkit.plots.canvas import (
     note_beside,
     noted_bar,
     noted_dot,
+    plain_numbers,
     whole_numbers,
 )
 from pufferkit.plots.question_figures import moves_figure, time_figure
@@ -69,6 +70,7 @@ def plan_figure(rows: Sequence[Mapping[str, Any]], title: str = "") -> Figure:
         noted_dot(axes, y, row["half_width_95"], note, good=row["pufferfish"])
     errors = [row["half_width_95"] for row in dots]
     axes.set_xlim(min(errors) / 2, max(errors) * 2)
+    plain_numbers(axes.xaxis)
     axes.set_ylim(-0.6, len(dots) - 0.4)
     names = [row["mechanism"] for row in dots]
     name_bars(axes, names, "95% of answers are within this of the truth (left is better)")
@@ -140,18 +142,20 @@ def release_figure(release: Release, exact: Sequence[float] | None = None) -> Fi
     measure_up(axes, f"{counted(release)}, with noise")
     if count > 1:
         axes.set_xlabel(_of_what(release.labels), parse_math=False)
-    if count <= _MOST_LABELS:
-        crowded = sum(len(label) for label in release.labels) > 12 * figure.get_figwidth()
-        # Labels are the user's: a dollar sign in them is no formula.
-        axes.set_xticks(
-            positions, list(release.labels), rotation=40 if crowded else 0, parse_math=False
-        )
-        if crowded:
-            for label in axes.get_xticklabels():
-                label.set_horizontalalignment("right")
+    _name_states(figure, axes, release.labels)
     axes.tick_params(axis="x", length=0)
     legend(figure, 3)
     return figure
+
+
+def _name_states(figure: Figure, axes: Axes, labels: Sequence[str]) -> None:
+    """Names below the places of a figure, slanted where they would touch; none if too many."""
+    if len(labels) > _MOST_LABELS:
+        return
+    crowded = sum(len(label) for label in labels) > 12 * figure.get_figwidth()
+    # Labels are the user's: a dollar sign in them is no formula.
+    slant = {"rotation": 40, "ha": "right"} if crowded else {}
+    axes.set_xticks(range(len(labels)), list(labels), parse_math=False, **slant)
 
 
 def _marks(axes: Axes, values: Sequence[float], colour: str, label: str) -> None:
@@ -216,6 +220,8 @@ def error_figure(
         )
     axes.set_xscale("log")
     axes.set_yscale("log")
+    plain_numbers(axes.xaxis)
+    plain_numbers(axes.yaxis)
     grid(axes)
     axes.set_xlabel("epsilon (left: more privacy)")
     measure_up(axes, f"95% of {what} are within this")
@@ -253,15 +259,14 @@ def simulation_figure(
             [truth] * 2,
             color=BLACK,
             linewidth=2,
-            label="exact answer of invented data",
+            label="exact answer of simulated data",
         )
     axes.axhline(0, color=BLACK, linewidth=0.6)
     grid(axes, "y")
     measure_up(axes, f"{what}, simulated and exact")
     if len(labels) > 1:
         axes.set_xlabel(_of_what(labels), parse_math=False)
-    if len(labels) <= _MOST_LABELS:
-        axes.set_xticks(range(len(labels)), list(labels), rotation=20, parse_math=False)
+    _name_states(figure, axes, labels)
     legend(figure, 2)
     return figure
 

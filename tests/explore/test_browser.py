@@ -79,7 +79,6 @@ def test_from_the_demo_data_to_a_verified_release(page, tmp_path):
     keep(page, "explorer-question", tmp_path)
     page.choose("About", "by time")
     page.sees("95% of counts")
-    keep(page, "explorer-hours", tmp_path)
     page.choose("About", "shares and counts")
     page.sees("95% of shares")
 

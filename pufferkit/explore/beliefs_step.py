@@ -40,8 +40,13 @@ _OTHER = {
 def draw(workspace: Workspace, go: Callable[[str], None]) -> None:
     """The choices, those that were made, and how the chosen one stands the test."""
 
+    boxes: dict[str, Any] = {}
+
     @ui.refreshable
     def below() -> None:
+        for name, box in boxes.items():  # the way that is chosen stands out
+            taken = workspace.chosen and workspace.beliefs[workspace.chosen]["name"] == name
+            box.classes(add="pk-taken" if taken else "", remove="" if taken else "pk-taken")
         if workspace.choice is not None:
             _choice(workspace.choice)
         _stored(workspace, below.refresh)
@@ -62,10 +67,11 @@ def draw(workspace: Workspace, go: Callable[[str], None]) -> None:
                 below.refresh()
 
         for name, (words, theorem, make) in _PLAIN.items():
-            with _way(name, words, theorem):
+            boxes[name] = _way(name, words, theorem)
+            with boxes[name]:
                 given = partial(getattr, workspace, "public")
                 page_parts.button("Take this", partial(build, name, make, given), mark=name)
-        _bounds(workspace, build)
+        boxes["bounds"] = _bounds(workspace, build)
         with page_parts.more(
             "Other ways: test all on people held out, one chain, a file, a matrix"
         ):
@@ -90,13 +96,14 @@ def _states(workspace: Workspace, mark: str) -> tuple[Any, Callable[[], tuple[st
     return field, lambda: tuple(n.strip() for n in field.value.split(",") if n.strip())
 
 
-def _bounds(workspace: Workspace, build: Any) -> None:
+def _bounds(workspace: Workspace, build: Any) -> Any:
     """Two numbers in place of people: how long two states stay, or how well more of them mix."""
     theorem = (
         "Every binary chain in the range, any start; for more states every chain with at least "
         "this stationary probability and eigengap (approximate Markov quilts)."
     )
-    with _way(BOUNDS, "Someone who knows any behaviour within limits that you assume.", theorem):
+    box = _way(BOUNDS, "Someone who knows any behaviour within limits that you assume.", theorem)
+    with box:
         with ui.element("div").classes("pk-row"):
             field, states = _states(workspace, "states")
 
@@ -117,6 +124,7 @@ def _bounds(workspace: Workspace, build: Any) -> None:
 
         field.on_value_change(numbers.refresh)
         numbers()
+    return box
 
 
 def _others(workspace: Workspace, build: Any, wrong: ui.label) -> None:

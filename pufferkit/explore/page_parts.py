@@ -31,6 +31,7 @@ body { color: var(--pk-text); font-size: 16px; }
   grid-template-columns: repeat(auto-fit, minmax(min(100%, 25rem), 1fr)); }
 .pk-way { border: 2px solid var(--pk-line); border-radius: 8px; padding: .75rem; width: 100%;
   display: flex; flex-direction: column; gap: .4rem; }
+.pk-taken { border-color: var(--q-primary); }
 .pk-small { color: var(--pk-soft); font-size: .8rem; }
 .pk-ends { display: flex; justify-content: space-between; color: var(--pk-soft);
   font-size: .85rem; margin-top: -.75rem; }

@@ -11,6 +11,7 @@ from nicegui import ui
 
 from pufferkit.explore import page_parts
 from pufferkit.explore.calls import MECHANISMS
+from pufferkit.shown import with_interval
 
 if TYPE_CHECKING:
     from pufferkit.explore.workspace import Workspace
@@ -129,7 +130,7 @@ def _released(workspace: Workspace, answer: dict[str, Any]) -> None:
 
         shown(answer["picture"])
         heads = ["released", "value", "95% from", "to"]
-        rows = [[label, *(f"{n:.5g}" for n in numbers)] for label, *numbers in answer["numbers"]]
+        rows = [[label, *with_interval(*numbers)] for label, *numbers in answer["numbers"]]
         if len(rows) <= _MOST_ROWS:
             page_parts.table(heads, rows, (1, 2, 3))
         else:

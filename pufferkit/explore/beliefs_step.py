@@ -39,7 +39,6 @@ _OTHER = {
 
 def draw(workspace: Workspace, go: Callable[[str], None]) -> None:
     """The choices, those that were made, and how the chosen one stands the test."""
-
     boxes: dict[str, Any] = {}
 
     @ui.refreshable

@@ -154,7 +154,7 @@ def _name_states(figure: Figure, axes: Axes, labels: Sequence[str]) -> None:
         return
     crowded = sum(len(label) for label in labels) > 12 * figure.get_figwidth()
     # Labels are the user's: a dollar sign in them is no formula.
-    slant = {"rotation": 40, "ha": "right"} if crowded else {}
+    slant: dict[str, Any] = {"rotation": 40, "ha": "right"} if crowded else {}
     axes.set_xticks(range(len(labels)), list(labels), parse_math=False, **slant)
 
 

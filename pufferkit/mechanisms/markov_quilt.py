@@ -7,7 +7,7 @@ the worst, or one for all of them. The search over quilts is the same for all
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import singledispatch
 from math import inf
@@ -38,11 +38,13 @@ from pufferkit.influence.quilts.chains import (
     active_of,
     hardest_listed,
     hardest_member,
+    hardest_observed,
     hardest_of,
 )
 from pufferkit.influence.quilts.networks import best_quilts, hardest_node
 from pufferkit.influence.quilts.search import Binding, QuiltRuns
 from pufferkit.mechanisms.calibration import Calibration, chains_only, checked
+from pufferkit.mechanisms.influence_curve import WORTH, patterns_of, recorded
 from pufferkit.mechanisms.release import Evidence, Variant
 from pufferkit.rounding import round_up
 from pufferkit.shown import Shown
@@ -72,11 +74,11 @@ def markov_quilt(
 
         card(nearby nodes) / (epsilon - max-influence of X_i on the quilt)
 
-    over quilts. A series with gaps gets the noise of its unbroken span; `influence_curve` counts
-    observed entries only. No limit on the size of quilts, no grid over chains: the optimum is exact
-    for `ChainClass.of`, for `ChainClass.any_start` ([Q] C.4) and for `ChainClass.binary`, whose
-    worst chain is at a corner. Over `ChainClass.around` influence is bounded from above
-    (`pufferkit.influence.curve.regions`); two states are exact there too.
+    over quilts. In a series with gaps only observed entries count as nearby
+    (`pufferkit.influence.quilts.chains.hardest_observed`). No limit on the size of quilts, no grid
+    over chains: the optimum is exact for `ChainClass.of`, for `ChainClass.any_start` ([Q] C.4) and
+    for `ChainClass.binary`, whose worst chain is at a corner. Over `ChainClass.around` influence is
+    bounded from above (`pufferkit.influence.curve.regions`); two states are exact there too.
 
     Parameters
     ----------
@@ -119,7 +121,12 @@ def markov_quilt(
         options["longest"] = longest
         return _calibration("markov_quilt", theta, query, epsilon, hardest, options)
     search = QuiltSearch(query.longest, epsilon, influence, progress, most_work)
-    hardest = hardest_quilt(theta, search)
+    hardest = _over_gaps(
+        lambda length: covering(theta, length, influence),
+        query,
+        epsilon,
+        hardest_quilt(theta, search),
+    )
     return _calibration("markov_quilt", theta, query, epsilon, hardest, options)
 
 
@@ -171,9 +178,10 @@ def markov_quilt_approx(
         hardest = _listed(named, query, epsilon, longest, bound, note)
         options = {"bound": bound, "longest": longest}
         return _calibration("markov_quilt_approx", theta, query, epsilon, hardest, options)
-    hardest = QuiltBound.of_chain(
+    whole = QuiltBound.of_chain(
         hardest_of(named, query.longest, epsilon), query.longest, bound, note
     )
+    hardest = _over_gaps(lambda _: named, query, epsilon, whole)
     return _calibration("markov_quilt_approx", theta, query, epsilon, hardest, {"bound": bound})
 
 
@@ -301,7 +309,9 @@ class QuiltBound:
     """Remarks for readers."""
     proof: Sequence[Any] = ()
     """Of a network the quilt of every node, by indices. Of chains the quilts that serve the nodes,
-    for every chain, for every width of a window, as lists."""
+    for every chain, for every pattern of gaps or width of a window, as lists."""
+    observed: bool = False
+    """Whether only observed entries count."""
 
     @classmethod
     def of_chain(
@@ -310,6 +320,7 @@ class QuiltBound:
         length: int,
         variant: Variant,
         *notes: str,
+        observed: bool = False,
     ) -> QuiltBound:
         """From the hardest node of a chain, whose endpoints are known by their distances."""
         node, quilt = hardest.binding.node, hardest.binding.quilt
@@ -323,6 +334,7 @@ class QuiltBound:
             variant,
             notes,
             [_plain(hardest.proofs)],
+            observed,
         )
 
 
@@ -480,6 +492,29 @@ def _hardest_corner(
     return QuiltBound.of_chain(hardest, length, reading, *notes)
 
 
+def _over_gaps(
+    named: Callable[[int], Named | None], query: Query, epsilon: float, whole: QuiltBound
+) -> QuiltBound:
+    """The hardest node when quilts count observed entries; ``whole`` if that gains little."""
+    bounds = []
+    for runs in patterns_of(query):
+        length = sum(runs)
+        own = named(length)
+        hardest = None if own is None else hardest_observed(own, runs, epsilon, whole.score)
+        if hardest is None or hardest.binding.quilt.score > whole.score * (1 - WORTH):
+            return whole
+        bounds.append((sorted(set(query.pattern or ())).index(runs), hardest, length))
+    if not bounds:
+        return whole
+    _, worst, length = max(bounds, key=lambda own: own[1].binding.quilt.score)
+    bound = QuiltBound.of_chain(worst, length, whole.variant, *whole.notes, observed=True)
+    return replace(bound, proof=[_plain(own.proofs) for _, own, _ in sorted(bounds, key=_first)])
+
+
+def _first(bound: tuple[int, HardestChain, int]) -> int:
+    return bound[0]
+
+
 def _calibration(
     mechanism: str,
     theta: Beliefs,
@@ -488,7 +523,8 @@ def _calibration(
     hardest: QuiltBound,
     options: dict[str, Any],
 ) -> Calibration:
-    """The calibration of the hardest quilt."""
+    """The calibration of the hardest quilt, of the whole span or of the observed entries."""
+    proof = {"quilts": list(hardest.proof)}
     return Calibration(
         mechanism,
         epsilon,
@@ -504,8 +540,9 @@ def _calibration(
             notes=hardest.notes,
             bound="quilts",
             variant=hardest.variant,
+            counted="observed" if hardest.observed else None,
         ),
-        verification_data={"quilts": list(hardest.proof)},
+        verification_data=proof | (recorded(query) if hardest.observed else {}),
         options=options,
     )
 
@@ -527,6 +564,7 @@ MOST_SEARCHES = 100_000
 _LINES = 20
 """Most nodes in the text, those that need most noise."""
 
+_GAPS = "entries that were not observed count as nearby here; markov_quilt may need less noise"
 _MIXING = "influence from the speed of mixing, as in markov_quilt_approx(bound='tight')"
 
 
@@ -696,6 +734,7 @@ def active_quilts(
         for node, quilt, nearby, influence, score, belief in bounds
     )
     notes = [] if getattr(theta, "names_matrices", True) else [_MIXING]
+    notes += [_GAPS] if query.pattern is not None else []
     return ActiveQuilts(rows, epsilon, query.name, tuple(notes))
 
 

@@ -34,7 +34,7 @@ from pufferkit.influence.sums.chain_sums import (
     waited,
 )
 from pufferkit.influence.sums.lattice import bottleneck_distance, fits_floats, w_infinity
-from pufferkit.influence.sums.network_sums import SummedNetwork
+from pufferkit.influence.sums.network_sums import MOST_EXACT, SummedNetwork
 from pufferkit.mechanisms.calibration import GAPS, Calibration, checked
 from pufferkit.mechanisms.release import Evidence, Guarantee
 from pufferkit.rounding import as_fraction, at_least, round_up
@@ -105,6 +105,12 @@ def chain_distance(
     distance = summed_chain(chain, values, length).by_value(
         mirrored=chain.is_stationary and chain.is_reversible, progress=progress
     )
+    if not (distance.unsure or distance.lost):
+        return Farthest(distance.value * unit, distance.place)
+    network = SummedNetwork.of_chain(chain.initial, chain.transition, values, length)
+    if network.exact_work <= MOST_EXACT:
+        exact = network.exactly()
+        return Farthest(exact.value * unit, exact.place + 1, ("ties decided by exact arithmetic",))
     return checked_distance(distance, unit)
 
 

@@ -8,6 +8,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import pufferkit as pk
+from pufferkit.beliefs.chain_class import as_chain_class
+from pufferkit.mechanisms.markov_quilt import by_mixing, max_influence
 from tests.asking import Asking
 from tests.oracles import brute
 from tests.strategies.generators import chains
@@ -32,6 +34,39 @@ CLASSES = {
 
 def series(observed, size=2):
     return pk.Series.of([0 if seen else None for seen in observed], range(size))
+
+
+def card_score(theta, observed, epsilon):
+    """[Q] Theorem 4.3 over all quilts of all nodes, with the observed entries nearby."""
+    length, worst = len(observed), 0.0
+    for node in range(1, length + 1):
+        best = sum(observed) / epsilon
+        for first in range(node):
+            for last in range(node + 1, length + 2):
+                left = node - first if first else None
+                right = last - node if last <= length else None
+                if left is None and right is None:
+                    continue
+                room = epsilon - max_influence(theta, node, left, right)
+                if room > 0:
+                    best = min(best, sum(observed[first : last - 1]) / room)
+        worst = max(worst, best)
+    return worst
+
+
+@pytest.mark.parametrize("start", CLASSES)
+@pytest.mark.parametrize("transition", [STICKY, CLIMBING, [[0.3, 0.7], [0.6, 0.4]]])
+def test_quilts_count_observed_entries(start, transition):
+    theta, data = CLASSES[start](transition), series(SOME, len(transition))
+    members = as_chain_class(theta).members()
+    alone = [theta] if start == "any start" else [member.chain for member in members]
+    for epsilon in (1.0, 5.0):
+        noise = pk.markov_quilt(theta, pk.count(0, data), epsilon)
+        wanted = max(card_score(one, SOME, epsilon) for one in alone)
+        if noise.evidence.counted == "observed":
+            assert noise.scale == pytest.approx(wanted, rel=1e-6)
+        else:
+            assert wanted * (1 - 1e-3) <= noise.scale <= wanted * (1 + 2e-3)
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
@@ -63,29 +98,16 @@ def test_every_entry_of_the_span_is_hidden(mechanism, chain, observed, epsilon, 
 def test_scattered_entries_need_far_less_noise_than_the_span(start):
     observed = ([True] + [False] * 9) * 3
     theta, data = CLASSES[start](STICKY), series(observed)
-    noise = pk.influence_curve(theta, pk.count(0, data), 1)
-    whole = pk.influence_curve(theta, pk.count(0, len(observed)), 1)
-    assert noise.scale < 0.5 * whole.scale
-    assert (noise.evidence.counted, whole.evidence.counted) == ("observed", None)
-    release = noise.release(data)
-    assert release.verification_data["pattern"] == [[1, 9] * 3]
-    again = pk.Release.from_json(release.to_json())
-    assert pk.verify(again).ok
-    assert not pk.verify(replace(again, scale=0.99 * again.scale)).ok
-
-
-@pytest.mark.parametrize("start", CLASSES)
-def test_quilts_have_the_noise_of_the_span(start):
-    observed = ([True] + [False] * 9) * 3
-    theta, data = CLASSES[start](STICKY), series(observed)
-    for mechanism in (pk.markov_quilt, pk.markov_quilt_approx):
+    for name, mechanism in MECHANISMS.items():
         noise = mechanism(theta, pk.count(0, data), 1)
-        assert noise.scale == mechanism(theta, pk.count(0, len(observed)), 1).scale
-        assert noise.evidence.counted == "span"
-        assert noise.scale >= pk.influence_curve(theta, pk.count(0, data), 1).scale
+        whole = mechanism(theta, pk.count(0, len(observed)), 1)
+        assert noise.scale < 0.5 * whole.scale, name
+        assert (noise.evidence.counted, whole.evidence.counted) == ("observed", None)
         release = noise.release(data)
-        assert pk.verify(release).ok
-        assert not pk.verify(replace(release, scale=0.98 * release.scale)).ok
+        assert release.verification_data["pattern"] == [[1, 9] * 3]
+        again = pk.Release.from_json(release.to_json())
+        assert pk.verify(again).ok, name
+        assert not pk.verify(replace(again, scale=0.99 * again.scale)).ok, name
 
 
 @pytest.mark.parametrize(
@@ -145,13 +167,14 @@ def test_the_hardest_segment_decides_also_if_it_is_not_the_longest():
     theta = pk.MarkovChain.steady(STICKY)
     sparse = [0 if n % 10 == 0 else None for n in range(60)]
     both = pk.Series.of([sparse, [0] * 6], [0, 1])
-    noise = pk.influence_curve(theta, pk.count(0, both), 1)
-    alone = pk.influence_curve(theta, pk.count(0, 6), 1)
-    assert noise.scale == pytest.approx(alone.scale, rel=2e-3)
-    assert noise.evidence.length == 6
-    release = noise.release(both)
-    assert pk.verify(release).ok
-    assert not pk.verify(replace(release, scale=0.98 * release.scale)).ok
+    for mechanism in MECHANISMS.values():
+        noise = mechanism(theta, pk.count(0, both), 1)
+        alone = mechanism(theta, pk.count(0, 6), 1)
+        assert noise.scale == pytest.approx(alone.scale, rel=2e-3)
+        assert noise.evidence.length == 6
+        release = noise.release(both)
+        assert pk.verify(release).ok
+        assert not pk.verify(replace(release, scale=0.98 * release.scale)).ok
 
 
 def test_noise_made_for_a_pattern_is_for_that_pattern():
@@ -182,6 +205,26 @@ def test_a_false_pattern_is_noticed():
     assert not forged(pattern=[[1, -1, 1]]).ok
     assert not forged(pattern=None).ok  # then the span counts
     assert not pk.verify({**release, "observed": None}).ok
+
+
+@pytest.mark.parametrize("bound", ["paper", "tight"])
+def test_mixing_bounds_count_observed_entries(bound):
+    theta = pk.MarkovChain.steady([[0.7, 0.3], [0.4, 0.6]])
+    observed = ([True] + [False] * 5) * 8
+    noise = pk.markov_quilt_approx(theta, pk.count(0, series(observed)), 2, bound=bound)
+    ((_, influence),), _ = by_mixing(pk.ChainClass.of(theta), bound)
+    length, worst = len(observed), 0.0
+    for node in range(1, length + 1):
+        best = sum(observed) / 2
+        for first in range(node):
+            for last in range(node + 1, length + 2):
+                left = influence.left_weight * influence.bound(node - first) if first else 0.0
+                right = influence.bound(last - node) if last <= length else 0.0
+                if left + right < 2:
+                    best = min(best, sum(observed[first : last - 1]) / (2 - left - right))
+        worst = max(worst, best)
+    assert noise.scale == pytest.approx(worst, rel=1e-9)
+    assert pk.verify(noise.release(series(observed))).ok
 
 
 def test_two_releases_over_the_same_gaps(tmp_path):

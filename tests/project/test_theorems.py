@@ -37,7 +37,7 @@ THEOREMS = {
     "[Q] Theorem 3.2": (
         "mechanisms/wasserstein.py: wasserstein",
         "mechanisms/test_wasserstein.py: "
-        "test_never_below_the_truth_and_exact_unless_a_tie_stays_open",
+        "test_never_below_the_truth_and_exact_where_fractions_decide",
     ),
     "[Q] Definition 3.1": (
         "influence/sums/lattice.py: w_infinity",
@@ -82,6 +82,10 @@ THEOREMS = {
     "quilts around a block": (
         "influence/quilts/chains.py: AroundBlock",
         "influence/test_events.py: test_quilts_around_several_entries_keep_the_promise",
+    ),
+    "quilts over gaps": (
+        "influence/quilts/chains.py: hardest_observed",
+        "mechanisms/test_gapped_series.py: test_every_entry_of_the_span_is_hidden",
     ),
     "PAIRS Theorem 2": (
         "influence/curve/engine.py",

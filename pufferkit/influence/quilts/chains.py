@@ -10,9 +10,9 @@ with the tables of `pufferkit.beliefs.chain_tables`. Without a left endpoint the
 
 Bounds on influence come from a matrix (`ChainInfluence`), from the speed of mixing
 (`MixingInfluence`), from a region of matrices (`pufferkit.influence.curve.regions`), and for
-several entries in a row from any of these (`AroundBlock`). One search serves them all, and each
-result says which quilts serve which nodes (`QuiltRuns`), so that it can be checked without a
-search.
+several entries in a row from any of these (`AroundBlock`). One search serves them all, with the
+entries that were not observed left out of the count (`hardest_observed`), and each result says
+which quilts serve which nodes (`QuiltRuns`), so that it can be checked without a search.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from pufferkit.beliefs.chain_tables import (
 )
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Bools, Floats
+from pufferkit.data.series import observed_places
 from pufferkit.influence.kernels import TINY, log_ratio
 from pufferkit.influence.progress import Progress
 from pufferkit.influence.quilts.search import (
@@ -134,10 +135,12 @@ class ChainInfluence:
         return worst._replace(runs=sum(runs, ()))
 
 
-def solver(influence: Influence, length: int, epsilon: float) -> Solve:
-    """The best quilt of any one node of a segment."""
+def solver(
+    influence: Influence, length: int, epsilon: float, until: NDArray[np.intp] | None = None
+) -> Solve:
+    """The best quilt of any one node of a segment, which may have unobserved entries."""
     return lambda node, enough, hint: best_quilt(
-        node_of(influence, node, length), epsilon, enough, hint
+        node_of(influence, node, length), epsilon, enough, hint, until
     )
 
 
@@ -535,6 +538,52 @@ def screened_scores(chains: Sequence[MarkovChain], quilt: Quilt, epsilon: float)
     room = epsilon - worst - powers.rounding(a) - powers.rounding(b) - CONVERGED
     scores[whole] = np.where(room > 0, (a + b - 1) / np.maximum(room, 1e-300), inf)
     return scores
+
+
+def hardest_observed(
+    named: Named, runs: Sequence[int], epsilon: float, whole: float
+) -> HardestChain | None:
+    """The hardest node of a segment given as runs; ``None`` if counting every entry is as good.
+
+    Theorem: quilts over gaps. An entry that was not observed cannot move the answer. In the proof
+    of [Q] Theorem 4.3 the nearby entries of a quilt are exchanged at L / scale each, and such an
+    entry at nothing. So
+
+        score_i = min over quilts of  (observed entries nearby) / (epsilon - max-influence)
+
+    is enough for entry i, and the largest score over *all* entries of the segment, observed or not,
+    is enough for the release: an entry in a gap is a secret like any other, and the chain runs on
+    through it. No entry may be skipped in favour of its neighbours, because the number of observed
+    entries differs from place to place; but a quilt that scores no more than the worst entry so far
+    ends its search.
+
+    Parameters
+    ----------
+    named
+        Bounds that together cover the class.
+    runs
+        Lengths of the runs of entries, alternately observed and not observed.
+    whole
+        The score for the unbroken segment, which no node exceeds.
+    """
+    seen = observed_places(runs)
+    until = np.concatenate([[0], np.cumsum(seen)])
+    length = len(seen)
+    # The middle of the longest observed run first: often it needs as much as an unbroken segment.
+    widest = 2 * int(np.argmax(runs[::2]))
+    middle = max(1, int(np.cumsum(runs)[widest]) - runs[widest] // 2)
+    name, worst, proofs = "", Binding(0, NOTHING), list[QuiltRuns]()
+    for own, influence in named:
+        solve, hint, chosen = solver(influence, length, epsilon, until), None, [(0, 0)] * length
+        for node in (middle, *range(1, length + 1)):
+            hint = quilt = solve(node, max(0.0, worst.quilt.score), hint)
+            chosen[node - 1] = quilt.ends
+            if quilt.score > worst.quilt.score:
+                name, worst = own, Binding(node, quilt)
+                if quilt.score >= whole * (1 - 1e-9):
+                    return None
+        proofs.append(as_runs(chosen))
+    return HardestChain(name, worst, tuple(proofs))
 
 
 def active_of(

@@ -28,6 +28,12 @@ sides of a box, the weight that excludes most is computed by bisection. Boxes th
 exclude are split. The result is the exact optimum, or, of quilts that keep more than `_EXACT`
 nodes, within `_NEAR` of it (mostly far closer: the cost is flat around its minimum, which is why
 locating the exact node would take about sqrt(n) evaluations). Every score it reports was evaluated.
+
+Entries that a release does not use, because they were not observed, are nearby nodes that cannot
+move the answer: in the proof of [Q] Theorem 4.3 the nearby entries are exchanged at L each, and
+exchanging such an entry costs nothing. So card(nearby) counts the observed entries only
+(`CountedEntries`), for every node, observed or not. This count never decreases as a side grows,
+and the search uses nothing else.
 """
 
 from __future__ import annotations
@@ -39,9 +45,15 @@ from itertools import groupby
 from math import inf, isqrt
 from typing import NamedTuple, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 Pair = tuple[int, int]
 Box = tuple[int, int, int, int]
 """Least and most kept on the left, then on the right."""
+
+Until = NDArray[np.intp]
+"""Number of observed entries of a segment up to each index; index 0 is before the first."""
 
 Mix = Sequence[tuple[Pair, float]]
 """Pairs of secrets with weights above 0 that sum to 1."""
@@ -150,11 +162,38 @@ def node_of(influence: Influence, node: int, length: int) -> NodeInfluence:
     return NodeInfluence(influence, node, node, length - node + 1)
 
 
+@dataclass(frozen=True, eq=False)
+class CountedEntries:
+    """Entries that count in the nearby set of a node: those that were observed.
+
+    ``until`` has the number of observed entries up to each index; index 0 is before the first
+    entry.
+    """
+
+    until: Until
+    node: int
+
+    def side(self, n: int, side: int) -> int:
+        """How many of the n nodes on the left (0) or right (1) count, the node itself included."""
+        first = self.node - (n if side == 0 else 1)
+        last = self.node + (0 if side == 0 else n - 1)
+        return int(self.until[last] - self.until[first])
+
+    def reach(self, most: int, side: int) -> int:
+        """The most nodes of a side of which at most ``most`` count."""
+        if side == 0:
+            low = np.searchsorted(self.until, self.until[self.node] - most)
+            return self.node - int(low)
+        high = np.searchsorted(self.until, self.until[self.node - 1] + most, side="right")
+        return int(high) - self.node
+
+
 def best_quilt(
     node: NodeInfluence,
     epsilon: float,
     enough: float = 0.0,
     hint: Quilt | None = None,
+    until: Until | None = None,
 ) -> Quilt:
     """The quilt with the least score ``nearby / (epsilon - influence)``.
 
@@ -168,9 +207,12 @@ def best_quilt(
         Stop at the first quilt that scores no more than this.
     hint
         A quilt to try first: the best one of a similar node.
+    until
+        Which nearby nodes count, those that were observed; all of them if left out.
     """
     left, right = node.left, node.right
-    search = _BoxSearch(node, epsilon, enough)
+    counted = None if until is None else CountedEntries(until, left)
+    search = _BoxSearch(node, epsilon, enough, counted)
     if hint is not None:
         search.attempt(min(hint.keep_left, left), min(hint.keep_right, right))
     else:
@@ -188,7 +230,7 @@ def best_quilt(
         a1, a2, b1, b2 = boxes.pop()
         # A quilt that keeps more than this scores more, whatever its influence.
         most = int(search.best.score * epsilon) + 1
-        a2, b2 = min(a2, most), min(b2, most)
+        a2, b2 = min(a2, search.reach(most, 0)), min(b2, search.reach(most, 1))
         if a1 <= a2 and b1 <= b2:
             boxes.extend(search.parts((a1, a2, b1, b2)))
     return search.best
@@ -197,16 +239,31 @@ def best_quilt(
 class _BoxSearch:
     """The best quilt of a node so far, and what can still beat it."""
 
-    def __init__(self, node: NodeInfluence, epsilon: float, enough: float) -> None:
-        self.node, self.epsilon, self.enough = node, epsilon, enough
+    def __init__(
+        self, node: NodeInfluence, epsilon: float, enough: float, counted: CountedEntries | None
+    ) -> None:
+        self.node, self.epsilon, self.enough, self.counted = node, epsilon, enough, counted
         self.left, self.right = node.left, node.right
-        score = (self.left + self.right - 1) / epsilon
+        self.own = self.count(1, 0)
+        score = self.card(self.left, self.right) / epsilon
         self.best = Quilt(score, 0.0, self.left, self.right, False, False)
+
+    def count(self, n: int, side: int) -> int:
+        """Nodes that count among n of a side, the node itself included."""
+        return n if self.counted is None else self.counted.side(n, side)
+
+    def reach(self, most: int, side: int) -> int:
+        """The most nodes of a side of which at most ``most`` count."""
+        return most if self.counted is None else self.counted.reach(most, side)
+
+    def card(self, a: int, b: int) -> int:
+        """Nodes that count in the nearby set."""
+        return self.count(a, 0) + self.count(b, 1) - self.own
 
     def attempt(self, a: int, b: int) -> tuple[bool, Pair]:
         """Evaluate a quilt: whether it is the best so far, and the pair that decides it."""
         value, pair = self.node.whole(a, b)
-        score = (a + b - 1) / (self.epsilon - value) if value < self.epsilon else inf
+        score = self.card(a, b) / (self.epsilon - value) if value < self.epsilon else inf
         better = score < self.best.score * (1 - _TIE)
         if better:
             self.best = Quilt(score, value, a, b, a < self.left, b < self.right)
@@ -233,18 +290,18 @@ class _BoxSearch:
         """The quilt of least cost if only these pairs count; ``None`` if it costs too much."""
         (a, cost_left), (b, cost_right) = self.least(*box[:2], mix, 0), self.least(*box[2:], mix, 1)
         near = _TIE if max(box[1], box[3]) <= _EXACT else _NEAR
-        if cost_left + cost_right - 1 >= self.best.score * self.epsilon * (1 - near):
+        if cost_left + cost_right - self.own >= self.best.score * self.epsilon * (1 - near):
             return None
         return a, b
 
     def least(self, low: int, high: int, mix: Mix, side: int) -> tuple[int, float]:
         """The cheapest n of one side, and its cost."""
         if low == (self.left, self.right)[side]:
-            return low, float(low)
+            return low, float(self.count(low, side))
         node = self.node
         return _least(
             lambda n: sum(weight * node.part(side, n, pair) for pair, weight in mix),
-            lambda n: n + self.best.score * node.slack(side, n),
+            lambda n: self.count(n, side) + self.best.score * node.slack(side, n),
             low,
             high,
             self.best.score,

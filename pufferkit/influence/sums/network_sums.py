@@ -10,7 +10,9 @@ of 2^m times m^2 entries.
 
 The messages are floats: only numbers above zero are added and multiplied, so that every
 probability has a small relative error with a known bound. Where that leaves a tie between tails
-open, it counts as the larger distance; where floats may underflow, nothing is computed.
+open, or where floats underflow, the same messages are passed in whole numbers, which decide it
+exactly, unless that takes too long; then a tie counts as the larger distance. A chain is a network
+too.
 
 Secrets: two values of a variable, or two events about several. Beliefs: one network. Nothing here
 knows a class of beliefs. Work and memory are counted before anything is allocated.
@@ -18,38 +20,45 @@ knows a class of beliefs. Work and memory are counted before anything is allocat
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from heapq import heapify, heappop, heappush
-from math import inf, log, prod
-from typing import NamedTuple
+from itertools import combinations
+from math import inf, lcm, log, prod
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.sums.chain_sums import Distance
-from pufferkit.influence.sums.lattice import Masses, farthest
-from pufferkit.rounding import EPS
+from pufferkit.influence.sums.lattice import Masses, exact_distance, farthest
+from pufferkit.rounding import EPS, as_fraction
 
 MOST_PRODUCTS = 4e9
 MOST_BYTES = 1e9
+MOST_EXACT = 3e9
+"""Most nanoseconds, about, for messages in whole numbers."""
 
 _LEAST = 1e-280  # less likely sums may underflow
 _HUB = 64  # with more neighbours, how many edges a variable adds is not counted
 _VARIABLE, _PAIR_OF_VARIABLES = 7e5, 7e3  # nanoseconds beside the products
 _PAIR_OF_VALUES, _PER_SUM = 6e4, 400.0
+_WHOLE, _WORD = 40.0, 0.2  # of a product of whole numbers, and for each squared word of 64 bits
 
 SumFactor = tuple[tuple[int, ...], Floats]
 """Variables by number, and a table with an axis for each; rows along the last axis sum to one."""
+
+Numbers = Any
+"""An array of floats, or of whole numbers of any size."""
 
 
 class _Message(NamedTuple):
     """A table over ``scope``, with the sum as its last axis, and its relative error."""
 
     scope: tuple[int, ...]
-    values: Floats
+    values: Numbers
     error: float
 
 
@@ -72,6 +81,14 @@ class SummedNetwork:
     allowed: Mapping[int, Sequence[int]] = field(default_factory=dict)
     """The values that some variables may have; all, where none are named."""
 
+    @classmethod
+    def of_chain(
+        cls, initial: Floats, transition: Floats, values: Sequence[int], length: int
+    ) -> SummedNetwork:
+        """A chain as a network."""
+        steps: list[SumFactor] = [((n, n + 1), transition) for n in range(length - 1)]
+        return cls([((0,), initial), *steps], [values] * length)
+
     def by_value(self) -> Distance:
         """The largest distance between two values of a variable, and the number of the variable.
 
@@ -80,36 +97,7 @@ class SummedNetwork:
         NotApplicable
             If it takes too much work or memory, or if probabilities underflow.
         """
-        self._check()
-        best, parts = _largest(_SumMessages(self).joints()), self._parts
-        if not best.unsure or len(parts) == 1:
-            return best
-        # Independent parts only blur the sum: W is at most that of the part alone.
-        alone = [
-            replace(own, place=part[own.place])
-            for part in parts
-            for own in [_largest(_SumMessages(self._only(part)).joints())]
-        ]
-        return min(best, max(alone, key=lambda own: own.value), key=lambda own: own.value)
-
-    @property
-    def _parts(self) -> list[list[int]]:
-        """The variables that factors connect, part by part."""
-        part = {v: {v} for v in range(len(self.added))}
-        for scope, _ in self.factors:
-            whole = set[int]().union(*(part[v] for v in scope))
-            part |= dict.fromkeys(whole, whole)
-        return [sorted(own) for v, own in part.items() if v == min(own)]
-
-    def _only(self, part: Sequence[int]) -> SummedNetwork:
-        """One of the parts, its variables numbered from 0."""
-        place = {v: n for n, v in enumerate(part)}
-        factors = [
-            (tuple(place[v] for v in scope), table)
-            for scope, table in self.factors
-            if scope and scope[0] in place
-        ]
-        return SummedNetwork(factors, [self.added[v] for v in part])
+        return self._decided(self._joints)
 
     def by_condition(
         self, one: Mapping[int, Sequence[int]], other: Mapping[int, Sequence[int]]
@@ -120,13 +108,14 @@ class SummedNetwork:
         """
         both = [replace(self, allowed=event) for event in (one, other)]
 
-        for network in both:
-            network._check()
-        sums = [_SumMessages(network).whole_sum() for network in both]
-        rows = np.zeros((2, max(len(own.values) for own in sums)))
-        for row, own in zip(rows, sums, strict=True):
-            row[: len(own.values)] = own.values
-        return _largest([_Message((0,), rows, max(own.error for own in sums))])
+        def given(whole: bool) -> Iterator[_Message]:
+            sums = [_SumMessages(network, whole).whole_sum() for network in both]
+            rows = np.zeros((2, max(len(own.values) for own in sums)), dtype=sums[0].values.dtype)
+            for row, own in zip(rows, sums, strict=True):
+                row[: len(own.values)] = own.values
+            yield _Message((0,), rows, max(own.error for own in sums))
+
+        return self._decided(given)
 
     def joint_rows(self) -> tuple[list[int], Iterator[Masses], float]:
         """Variables, for each the joint distribution of its value and the sum, and their error.
@@ -136,31 +125,50 @@ class SummedNetwork:
         NotApplicable
             If it takes too much work or memory, or if probabilities underflow.
         """
-        self._check()
-        joints = list(_SumMessages(self).joints())
+        self._check_floats()
+        self._check_plan()
+        joints = list(self._joints(whole=False))
         error = max(joint.error for joint in joints)
         rows = (Masses(joint.values) for joint in joints)
         return [joint.scope[0] for joint in joints], rows, error
+
+    def exactly(self) -> Distance:
+        """The largest distance between two values, in whole numbers, however long it takes."""
+        return _largest_exactly(self._joints(whole=True))
+
+    def _joints(self, whole: bool) -> Iterator[_Message]:
+        """The joint distribution of each variable with the sum."""
+        return _SumMessages(self, whole).joints()
+
+    def _decided(self, rows: Callable[[bool], Iterator[_Message]]) -> Distance:
+        """The largest distance between rows in floats, or in whole numbers where that is needed."""
+        if self._least < log(_LEAST) and self.exact_work <= MOST_EXACT:
+            return _largest_exactly(rows(True))
+        self._check_floats()
+        self._check_plan()
+        best = Distance(0, 0)
+        for joint in rows(False):
+            possible = Masses(joint.values).possible
+            chosen = Masses(joint.values[possible])
+            error = 2 * (joint.error + (chosen.room + 4) * EPS)
+            nowhere = np.zeros(len(chosen.numbers), dtype=np.int64)
+            value, unsure = farthest(chosen, nowhere, best.value, error)
+            if value > best.value:
+                best = Distance(value, joint.scope[0], unsure)
+        if best.unsure and self.exact_work <= MOST_EXACT:
+            return _largest_exactly(rows(True))
+        return best
 
     @cached_property
     def _least(self) -> float:
         """Logarithm of a probability that no possible data set is below."""
         return sum(log(float(table.min(where=table > 0, initial=1.0))) for _, table in self.factors)
 
-    def _check(self) -> None:
-        """Refuse what may underflow, and what needs too much work or memory."""
+    def _check_floats(self) -> None:
         if self._least < log(_LEAST):
             raise NotApplicable(
                 f"some sums can have a probability of 1e{self._least / log(10):.0f}, too unlikely "
                 "for floats, and the least likely decide; use markov_quilt, or influence_curve on "
-                "a tree"
-            )
-        size = 8 * self.plan.entries
-        if self.plan.products > MOST_PRODUCTS or size > MOST_BYTES:
-            raise NotApplicable(
-                f"the distributions of the sum take about {self.plan.products:.1e} products (at "
-                f"most {MOST_PRODUCTS:.0e}) and {size / 1e9:.3g} GB (at most "
-                f"{MOST_BYTES / 1e9:.0f}); use rounder values, markov_quilt, or influence_curve on "
                 "a tree"
             )
 
@@ -174,11 +182,32 @@ class SummedNetwork:
             self.plan.products + compared + variables * (_VARIABLE + variables * _PAIR_OF_VARIABLES)
         )
 
+    @property
+    def exact_work(self) -> float:
+        """Approximate nanoseconds of messages in whole numbers, which have the digits of all."""
+        tables = {id(table): table for _, table in self.factors}
+        if self.plan.products > MOST_EXACT / _WHOLE:
+            return inf
+        bits = {key: int(_whole_numbers(own).max()).bit_length() for key, own in tables.items()}
+        words: float = sum(bits[id(table)] for _, table in self.factors) / 64
+        return self.plan.products * (_WHOLE + _WORD * words**2)
+
     @cached_property
     def plan(self) -> _Elimination:
         """The better of two orders."""
         plans = (self._ordered(fill=fill) for fill in (True, False))
         return min(plans, key=lambda plan: plan.products)
+
+    def _check_plan(self) -> None:
+        """Refuse what needs too much work or memory."""
+        size = 8 * self.plan.entries
+        if self.plan.products > MOST_PRODUCTS or size > MOST_BYTES:
+            raise NotApplicable(
+                f"the distributions of the sum take about {self.plan.products:.1e} products (at "
+                f"most {MOST_PRODUCTS:.0e}) and {size / 1e9:.3g} GB (at most "
+                f"{MOST_BYTES / 1e9:.0f}); use rounder values, markov_quilt, or influence_curve on "
+                "a tree"
+            )
 
     def _ordered(self, *, fill: bool) -> _Elimination:
         """An order in the moral graph: fewest new edges first, or least connected."""
@@ -231,35 +260,33 @@ class SummedNetwork:
         return _Elimination(tuple(order), scopes, products, entries)
 
 
-def _largest(joints: Iterable[_Message]) -> Distance:
-    """The largest distance between two rows of a variable."""
+def _largest_exactly(joints: Iterator[_Message]) -> Distance:
+    """The largest distance between two rows of whole numbers."""
     best = Distance(0, 0)
     for joint in joints:
-        possible = Masses(joint.values).possible
-        chosen = Masses(joint.values[possible])
-        error = 2 * (joint.error + (chosen.room + 4) * EPS)
-        nowhere = np.zeros(len(chosen.numbers), dtype=np.int64)
-        value, unsure = farthest(chosen, nowhere, best.value, error)
-        if value > best.value:
-            best = Distance(value, joint.scope[0], unsure)
+        rows = [[(s, int(n)) for s, n in enumerate(row) if n] for row in joint.values]
+        for one, other in combinations([row for row in rows if row], 2):
+            value = exact_distance(one, other)
+            best = Distance(value, joint.scope[0]) if value > best.value else best
     return best
 
 
 class _SumMessages:
-    """Both passes over the buckets of one network."""
+    """Both passes over the buckets of one network, in floats or in whole numbers."""
 
-    def __init__(self, network: SummedNetwork) -> None:
+    def __init__(self, network: SummedNetwork, whole: bool) -> None:
         self.added, self.plan = network.added, network.plan
         self.sizes = [len(values) for values in network.added]
+        self.type = np.dtype(object) if whole else np.dtype(np.float64)
         rank = {v: number for number, v in enumerate(self.plan.order)}
         self.own: dict[int, list[_Message]] = {v: [] for v in self.plan.order}
         for scope, table in network.factors:
             bucket = min(scope, key=lambda v: rank[v])
-            values = table / table.sum(axis=-1, keepdims=True)
+            values = _whole_numbers(table) if whole else table / table.sum(axis=-1, keepdims=True)
             error = (2 + table.shape[-1]) * EPS
             self.own[bucket].append(_Message(scope, values[..., None], error))
         for v, chosen in network.allowed.items():
-            mask = np.isin(np.arange(self.sizes[v]), chosen).astype(np.float64)
+            mask = np.isin(np.arange(self.sizes[v]), chosen).astype(int).astype(self.type)
             self.own[v].append(_Message((v,), mask[:, None], 0.0))
         # -1 is the last bucket, without a variable, where parts of the network meet.
         self.below: dict[int, list[int]] = {v: [] for v in (*self.plan.order, -1)}
@@ -305,7 +332,7 @@ class _SumMessages:
 
     def _nothing(self) -> _Message:
         """The sum 0 for certain."""
-        return _Message((), np.ones(1), 0.0)
+        return _Message((), np.ones(1, dtype=int).astype(self.type), 0.0)
 
     def _product(self, parts: Sequence[_Message]) -> _Message:
         """Sums add up by convolution, over the shorter one."""
@@ -316,7 +343,7 @@ class _SumMessages:
             if long.shape[-1] < short.shape[-1]:
                 long, short = short, long
             length = long.shape[-1] + short.shape[-1] - 1
-            values = np.zeros((*(self.sizes[v] for v in scope), length))
+            values = np.zeros((*(self.sizes[v] for v in scope), length), dtype=self.type)
             for s in range(short.shape[-1]):
                 values[..., s : s + long.shape[-1]] += long * short[..., s : s + 1]
             error = result.error + part.error + (1 + short.shape[-1]) * EPS
@@ -327,14 +354,14 @@ class _SumMessages:
         """The message with a variable among its axes."""
         if v in message.scope:
             return message
-        ones = np.ones((self.sizes[v], 1))
+        ones = np.ones((self.sizes[v], 1), dtype=int).astype(self.type)
         return self._product([message, _Message((v,), ones, 0.0)])
 
     def _shifted(self, message: _Message, v: int) -> _Message:
         """The value of a variable counted into the sum."""
         values = np.moveaxis(message.values, message.scope.index(v), 0)
         room = values.shape[-1] + max(self.added[v])
-        moved = np.zeros((*values.shape[:-1], room))
+        moved = np.zeros((*values.shape[:-1], room), dtype=self.type)
         for part, own, shift in zip(moved, values, self.added[v], strict=True):
             part[..., shift : shift + values.shape[-1]] = own
         scope = (v, *(u for u in message.scope if u != v))
@@ -349,8 +376,18 @@ class _SumMessages:
         return _Message(rest, values, message.error + terms * EPS)
 
 
-def _spread(message: _Message, scope: tuple[int, ...]) -> Floats:
+def _spread(message: _Message, scope: tuple[int, ...]) -> Numbers:
     """The table with axes in the order of ``scope``, of length 1 where it does not depend."""
     order = [message.scope.index(v) for v in scope if v in message.scope]
     moved = np.transpose(message.values, [*order, len(message.scope)])
     return moved[(*(slice(None) if v in message.scope else None for v in scope), slice(None))]
+
+
+def _whole_numbers(table: Floats) -> Numbers:
+    """Rows that sum to one as whole numbers, up to one factor; floats count as their decimals."""
+    exact = np.array([as_fraction("tables", float(p)) for p in table.ravel()], dtype=object)
+    rows = exact.reshape(-1, table.shape[-1])
+    rows = np.array([row / sum(row) for row in rows], dtype=object)
+    denominator = lcm(*(p.denominator for p in rows.ravel()))
+    whole = np.array([int(p * denominator) for p in rows.ravel()], dtype=object)
+    return whole.reshape(table.shape)

@@ -708,8 +708,7 @@ class Subject:
         balance, standing = standing_of(read, account.name, self.terms)
         standing.whole(account.name, self.lengths, clocked=self.clocked)
         if marks is not None:
-            data = {account.name: (None, marks)}
-            account.ledger.check_terms(data, data_meant=account._meant)
+            account.ledger.check_data({account.name: marks}, data_meant=account._meant)
         return balance
 
     def cost(self, asked: Payment) -> int:

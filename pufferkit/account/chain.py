@@ -354,14 +354,6 @@ def entries_named(
     return map(entry_of, _named(connection, "*", names, kind, keys, " ORDER BY seq"))
 
 
-def terms_named(connection: Connection, names: Iterable[str]) -> Iterator[tuple[int, str, str]]:
-    """Number, account and body of the entry that states the terms of each account."""
-    last: dict[str, tuple[int, str, str]] = {}
-    for seq, name, _, _, text in asked_before(connection, list(dict.fromkeys(names)), ()):
-        last[name] = (seq, name, text)
-    return iter(last.values())
-
-
 def keys_named(
     connection: Connection, names: Iterable[str], kind: str, keys: Sequence[str]
 ) -> set[tuple[str, str]]:

@@ -83,7 +83,6 @@ from pufferkit.account.chain import (
     rows_after,
     states_named,
     states_of,
-    terms_named,
 )
 from pufferkit.account.following import LastWritten, append_after
 from pufferkit.account.marks import Data, Recognition
@@ -194,27 +193,77 @@ def checked_charges(charges: Sequence[Charge]) -> tuple[list[str], list[str]]:
     return names, keys
 
 
+@dataclass(frozen=True)
+class Read:
+    """What a payment has to know.
+
+    Of each account that exists its balance, what it was opened with and its state; and values and
+    charges, by account and key.
+    """
+
+    balances: Mapping[str, Balance]
+    opened: Mapping[str, Mapping[str, Any]]
+    states: Mapping[str, Mapping[str, Any]]
+    values: Mapping[tuple[str, str], Mapping[str, Any]]
+    charged: Set[tuple[str, str]]
+
+    @classmethod
+    def of(
+        cls,
+        connection: Connection,
+        accounts: Sequence[str],
+        keys: Sequence[str] = (),
+        *,
+        states: bool = True,
+    ) -> Read:
+        """What is stored at this moment; entries that were changed raise."""
+        asked = asked_before(connection, accounts, keys)
+        balances = accounts_named(connection, accounts, charged=True)
+        kept = states_named(connection, accounts) if states else {}
+        opened: dict[str, Mapping[str, Any]] = {}
+        values: dict[tuple[str, str], Mapping[str, Any]] = {}
+        charged: set[tuple[str, str]] = set()
+        alike: dict[str, Mapping[str, Any]] = {}  # many accounts have the same terms
+        for seq, name, kind, key, text in asked:
+            if kind in ("open", TERMS):
+                if text not in alike:
+                    alike[text] = body_of(seq, text)
+                opened[name] = alike[text]
+            elif kind == "value":
+                values[name, key] = body_of(seq, text)
+            else:
+                charged.add((name, key))
+        return cls(balances, opened, kept, values, charged)
+
+    def check(self, terms: Mapping[str, Terms]) -> None:
+        """Refuse accounts that were opened on other terms than these."""
+        agreed = set()
+        for name, stated in terms.items():
+            account = self.balances.get(name)
+            if account is None:
+                continue
+            same = (id(self.opened[name]), id(stated), account.rule, account.budget)
+            if same not in agreed:
+                stated.check(account, self.opened[name])
+                agreed.add(same)
+
+
 States = dict[str, Mapping[str, Any] | None]
 """The accumulated states of accounts; ``None`` where the stored one is out of date."""
 
 
 def drafts_of(
-    charges: Sequence[Charge],
-    before: Mapping[str, Balance],
-    charged: set[tuple[str, str]],
-    valued: set[tuple[str, str]],
-    marks: Mapping[str, Mapping[str, Any]],
+    charges: Sequence[Charge], read: Read, marks: Mapping[str, Mapping[str, Any]]
 ) -> tuple[list[Draft], States] | None:
     """Openings, charges and values in order, and the states that they lead to.
 
-    ``None`` if an account has newer entries or a value is stored already. ``before`` are the
-    accounts that exist, ``charged`` and ``valued`` the keys that were used, ``marks`` what the
-    first charge to an account records about its data.
+    ``None`` if an account has newer entries or a value is stored already. ``read`` is what is
+    stored, ``marks`` what the first charge to an account records about its data.
     """
     drafts: list[Draft] = []
     states: States = {}
+    before, marked, charged, valued = read.balances, dict(marks), set(read.charged), {*read.values}
     totals = {name: account.total for name, account in before.items()}
-    marked, charged, valued = dict(marks), set(charged), set(valued)
     digests: dict[int, str] = {}  # many accounts have the same state
     for charge in charges:
         name, terms, known = charge.account, charge.terms, before.get(charge.account)
@@ -261,22 +310,6 @@ def required(connection: Connection, account: str, *, charged: bool = False) -> 
     known = accounts_named(connection, [account], charged=charged).get(account)
     if known is None:
         raise ValueError(f"account: {account!r} is not in this ledger; open it first")
-    return known
-
-
-def on_terms(
-    connection: Connection, terms: Mapping[str, Terms], known: Mapping[str, Balance] | None = None
-) -> Mapping[str, Balance]:
-    """Those of these accounts that exist; raises if their terms differ."""
-    known = accounts_named(connection, terms) if known is None else known
-    opened = [name for name in terms if name in known]
-    agreed = set()
-    for seq, name, text in terms_named(connection, opened):
-        account = known[name]
-        same = (text, id(terms[name]), account.rule, account.budget)
-        if same not in agreed:  # which many accounts have in common
-            terms[name].check(account, body_of(seq, text))
-            agreed.add(same)
     return known
 
 
@@ -641,21 +674,6 @@ class TableAccounts:
 # -- ledger --------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Read:
-    """What a payment has to know.
-
-    Of each account that exists its balance, what it was opened with and its state; and values and
-    charges, by account and key.
-    """
-
-    balances: Mapping[str, Balance]
-    opened: Mapping[str, Mapping[str, Any]]
-    states: Mapping[str, Mapping[str, Any]]
-    values: Mapping[tuple[str, str], Mapping[str, Any]]
-    charged: Set[tuple[str, str]]
-
-
 class Ledger(Shown):
     """A ledger of privacy budgets in an SQLite file or a PostgreSQL database.
 
@@ -804,27 +822,18 @@ class Ledger(Shown):
         terms = Terms(allowed_micro(budget), rule, about or {})
 
         def act(connection: Connection) -> dict[str, Balance]:
-            known = on_terms(connection, dict.fromkeys(names, terms))
-            body = terms.body
+            read = Read.of(connection, names, states=False)
+            read.check(dict.fromkeys(names, terms))
+            body, known = terms.body, read.balances
             drafts = [Draft(n, "open", "", 0, 0, body) for n in names if n not in known]
             append(connection, drafts, self.by, known)
             return accounts_named(connection, names)
 
         return self._write(act)
 
-    def check_terms(
-        self, accounts: Mapping[str, tuple[Terms | None, Data | None]], *, data_meant: bool = False
-    ) -> None:
-        """Raise now the error that a charge on these terms and about these data would raise."""
-
-        def act(connection: Connection) -> None:
-            terms = {name: terms for name, (terms, _) in accounts.items() if terms is not None}
-            if terms:
-                on_terms(connection, terms)
-            data = {name: data for name, (_, data) in accounts.items() if data is not None}
-            self._recognition.check(connection, data, data_meant)
-
-        self._read(act)
+    def check_data(self, data: Mapping[str, Data], *, data_meant: bool = False) -> None:
+        """Raise now the error that a charge about these data would raise."""
+        self._read(lambda connection: self._recognition.check(connection, data, data_meant))
 
     def change_budget(self, account: str, budget: float, *, why: str = "") -> Balance:
         """Change a budget; the chain records who changed it, when and why.
@@ -1023,21 +1032,16 @@ class Ledger(Shown):
         data = {charge.account: charge.data for charge in charges if charge.data is not None}
 
         def act(connection: Connection) -> bool:
-            known = accounts_named(connection, names, charged=True)
-            if terms:
-                on_terms(connection, terms, known)
-            there = [name for name in names if name in known]
-            charged = keys_named(connection, there, "charge", keys)
-            valued = keys_named(connection, there, "value", keys)
+            read = Read.of(connection, [*names, LEDGER], keys, states=False)
+            read.check(terms)
             marks = self._recognition.marks(connection, data, data_meant)
-            made = drafts_of(charges, known, charged, valued, marks)
+            made = drafts_of(charges, read, marks)
             if made is not None:
                 before, drafts = connection.head, made[0]
                 if drafts:
-                    drafts = [*_named_beliefs(connection, charges, known), *drafts]
+                    drafts = [*_named_beliefs(connection, charges, read.balances), *drafts]
                     drafts += self._recognition.rows(connection, charges, data_meant)
-                    known = {**known, **accounts_named(connection, [LEDGER])}
-                append(connection, drafts, self.by, known, made[1])
+                append(connection, drafts, self.by, read.balances, made[1])
                 self._recognition.wrote(before, connection.head, names)
             return made is not None
 
@@ -1062,24 +1066,7 @@ class Ledger(Shown):
 
         Values may be handed over, so the anchor catches up.
         """
-
-        def act(connection: Connection) -> Read:
-            asked = asked_before(connection, accounts, keys)
-            balances = accounts_named(connection, accounts, charged=True)
-            states = states_named(connection, accounts)
-            opened: dict[str, Mapping[str, Any]] = {}
-            values: dict[tuple[str, str], Mapping[str, Any]] = {}
-            charged: set[tuple[str, str]] = set()
-            for seq, name, kind, key, text in asked:
-                if kind in ("open", TERMS):
-                    opened[name] = body_of(seq, text)
-                elif kind == "value":
-                    values[name, key] = body_of(seq, text)
-                else:
-                    charged.add((name, key))
-            return Read(balances, opened, states, values, charged)
-
-        return self._read(act, settle=bool(keys))
+        return self._read(lambda c: Read.of(c, accounts, keys), settle=bool(keys))
 
     def beliefs(self, digest: str) -> Mapping[str, Any] | None:
         """The beliefs with this digest, as their record; ``None`` if no account pays under them."""

@@ -51,7 +51,7 @@ from pufferkit.account.amounts import allowed_micro, in_epsilon, spent_pico
 from pufferkit.account.chain import Balance, checked_name
 from pufferkit.account.ledger import Ledger, Read, Terms, over_budget
 from pufferkit.account.marks import Data, SeriesData, Shingles
-from pufferkit.account.pay import Payment, Prices, Value, owing, pay
+from pufferkit.account.pay import DrawValues, Paid, Payment, Prices, Value, owing, pay
 from pufferkit.account.periods import Period
 from pufferkit.account.spending import Spending
 from pufferkit.account.standing import Standing
@@ -555,6 +555,10 @@ class TableData(Mapping[str, SubjectData]):
 # -- accounts ------------------------------------------------------------------------------------
 
 
+CHANGED = (
+    "table: its rows changed during this call; give a table that does not change, such as one "
+    "that was written to files"
+)
 _FITS = "ask for less, or repeat an earlier run's label to get its values at no cost"
 
 Draw = Callable[[Counts], tuple[Floats, Floats]]
@@ -619,16 +623,16 @@ class Accounts:
         self._facts: dict[Any, Mapping[str, Any]] = {}
 
     @_uncollected()
-    def check(self, pending: Sequence[PendingRelease]) -> Read:
-        """What the ledger holds of these; raises unless every account can pay, writes nothing."""
-        names = [checked_name("account", n) for n in dict.fromkeys(r.account for r in pending)]
-        keys = self.run.keys(release.window for release in pending)
-        read = self.ledger.look(names, list(keys.values()))
-        asked = [self._payment(release, keys[release.window], read) for release in pending]
-        self._same(pending, asked, read)
+    def check(self, pending: Sequence[PendingRelease], *, members: bool = False) -> None:
+        """Raise unless every account can pay; nothing is written.
+
+        ``members`` pay for a release over all of them, whose value one other account keeps.
+        """
+        read, asked = self._ask(pending, members=members)
         owing(read, self._prices, asked, _refused)
-        self._recognise(asked)
-        return read
+        data = {one.account: one.data for one in asked if one.data is not None}
+        if data:
+            self.ledger.check_data(data, data_meant=self._meant)
 
     def telling(self, names: Sequence[str]) -> set[str]:
         """The accounts that can be refused: those that exist, and one that is new.
@@ -640,19 +644,13 @@ class Accounts:
         return {*known, *new[:1]}
 
     @_uncollected()
-    def pay(
-        self, pending: Sequence[PendingRelease], draw: Draw, read: Read | None = None
-    ) -> Receipt:
+    def pay(self, pending: Sequence[PendingRelease], draw: Draw) -> Receipt:
         """Charges and values of all of them in one transaction, each once.
 
         The stored value counts, whoever wrote it: existing values are returned unchanged, and a
-        draw is dropped if another process stored its value first. ``read`` is what `check` gave.
+        draw is dropped if another process stored its value first.
         """
-        keys = self.run.keys(release.window for release in pending)
-        names = list(dict.fromkeys(release.account for release in pending))
-        if read is None:
-            read = self.ledger.look(names, list(keys.values()))
-        asked = [self._payment(release, keys[release.window], read) for release in pending]
+        read, asked = self._ask(pending)
 
         def drawn(numbers: Sequence[int]) -> list[Value]:
             noisy, scales = draw(np.array(numbers, dtype=int))
@@ -667,17 +665,10 @@ class Accounts:
                 for number, value, scale in rows
             ]
 
-        paid = pay(
-            self.ledger,
-            self._prices,
-            asked,
-            drawn,
-            read=read,
-            data_meant=self._meant,
-            refused=_refused,
-        )
+        paid = self._paid(asked, drawn, read)
         values = [value for value in paid.values if value is not None]
-        self._check_stored(pending, asked, values)
+        for one in zip(pending, asked, values, strict=True):
+            self._check_stored(*one)  # another process may have drawn in the meantime
         return Receipt(values, in_epsilon(paid.total))
 
     def pay_in_batches(
@@ -686,54 +677,50 @@ class Accounts:
         record: str,
         body: Mapping[str, Any],
         draw: DrawRecord,
+        *,
+        checked: Callable[[], Iterable[Sequence[PendingRelease]]] | None = None,
+        entries: int | None = None,
     ) -> Value:
         """A release over all subjects, for more of them than one transaction should hold.
 
-        All accounts are checked before one is charged, and values are drawn when the last has paid.
-        If another process spends in the meantime, or this one is killed, some have paid and nothing
-        is drawn; the same call continues from there.
+        All accounts are checked before one is charged (``checked``: those that stand for all), and
+        values are drawn when the last has paid. If another process spends in the meantime, or this
+        one is killed, some have paid and nothing is drawn; the same call continues from there.
+        ``entries`` is the number that the exact sums are of.
         """
-        used, total = used_digest(batches()), 0
-        self.refuse_other_entries(record, used)
+        used, total = Used(), 0
         for pending in batches():
-            self.check_members(pending)
+            used.add(pending)
+        if entries is not None and used.entries != entries:
+            raise ValueError(CHANGED)
+        stored = self.ledger.look([record], [self._record_key])
+        self._check_used(stored.values.get((record, self._record_key)), used.digest)
+        for pending in (checked or batches)():
+            self.check(pending, members=True)
             self.forget()
+        again = Used()
         for pending in batches():
             total = max(total, self.charge(pending))
             self.forget()
-        return self.pay_record(record, used, body, draw, least=total)
-
-    @_uncollected()
-    def check_members(self, pending: Sequence[PendingRelease]) -> None:
-        """Raise unless every account can pay for its part of a release over all subjects."""
-        for name in dict.fromkeys(release.account for release in pending):
-            checked_name("account", name)
-        read = self._look_at_members(pending)
-        asked = self._members(pending, read)
-        owing(read, self._prices, asked, _refused)
-        self._recognise(asked)
+            again.add(pending)
+        if again.digest != used.digest:
+            raise ValueError(CHANGED)
+        return self.pay_record(record, used.digest, body, draw, least=total)
 
     @_uncollected()
     def charge(self, pending: Sequence[PendingRelease]) -> int:
-        """Charge some releases of a run whose value is stored in one place, each once.
+        """Charge some members of a release whose value is stored in one place, each once.
 
         Nothing is drawn before `pay_record`, after all of them. Returns the largest total.
         """
-        read = self._look_at_members(pending)
-        return pay(
-            self.ledger,
-            self._prices,
-            self._members(pending, read),
-            _nothing,
-            read=read,
-            data_meant=self._meant,
-            refused=_refused,
-        ).total
+        read, asked = self._ask(pending, members=True)
+        return self._paid(asked, lambda _: (), read).total
 
-    def refuse_other_entries(self, record: str, used: str) -> None:
-        """Refuse a label that stands for other entries than these."""
-        stored = self.ledger.look([record], [self._record_key])
-        self._check_used(stored.values.get((record, self._record_key)), used)
+    def _paid(self, asked: Sequence[Payment], draw: DrawValues, read: Read) -> Paid:
+        meant = self._meant
+        return pay(
+            self.ledger, self._prices, asked, draw, read=read, data_meant=meant, refused=_refused
+        )
 
     def forget(self) -> None:
         """Drop the caches, which grow with the number of subjects."""
@@ -764,27 +751,44 @@ class Accounts:
         key = self._record_key
         facts = {**body, "label": self.run.label, "epsilon": self.run.epsilon, **self._notes}
         terms = self._terms_of({"beliefs": self.run.beliefs_digest, "keeps": "all subjects"})
-        read = self._look_at_members(pending, record, key)
+        read, members = self._ask(pending, members=True, keeps=(record, key))
         self._check_used(read.values.get((record, key)), used)
-        asked = [
-            *self._members(pending, read),
-            Payment(record, key, terms, None, (), facts, least=least),
-        ]
-        stored = pay(
-            self.ledger,
-            self._prices,
-            asked,
-            lambda _: [{**draw(), "used": used}],
-            read=read,
-            data_meant=self._meant,
-            refused=_refused,
-        ).values[-1]
+        asked = [*members, Payment(record, key, terms, None, (), facts, least=least)]
+        stored = self._paid(asked, lambda _: [{**draw(), "used": used}], read).values[-1]
         assert stored is not None
         # Another process may have drawn the same label for other entries in the meantime.
         self._check_used(stored, used)
         return stored
 
     # -- payments ------------------------------------------------------------------------------
+
+    def _ask(
+        self,
+        pending: Sequence[PendingRelease],
+        *,
+        members: bool = False,
+        keeps: tuple[str, str] | None = None,
+    ) -> tuple[Read, list[Payment]]:
+        """What the ledger holds of these, in one read, and what they ask of their accounts.
+
+        ``keeps`` are the account and the key of a value that is kept for all. Refuses a label that
+        was used for other entries of a window.
+        """
+        names = [checked_name("account", n) for n in dict.fromkeys(r.account for r in pending)]
+        windows = {} if members else self.run.keys(release.window for release in pending)
+        keys = [
+            self._member_key(release) if members else windows[release.window] for release in pending
+        ]
+        more = ((), ()) if keeps is None else ((keeps[0],), (keeps[1],))
+        read = self.ledger.look([*names, *more[0]], [*dict.fromkeys(keys), *more[1]])
+        asked = [
+            self._payment(release, key, read, stores=not members)
+            for release, key in zip(pending, keys, strict=True)
+        ]
+        for release, one in zip(pending, asked, strict=True):
+            if (one.account, one.key) in read.values:
+                self._check_stored(release, one, read.values[one.account, one.key])
+        return read, asked
 
     def _payment(
         self, release: PendingRelease, key: str, read: Read, *, stores: bool = True
@@ -807,13 +811,6 @@ class Accounts:
             data=data,
         )
 
-    def _members(self, pending: Sequence[PendingRelease], read: Read) -> list[Payment]:
-        """The payments for a release over all subjects, whose value others keep."""
-        return [
-            self._payment(release, self._member_key(release), read, stores=False)
-            for release in pending
-        ]
-
     def _member_key(self, release: PendingRelease) -> str:
         """The key of what one subject pays: for these entries, and for this noise.
 
@@ -824,14 +821,6 @@ class Accounts:
         return digest(
             {"run": self.run.identity, "used": [release.window, *release.used], "noise": b}
         )
-
-    def _look_at_members(
-        self, pending: Sequence[PendingRelease], record: str | None = None, key: str | None = None
-    ) -> Read:
-        names = list(dict.fromkeys(release.account for release in pending))
-        keys = list(dict.fromkeys(self._member_key(release) for release in pending))
-        more = () if record is None else (record,)
-        return self.ledger.look([*names, *more], [*keys, *(() if key is None else (key,))])
 
     def _place(self, release: PendingRelease, known: Mapping[str, Any] | None) -> tuple[Terms, int]:
         """The terms of an account, and the entries that it had before those of the table."""
@@ -896,46 +885,21 @@ class Accounts:
 
     # -- refusals ------------------------------------------------------------------------------
 
-    def _recognise(self, asked: Iterable[Payment]) -> None:
-        """Refuse data that changed, or that are known under another name."""
-        data = {one.account: (None, one.data) for one in asked if one.data is not None}
-        if data:
-            self.ledger.check_terms(data, data_meant=self._meant)
-
-    def _same(
-        self, pending: Sequence[PendingRelease], asked: Sequence[Payment], read: Read
-    ) -> None:
-        """Refuse a label that was used for other entries of a window."""
-        stored = [read.values.get((one.account, one.key)) for one in asked]
-        there = [number for number, value in enumerate(stored) if value is not None]
-        self._check_stored(
-            [pending[n] for n in there],
-            [asked[n] for n in there],
-            [value for value in stored if value is not None],
-        )
-
-    def _check_stored(
-        self,
-        pending: Sequence[PendingRelease],
-        asked: Sequence[Payment],
-        values: Sequence[Value],
-    ) -> None:
-        label = self.run.label
-        for release, one, stored in zip(pending, asked, values, strict=True):
-            assert one.spending is not None
-            name, window = release.account, list(one.spending.window)
-            if stored["window"] != window:
-                raise ValueError(
-                    f"label: the run {label!r} was made for other data of {name!r} (entries "
-                    f"{stored['window']}, now {window}); give this one another label"
-                )
-            if stored["entries"] != release.entries:
-                raise ValueError(
-                    f"label: the run {label!r} used {stored['entries']} entries of {name!r} in "
-                    f"this window, and now there are {release.entries}: rows arrived late; leave "
-                    "them out, or give this run another label, which pays for the whole window "
-                    "again"
-                )
+    def _check_stored(self, release: PendingRelease, one: Payment, stored: Value) -> None:
+        """Refuse a value that was made of other entries of a window."""
+        assert one.spending is not None
+        label, name, window = self.run.label, release.account, list(one.spending.window)
+        if stored["window"] != window:
+            raise ValueError(
+                f"label: the run {label!r} was made for other data of {name!r} (entries "
+                f"{stored['window']}, now {window}); give this one another label"
+            )
+        if stored["entries"] != release.entries:
+            raise ValueError(
+                f"label: the run {label!r} used {stored['entries']} entries of {name!r} in this "
+                f"window, and now there are {release.entries}: rows arrived late; leave them out, "
+                "or give this run another label, which pays for the whole window again"
+            )
 
     def _check_used(self, stored: Value | None, used: str) -> None:
         if stored is not None and stored["used"] != used:
@@ -949,11 +913,6 @@ def _refused(balance: Balance, before: Standing, total: int) -> OverBudget:
     del before
     refusal = over_budget(total - balance.total, balance.remaining, _FITS)
     return OverBudget(f"{balance.account}: {refusal}")
-
-
-def _nothing(numbers: Sequence[int]) -> list[Value]:
-    assert not numbers
-    return []
 
 
 def _check_rows(release: PendingRelease, known: Mapping[str, Any]) -> None:
@@ -977,13 +936,22 @@ def _apart(step: int | float | None) -> str:
     return "rows without a clock" if step is None else f"{step} apart"
 
 
-def used_digest(batches: Iterable[Iterable[PendingRelease]]) -> str:
-    """Digest of the entries that releases use, in their order."""
-    text, between = hashlib.sha256(b"["), b""
-    for pending in batches:
+class Used:
+    """The entries that releases use: their number, and a digest that does not know an order."""
+
+    def __init__(self) -> None:
+        self.entries, self._rows, self._sum = 0, 0, 0
+
+    def add(self, pending: Iterable[PendingRelease]) -> Used:
+        """With these too."""
         for release in pending:
-            line = canonical([release.account, release.window, *release.used])
-            text.update(between + line.encode())
-            between = b","
-    text.update(b"]")
-    return text.hexdigest()
+            line = canonical([release.account, release.window, *release.used]).encode()
+            self._sum += int.from_bytes(hashlib.sha256(line).digest(), "big")
+            self._rows += 1
+            self.entries += release.entries
+        return self
+
+    @property
+    def digest(self) -> str:
+        """The same for the same entries."""
+        return digest({"rows": self._rows, "sum": f"{self._sum % 2**256:x}"})

@@ -27,10 +27,10 @@ from pufferkit.account.subjects import (
     FleetRun,
     PendingRelease,
     TableData,
+    Used,
     account_names,
     chunks_of,
     pending_releases,
-    used_digest,
 )
 from pufferkit.beliefs.base import check_table
 from pufferkit.beliefs.provenance import check_paid
@@ -309,10 +309,10 @@ def release_each(
     wanted = np.array([calibrations[n].scale for n in used.tolist()])[asked.owner]
     data = TableData(table, account_names(table, prefix)) if ledger is not None else {}
     with accounts_of_run(run, ledger, budget, data, data_meant) as accounts:
-        chunks, read = chunks_of(asked.owner), None
-        for rows in chunks if accounts is not None else ():
+        chunks = chunks_of(asked.owner)
+        for rows in chunks if accounts is not None and len(chunks) > 1 else ():
             pending = pending_releases(table, asked, rows, used, calibrations, prefix)
-            read = accounts.check(pending)
+            accounts.check(pending)
             accounts.forget()
         for rows in chunks:
             if accounts is None:
@@ -321,7 +321,7 @@ def release_each(
             else:
                 pending = pending_releases(table, asked, rows, used, calibrations, prefix)
                 draw = partial(_draw, run, asked.counts[rows], wanted[rows])
-                paid = accounts.pay(pending, draw, read if len(chunks) == 1 else None)
+                paid = accounts.pay(pending, draw)
                 values[rows] = [stored["value"] for stored in paid.values]
                 scales[rows] = [stored["scale"] for stored in paid.values]
                 if (scales[rows] < wanted[rows]).any():  # drawn when a series was shorter
@@ -462,9 +462,9 @@ def _recorded(
         return {"value": values.tolist(), "scale": scales.tolist()}
 
     if len(asked.owner) <= AT_ONCE:
-        every_row = np.arange(len(asked.owner))
-        everybody = pending(every_row)
-        stored = accounts.pay_record(record, used_digest([everybody]), body, draw, everybody)
+        everybody = pending(np.arange(len(asked.owner)))
+        used = Used().add(everybody).digest
+        stored = accounts.pay_record(record, used, body, draw, everybody)
     else:
         batches = chunks_of(asked.owner)
         stored = accounts.pay_in_batches(lambda: map(pending, batches), record, body, draw)

@@ -19,7 +19,6 @@ record.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import pickle
 import uuid
@@ -32,11 +31,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pufferkit import noise
 from pufferkit.account.ledger import Ledger
 from pufferkit.account.periods import Period
 from pufferkit.account.releases import Releases, note_of
 from pufferkit.account.subjects import (
+    CHANGED,
     EVERYBODY,
     Accounts,
     FleetRun,
@@ -58,21 +57,14 @@ from pufferkit.beliefs.base import check_step
 from pufferkit.beliefs.provenance import check_not_counted_from, check_paid
 from pufferkit.checks import Floats
 from pufferkit.cluster import spark_storage
-from pufferkit.cluster.spark import ENTRIES, SCALE, ClusterTable, CountedTable
+from pufferkit.cluster.spark import NUMBER, SCALE, ClusterTable, Columns, CountedTable
 from pufferkit.data.count import SUBJECT, WINDOW
 from pufferkit.data.exact_rows import Rows, exact_rows, refuse_digits
-from pufferkit.data.queries import Histogram
 from pufferkit.data.query import Question
 from pufferkit.data.table import Counts, Table
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.progress import Progress
 from pufferkit.mechanisms.calibration import Calibration
-from pufferkit.records import canonical, digest
-
-_CHANGED = (
-    "table: its rows changed during this call; give a table that does not change, such as one "
-    "that was written to files"
-)
 
 Keep = Callable[[FleetRun], AbstractContextManager[Accounts | None]]
 """Opens the accounts of a run; ``None`` if there are none."""
@@ -106,17 +98,12 @@ def release_on_cluster(
     """
     if period is not None:
         raise NotApplicable(f"window: give the rows of {period.name}, filtered on the cluster")
-    what = "all on a cluster" if together else "each"
+    what = "all" if together else "each"
     run = FleetRun.of(what, beliefs, epsilon, query, mechanism, label, table.windows)
     keep = partial(accounts_of_run, ledger=ledger, budget=budget)
     if together:
         return release_all_on_cluster(
             table, run, keep, prefix, progress, declared=horizon, anyway=anyway
-        )
-    if not run.of_states:
-        raise NotApplicable(
-            f"{run.query} is not counted on a cluster; ask it of all, per='all', or collect the "
-            "table"
         )
     return release_each_on_cluster(
         table, run, keep, prefix, storage, progress, declared=horizon, anyway=anyway
@@ -125,7 +112,7 @@ def release_on_cluster(
 
 def release_each_on_cluster(
     table: ClusterTable,
-    run: FleetRun,
+    wanted: FleetRun,
     keep: Keep,
     prefix: str,
     storage: str | None,
@@ -140,13 +127,15 @@ def release_each_on_cluster(
             "storage: name a folder that driver and executors can reach; the noisy rows are "
             "written there"
         )
-    session, states = table.session, run.beliefs.states
+    session, states = table.session, wanted.beliefs.states
     folder = spark_storage.full_path(session, os.fspath(storage).rstrip("/"))
-    with keep(run) as trial:
+    with keep(wanted) as trial:
         place = None if trial is None else f"{folder}/_trial-{uuid.uuid4().hex[:16]}"
     spark_storage.try_executors(session, place)
-    with table.counted() as counted, _kept(counted, run, keep, prefix, declared) as accounts:
-        run = run if accounts is None else accounts.run
+    with (
+        table.counted(single=_needs_entries(table, wanted)) as counted,
+        _kept(counted, wanted, keep, prefix, declared) as (run, accounts),
+    ):
         _refuse(counted, run)
         scales = _Scales.of(run, counted.lengths.longest)
         if not anyway:  # by the first pack, which stands for the others
@@ -155,21 +144,26 @@ def release_each_on_cluster(
             made = [scales.calibrations[n] for n in scales.lengths(sizes)[used.owner].tolist()]
             warn_if_rows_drown(run, used, made, anyway)
         after = counted.reading(states).independent_after
-        note = note_of(run.beliefs.is_private, after)
+        out = Columns(
+            _labels(counted, run), run.windows is not None, note_of(run.beliefs.is_private, after)
+        )
         own = f"{folder}/{run.identity[:16]}-{uuid.uuid4().hex[:16]}"
         if accounts is None:
-            draw = _RowNoise(states, run.per == "entries", scales.of_length, counted.subject_kind)
-            _written(own, partial(counted.write, own, states, draw, note))
+            alone = replace(run, _calibrated={})  # what the executors need of it
+            draw = _RowNoise(alone, scales.of_length, counted.subject_kind)
+            _written(own, partial(counted.write, own, states, draw, out))
             paths = [own]
             if progress is not None:
                 progress(counted.lengths.rows, counted.lengths.rows)
         else:
             packs = _Packs(counted, run, scales, prefix)
-            packs.check(accounts)
+            for pending in packs.telling(accounts):
+                accounts.check(pending)
+                accounts.forget()
             paths = []
             for rows, done in packs.paid(accounts):
                 path = f"{own}/{len(paths):06}"
-                _written(path, partial(counted.write_rows, path, states, rows, note))
+                _written(path, partial(counted.write_rows, path, rows, out))
                 paths.append(path)
                 if progress is not None:
                     progress(done, counted.lengths.rows)
@@ -178,7 +172,7 @@ def release_each_on_cluster(
 
 def release_all_on_cluster(
     table: ClusterTable,
-    run: FleetRun,
+    wanted: FleetRun,
     keep: Keep,
     prefix: str,
     progress: Progress | None = None,
@@ -188,31 +182,29 @@ def release_all_on_cluster(
 ) -> Releases:
     """One noisy answer over all subjects, or for each window; ``keep`` opens the accounts."""
     spark_storage.try_executors(table.session, None)
-    states = run.beliefs.states
-    with table.counted() as counted:
-        _refuse(counted, run)
+    states = wanted.beliefs.states
+    with table.counted(single=_needs_entries(table, wanted)) as counted:
+        _refuse(counted, wanted)
         first = next(counted.tables(states))
-        _, about = asked_of(first, run)
-        add = _Sums(states, run.question)
+        _, about = asked_of(first, wanted)
+        add = _Sums(states, wanted.question)
         with spark_storage.job("adding up"):
             parts = counted.worked(states, add, "part binary").toLocalIterator()
             together = summed_up(_joined(pickle.loads(bytes(row[0])) for row in parts), None)
-        if run.question.counting:
-            refuse_digits(run.question, run.one_entry, int(together.entries.sum()))
+        if wanted.question.counting:
+            refuse_digits(wanted.question, wanted.one_entry, int(together.entries.sum()))
         longest = int(counted.lengths.longest.max())
-        with _kept(counted, run, keep, prefix, declared) as opened:
-            run = run if opened is None else opened.run
-        run = run.decided(int(np.median(together.entries)), longest)
-        calibration = run.calibration(longest)
-        warn_if_rows_drown(run, together, [calibration] * len(together.window), anyway)
-        scales = _Scales(np.array([longest]), np.array([longest]), {longest: calibration})
-        packs = _Packs(counted, run, scales, prefix)
-        with keep(run) as accounts:
+        row = int(np.median(together.entries))
+        with _kept(counted, wanted, keep, prefix, declared, row) as (run, accounts):
+            calibration = run.calibration(longest)
+            warn_if_rows_drown(run, together, [calibration] * len(together.window), anyway)
             sampler = None
             if accounts is None:
                 values, drawn = noisy_sums(together.counts, run, calibration.scale)
                 sampler = run.sampler(drawn)
             else:
+                scales = _Scales(np.array([longest]), np.array([longest]), {longest: calibration})
+                packs = _Packs(counted, run, scales, prefix)
                 values, drawn = packs.paid_together(accounts, together, calibration)
     if progress is not None:
         progress(len(together.window), len(together.window))
@@ -230,16 +222,26 @@ def release_all_on_cluster(
 
 @contextmanager
 def _kept(
-    counted: CountedTable, run: FleetRun, keep: Keep, prefix: str, declared: int | None
-) -> Iterator[Accounts | None]:
-    """The accounts of a run, with the longest series that they may cover."""
+    counted: CountedTable,
+    run: FleetRun,
+    keep: Keep,
+    prefix: str,
+    declared: int | None,
+    entries: int | None = None,
+) -> Iterator[tuple[FleetRun, Accounts | None]]:
+    """The run with its horizon and the way of its quantile, and its accounts.
+
+    Both follow from public facts about all subjects, the same on every cluster. ``entries`` is the
+    number behind a row, by default that of the longest segment.
+    """
+    longest = int(counted.lengths.longest.max())
     with keep(run) as accounts:
         if accounts is not None:
             names = account_names(next(counted.sizes()), prefix)
-            longest = int(counted.lengths.longest.max())
             run = run.paid_for(accounts.ledger, names, longest, declared)
+    run = run.decided(entries or longest, longest)
     with keep(run) as accounts:
-        yield accounts
+        yield run, accounts
 
 
 @dataclass(frozen=True, eq=False)
@@ -258,7 +260,7 @@ class _Scales:
     def lengths(self, table: Table) -> Counts:
         """Lengths for the subjects of a table, rounded up to a calibrated one."""
         if table.longest.max() > self.longest[-1]:
-            raise ValueError(_CHANGED)
+            raise ValueError(CHANGED)
         return np.asarray(self.used[np.searchsorted(self.longest, table.longest)])
 
     @property
@@ -272,17 +274,16 @@ class _Scales:
 class _RowNoise:
     """Noisy rows without a ledger; runs in the executors, within a job that writes files."""
 
-    states: tuple[Hashable, ...]
-    shares: bool
+    run: FleetRun
     scales: Mapping[int, float]
     kind: Any
 
     def __call__(self, tables: Iterator[Table]) -> Iterator[Mapping[str, Any]]:
         for table in tables:
-            rows, _ = exact_rows(table, Histogram(), self.states)
+            rows, _ = exact_rows(table, self.run.question, self.run.beliefs.states)
             wanted = np.array([self.scales[int(n)] for n in table.longest])[rows.owner]
-            values = noise.discrete_laplace_rows(rows.counts, wanted[:, None]).astype(np.float64)
-            yield _columns(table, rows, values, wanted, self.shares, self.kind)
+            values = self.run.draw(rows.counts, wanted)
+            yield _columns(self.run, table, rows, values, wanted, self.kind)
 
 
 @dataclass(frozen=True)
@@ -323,24 +324,20 @@ class _Packs:
     scales: _Scales
     prefix: str
 
-    def check(self, accounts: Accounts, *, members: bool = False) -> None:
-        """Raise unless every account can pay; nothing is written."""
-        check = accounts.check_members if members else accounts.check
+    def telling(self, accounts: Accounts) -> Iterator[list[PendingRelease]]:
+        """The releases of accounts that can be refused, which stand for all."""
         for sizes in self.counted.sizes():
             names = account_names(sizes, self.prefix)
             telling = accounts.telling(names)
-            wanted = np.array([name in telling for name in names])
-            for pending in self._of_sizes(sizes, wanted):
-                check(pending)
-                accounts.forget()
+            yield from self._of_sizes(sizes, np.array([name in telling for name in names]))
 
     def paid(self, accounts: Accounts) -> Iterator[tuple[dict[str, Any], int]]:
         """Rows whose values are in the ledger, and their number so far."""
         done, held = 0, list[dict[str, Any]]()
         for table in self.counted.tables(self.run.beliefs.states):
             held.append(self._paid_pack(table, accounts))
-            done += len(held[-1][ENTRIES])
-            if sum(len(columns[ENTRIES]) for columns in held) >= ROWS_OF_A_FILE:
+            done += len(held[-1][NUMBER])
+            if sum(len(columns[NUMBER]) for columns in held) >= ROWS_OF_A_FILE:
                 yield _stacked(held), done
                 held = []
         if held:
@@ -351,7 +348,8 @@ class _Packs:
         run, (asked, _) = self.run, asked_of(table, self.run)
         used = self.scales.lengths(table)
         wanted = np.array([self.scales.calibrations[int(n)].scale for n in used])[asked.owner]
-        values, scales = np.empty(asked.counts.shape), np.empty(len(asked.owner))
+        width = 1 if run.chooses else asked.counts.shape[1]
+        values, scales = np.empty((len(asked.owner), width)), np.empty(len(asked.owner))
 
         def draw(rows: Counts, which: Counts) -> tuple[Floats, Floats]:
             scales = wanted[rows[which]]
@@ -363,29 +361,12 @@ class _Packs:
             values[rows] = [one["value"] for one in paid]
             scales[rows] = [one["scale"] for one in paid]
             accounts.forget()
-        return _columns(
-            table, asked, values, scales, run.per == "entries", self.counted.subject_kind
-        )
+        return _columns(run, table, asked, values, scales, self.counted.subject_kind)
 
     def paid_together(
         self, accounts: Accounts, together: Rows, calibration: Calibration
     ) -> tuple[Floats, Floats]:
         """Charge every account, then draw and store the noisy sums, or return the stored ones."""
-        record, total = f"{self.prefix}{EVERYBODY}", 0
-        before, after = _Used(), _Used()
-        for pending in self._pending():
-            before.add(pending)
-        used = before.digest
-        if before.entries != int(together.entries.sum()):
-            raise ValueError(_CHANGED)
-        accounts.refuse_other_entries(record, used)
-        self.check(accounts, members=True)
-        for pending in self._pending():
-            total = max(total, accounts.charge(pending))
-            accounts.forget()
-            after.add(pending)
-        if after.digest != used:
-            raise ValueError(_CHANGED)
         body = {
             "query": f"{self.run.query} over all subjects",
             "mechanism": self.run.mechanism,
@@ -397,7 +378,14 @@ class _Packs:
             values, scales = noisy_sums(together.counts, self.run, calibration.scale)
             return {"value": values.tolist(), "scale": scales.tolist()}
 
-        stored = accounts.pay_record(record, used, body, draw, least=total)
+        stored = accounts.pay_in_batches(
+            self._pending,
+            f"{self.prefix}{EVERYBODY}",
+            body,
+            draw,
+            checked=partial(self.telling, accounts),
+            entries=int(together.entries.sum()),
+        )
         return np.array(stored["value"]), np.array(stored["scale"])
 
     def _pending(self) -> Iterator[list[PendingRelease]]:
@@ -415,24 +403,6 @@ class _Packs:
 
     def _releases(self, table: Table, asked: Rows, rows: Any, used: Counts) -> list[PendingRelease]:
         return pending_releases(table, asked, rows, used, self.scales.calibrations, self.prefix)
-
-
-class _Used:
-    """A digest of the entries used, independent of their order."""
-
-    def __init__(self) -> None:
-        self.entries, self._rows, self._sum = 0, 0, 0
-
-    def add(self, pending: Sequence[PendingRelease]) -> None:
-        for release in pending:
-            line = canonical([release.account, release.window, *release.used]).encode()
-            self._sum += int.from_bytes(hashlib.sha256(line).digest(), "big")
-            self._rows += 1
-            self.entries += release.entries
-
-    @property
-    def digest(self) -> str:
-        return digest({"rows": self._rows, "sum": f"{self._sum % 2**256:x}"})
 
 
 def _refuse(counted: CountedTable, run: FleetRun) -> None:
@@ -455,20 +425,32 @@ def _written(path: str, write: Callable[[], None]) -> None:
         ) from None
 
 
+def _needs_entries(table: ClusterTable, run: FleetRun) -> bool:
+    """Whether counts, of windows too, do not answer the question."""
+    return not run.question.counting and table.windows is None
+
+
+def _labels(counted: CountedTable, run: FleetRun) -> tuple[str, ...]:
+    """The names of the numbers that are released."""
+    if run.chooses:
+        return (run.query,)
+    if run.question.counting:
+        return run.released.about(run.one_entry).labels
+    return asked_of(next(counted.tables(run.beliefs.states)), run)[1].labels
+
+
 def _columns(
-    table: Table, rows: Rows, values: Floats, scales: Floats, shares: bool, kind: Any
+    run: FleetRun, table: Table, rows: Rows, values: Floats, scales: Floats, kind: Any
 ) -> dict[str, Any]:
     """Rows as columns of Arrow."""
     import pyarrow as pa  # noqa: PLC0415
 
-    entries = rows.entries
-    if shares:
-        values, scales = noise.as_shares(values, scales, entries)
+    values, scales = run.answers(values, scales, rows.per(run.per))
     owners = [table.subjects[number] for number in rows.owner]
     columns: dict[str, Any] = {SUBJECT: pa.array(owners, type=kind)}
-    if table.windows is not None:
+    if run.windows is not None:
         columns[WINDOW] = pa.array(rows.window)
-    columns |= {ENTRIES: pa.array(entries), SCALE: pa.array(scales)}
+    columns |= {NUMBER: pa.array(rows.entries), SCALE: pa.array(scales)}
     return columns | {f"_{n}": pa.array(values[:, n]) for n in range(values.shape[1])}
 
 

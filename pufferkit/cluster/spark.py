@@ -23,7 +23,7 @@ import numpy as np
 
 from pufferkit.cluster import spark_workers as workers
 from pufferkit.cluster.spark_storage import job
-from pufferkit.cluster.spark_workers import FACTS, PACKS, PAIRS, PIECES, SplitReading
+from pufferkit.cluster.spark_workers import ENTRIES, FACTS, PACKS, PAIRS, PIECES, SplitReading
 from pufferkit.data import count, sources
 from pufferkit.data.assemble import (
     HIGHEST,
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 
-ENTRIES, SCALE = "_entries", "_scale"
+NUMBER, SCALE = "_entries", "_scale"
 
 _JOINS = "spark.sql.optimizer.canChangeCachedPlanOutputPartitioning"
 
@@ -75,8 +75,10 @@ class ClusterTable:
             return assembled(pieces, counted.pairs, self.rules, self.states, counted.unknown)
 
     @contextmanager
-    def counted(self) -> Iterator[CountedTable]:
+    def counted(self, *, single: bool = False) -> Iterator[CountedTable]:
         """The table counted on the cluster, which caches the counts until the block ends.
+
+        With ``single`` it caches the single entries too.
 
         Spark reuses cached rows for every equal plan, also for one over a folder that has received
         new files since. So they are cached under a unique mark, and released afterwards.
@@ -85,7 +87,9 @@ class ClusterTable:
 
         entries = count.entries(self.source.frame, self.rules)
         rows = entries.to_native().repartition(SUBJECT).sortWithinPartitions(SUBJECT, TIME)
-        packs = rows.mapInArrow(partial(workers.count_rows, rules=self.rules), PACKS)
+        packs = rows.mapInArrow(
+            partial(workers.count_rows, rules=self.rules, entries=single), PACKS
+        )
         packs = _kept(packs.withColumn("_mark", f.lit(uuid.uuid4().hex)))
         try:
             with job("counting"):
@@ -98,7 +102,9 @@ class ClusterTable:
             if facts["smallest"] is not None and facts["smallest"] <= 0:
                 raise self.source.duplicates(entries)
             self.source.refuse_rows(pairs, entries)
-            yield CountedTable(self, entries, packs.where(f.col("kind") == PIECES), pairs, facts)
+            pieces, rows = (packs.where(f.col("kind") == kind) for kind in (PIECES, ENTRIES))
+            answers = rows if single else pieces
+            yield CountedTable(self, entries, pieces, answers, pairs, facts)
         finally:
             packs.unpersist()
 
@@ -109,7 +115,9 @@ class ClusterTable:
         pairs: pl.DataFrame | None = None
         facts: dict[str, Any] = {"nobody": 0, "smallest": None, LOW: None, HIGH: None}
         with job("counting"):
-            for row in packs.where(f.col("kind") != PIECES).coalesce(_AT_A_TIME).toLocalIterator():
+            for row in (
+                packs.where(f.col("kind").isin(PAIRS, FACTS)).coalesce(_AT_A_TIME).toLocalIterator()
+            ):
                 frame = workers.opened(bytes(row["payload"]))
                 if row["kind"] == PAIRS:
                     parts = [frame] if pairs is None else [pairs, frame]
@@ -159,6 +167,15 @@ class LongestSegments:
     """Numbers of subjects, of segments, and of pairs of a subject and a window."""
 
 
+@dataclass(frozen=True)
+class Columns:
+    """The columns of released rows: the labels of the answer, windows, and a note in every row."""
+
+    labels: tuple[str, ...]
+    windowed: bool
+    note: str | None = None
+
+
 @dataclass(frozen=True, eq=False)
 class CountedTable:
     """A `ClusterTable` while the cluster caches its counts."""
@@ -167,7 +184,9 @@ class CountedTable:
     entries: Any
     """The table, and its rows as entries."""
     kept: Any
-    """The packs, a native frame."""
+    """The packs of counts, a native frame."""
+    answering: Any
+    """The packs that answer the question: the same, or those of single entries."""
     pairs: pl.DataFrame
     """Which cell follows which after which step, and how often."""
     facts: Mapping[str, Any]
@@ -255,7 +274,7 @@ class CountedTable:
     def tables(self, states: Sequence[Hashable]) -> Iterator[Table]:
         """All subjects with their counts, one table after another, on the driver."""
         reading = self.reading(states)
-        return filter(None, map(reading.table, self._together(self.kept)))
+        return filter(None, map(reading.table, self._together(self.answering)))
 
     def sizes(self) -> Iterator[Table]:
         """The same without counts of states, which stay on the cluster."""
@@ -288,23 +307,19 @@ class CountedTable:
     def worked(self, states: Sequence[Hashable], work: TableWork, schema: str) -> Any:
         """What ``work`` makes of all subjects in the executors, a native frame."""
         make = partial(workers.worked, reading=self.reading(states), work=work)
-        return self.kept.mapInArrow(make, schema)
+        return self.answering.mapInArrow(make, schema)
 
-    def write(
-        self, path: str, states: Sequence[Hashable], work: TableWork, note: str | None
-    ) -> None:
-        """Files of rows that the executors compute, noise included. A note becomes a column."""
-        made = self.worked(states, work, self._schema(states))
-        self._named(made, states, note).write.mode("errorifexists").parquet(path)
+    def write(self, path: str, states: Sequence[Hashable], work: TableWork, out: Columns) -> None:
+        """Files of rows that the executors compute, noise included."""
+        made = self.worked(states, work, self._schema(out))
+        self._named(made, out).write.mode("errorifexists").parquet(path)
 
-    def write_rows(
-        self, path: str, states: Sequence[Hashable], rows: Mapping[str, Any], note: str | None
-    ) -> None:
+    def write_rows(self, path: str, rows: Mapping[str, Any], out: Columns) -> None:
         """Files of rows that the driver holds."""
         pack = workers.in_pack(rows)
         frame = self.table.session.createDataFrame([(bytearray(pack),)], "payload binary")
-        made = frame.mapInArrow(workers.handed_on, self._schema(states))
-        self._named(made, states, note).write.mode("errorifexists").parquet(path)
+        made = frame.mapInArrow(workers.handed_on, self._schema(out))
+        self._named(made, out).write.mode("errorifexists").parquet(path)
 
     @property
     def subject_kind(self) -> Any:
@@ -313,28 +328,27 @@ class CountedTable:
 
         return to_arrow_type(self.entries.to_native().schema[SUBJECT].dataType)
 
-    def _schema(self, states: Sequence[Hashable]) -> str:
-        """Columns of the rows: subject, window, entries, scale and a number for each state."""
+    def _schema(self, out: Columns) -> str:
+        """Columns of the rows: subject, window, entries, scale and the numbers of the answer."""
         kind = self.entries.to_native().schema[SUBJECT].dataType.simpleString()
-        window = f"{quoted(WINDOW)} long, " if self.table.windows is not None else ""
-        numbers = ", ".join(f"`_{n}` double" for n in range(len(states)))
-        return f"{quoted(SUBJECT)} {kind}, {window}`{ENTRIES}` long, `{SCALE}` double, {numbers}"
+        window = f"{quoted(WINDOW)} long, " if out.windowed else ""
+        numbers = ", ".join(f"`_{n}` double" for n in range(len(out.labels)))
+        return f"{quoted(SUBJECT)} {kind}, {window}`{NUMBER}` long, `{SCALE}` double, {numbers}"
 
-    def _named(self, made: Any, states: Sequence[Hashable], note: str | None) -> Any:
+    def _named(self, made: Any, columns: Columns) -> Any:
         """Rows under the public names of the columns."""
         from pyspark.sql import functions as f  # noqa: PLC0415
 
         out = [f.col(SUBJECT).alias("subject")]
-        if self.table.windows is not None:
+        if columns.windowed:
             out.append(self._start().alias("window_start"))
-        out += [f.col(ENTRIES).alias("entries"), f.col(SCALE).alias("scale")]
+        out += [f.col(NUMBER).alias("entries"), f.col(SCALE).alias("scale")]
         taken = {"subject", "window_start", "entries", "scale"}
-        if note is not None:
-            out.append(f.lit(note).alias("note"))
+        if columns.note is not None:
+            out.append(f.lit(columns.note).alias("note"))
             taken.add("note")
-        names = [str(state) for state in states]
-        prefix = "state " if taken & set(names) else ""
-        out += [f.col(f"_{n}").alias(prefix + name) for n, name in enumerate(names)]
+        prefix = "state " if taken & set(columns.labels) else ""
+        out += [f.col(f"_{n}").alias(prefix + name) for n, name in enumerate(columns.labels)]
         return made.select(*out)
 
     def _start(self) -> Any:

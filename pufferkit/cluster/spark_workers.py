@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 PACKS = "kind string, payload binary"
-PIECES, PAIRS, FACTS = "pieces", "pairs", "facts"
+PIECES, ENTRIES, PAIRS, FACTS = "pieces", "entries", "pairs", "facts"
 
 ROWS_AT_ONCE = 200_000
 LINES_OF_A_PACK = 50_000
@@ -43,19 +43,23 @@ LINES_OF_A_PACK = 50_000
 _ONE_THREAD = "POLARS_MAX_THREADS"
 
 
-def count_rows(batches: Iterator[Any], *, rules: Rules) -> Iterator[Any]:
-    """Packs of all subjects of a partition, then its transition counts."""
+def count_rows(batches: Iterator[Any], *, rules: Rules, entries: bool = False) -> Iterator[Any]:
+    """Packs of all subjects of a partition, then its transition counts.
+
+    With ``entries`` the rows themselves too, for questions that counts do not answer.
+    """
     import polars as pl  # noqa: PLC0415
 
     carry: pl.DataFrame | None = None
     pairs: pl.DataFrame | None = None
-    lines: list[pl.DataFrame] = []
+    lines, single = list[pl.DataFrame](), list[pl.DataFrame]()
     nobody, steps, ends = 0, list[Any](), list[pl.DataFrame]()
     for rows in _frames(batches, ROWS_AT_ONCE):
         nobody += rows[SUBJECT].null_count()
-        frame = count.with_carry(rows.filter(~pl.col(SUBJECT).is_null()), carry)
-        if frame.height == 0:
+        named = rows.filter(~pl.col(SUBJECT).is_null())
+        if named.height == 0:
             continue
+        frame = count.with_carry(named, carry)
         linked = count.linked_rows(frame, rules)
         if rules.every is not None:
             steps.append(count.smallest(frame))
@@ -70,15 +74,21 @@ def count_rows(batches: Iterator[Any], *, rules: Rules) -> Iterator[Any]:
         carry = carry.filter(pl.col(SUBJECT).is_in(open_subject.implode()))
         lines.append(pieces.drop(BASE))
         ends.append(_ends(pieces))
+        unfinished = pl.col(SUBJECT).is_in(open_subject.implode())
         if sum(part.height for part in lines) >= LINES_OF_A_PACK:
             together = _merged(lines, rules)
-            unfinished = pl.col(SUBJECT).is_in(open_subject.implode())
-            whole = together.filter(~unfinished)
-            if whole.height:
-                yield _pack(PIECES, whole)
+            yield from _packs(PIECES, together.filter(~unfinished))
             lines = [together.filter(unfinished)]
-    if sum(part.height for part in lines):
-        yield _pack(PIECES, _merged(lines, rules))
+        if entries:
+            together = pl.concat([*single, named])
+            whole = together.height >= LINES_OF_A_PACK
+            if whole:
+                yield from _packs(ENTRIES, together.filter(~unfinished))
+            single = [together.filter(unfinished) if whole else together]
+    if lines:
+        yield from _packs(PIECES, _merged(lines, rules))
+    if single:
+        yield from _packs(ENTRIES, single[0])
     if pairs is not None:
         yield _pack(PAIRS, pairs)
         extent = _ends_of(ends)
@@ -105,11 +115,15 @@ class SplitReading:
 
     def table(self, lines: pl.DataFrame) -> Table | None:
         """The subjects of a pack; ``None`` if no row of them has a state."""
+        entries = None
+        if "n" not in lines.columns:  # rows, which are linked and counted here
+            entries = count.linked_rows(lines, self.rules)
+            lines = count.evaluated(count.piece_counts(count.lazy(entries), self.rules))
         if lines[STATE].null_count() == lines.height:
             return None
         extents = extents_of(lines, self.rules)
         made = table_of(
-            lines, extents, self.pairs, self.step, self.rules, self.known, _not_declared
+            lines, extents, self.pairs, self.step, self.rules, self.known, _not_declared, entries
         )
         return self._recorded(made)
 
@@ -253,6 +267,12 @@ def _ends_of(ends: list[pl.DataFrame]) -> pl.DataFrame:
     import polars as pl  # noqa: PLC0415
 
     return _ends(pl.concat(ends, how="vertical_relaxed"))
+
+
+def _packs(kind: str, frame: pl.DataFrame) -> Iterator[Any]:
+    """A pack, if the frame has rows."""
+    if frame.height:
+        yield _pack(kind, frame)
 
 
 def _pack(kind: str, frame: pl.DataFrame) -> Any:

@@ -19,15 +19,14 @@ from pufferkit.account.subjects import (
     Accounts,
     FleetRun,
     PendingRelease,
+    Used,
     pending_releases,
-    used_digest,
 )
 from pufferkit.beliefs.base import as_beliefs
 from pufferkit.beliefs.provenance import PRIVATE_NOTE
 from pufferkit.data.exact_rows import Rows, aligned
 from pufferkit.fitting.fit import fit
 from pufferkit.mechanisms.influence_curve import loss_at
-from pufferkit.records import digest
 from tests.asking import for_all, for_each
 
 STATES = ("rest", "walk", "run")
@@ -493,9 +492,12 @@ def test_batches_do_not_change_the_digest_of_the_entries_used():
         PendingRelease(name, (9,), 0, 1, 9, run.calibration(9), entries=entries)
         for name, entries in (("é", 9), ("b", 7), ("c", 9))
     ]
-    whole = digest([["é", 0, 1, 9], ["b", 0, 1, 9, 7], ["c", 0, 1, 9]])
-    assert used_digest([pending]) == used_digest([pending[:1], pending[1:]]) == whole
-    assert used_digest([]) == digest([])
+    whole = Used().add(pending)
+    assert whole.entries == 25
+    assert Used().add(pending[1:]).add(pending[:1]).digest == whole.digest
+    fewer = [pending[0]._replace(entries=8), *pending[1:]]
+    for other in (pending[:2], [*pending, pending[0]], fewer):
+        assert Used().add(other).digest != whole.digest
 
 
 @pytest.mark.usefixtures("small_batches")

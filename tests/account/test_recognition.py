@@ -160,7 +160,7 @@ def test_changed_rows_under_the_same_name_are_refused(book):
 
 def test_two_processes_cannot_open_two_names_at_once(book, monkeypatch):
     """What the check at the door did not see, the one under the lock does."""
-    monkeypatch.setattr(Ledger, "check_terms", lambda *_, **__: None)
+    monkeypatch.setattr(Ledger, "check_data", lambda *_, **__: None)
     session = Asking(LONG, CHAIN, 1.0, book, name="bob")
     with pytest.raises(ValueError, match="'bob' are"):
         session.release(count(1, 2000), 0.4, mechanism="group_dp")

@@ -14,7 +14,6 @@ from pufferkit.account import subjects as accounts_room
 from pufferkit.account import subjects as run_room
 from pufferkit.cluster import packs as cluster_room
 from pufferkit.cluster import spark_workers
-from pufferkit.data.query import question
 from tests.asking import for_all, for_each
 
 STATES = ["rest", "walk", "run"]
@@ -121,6 +120,58 @@ def test_one_row_for_each_subject_and_window_paid_once(rows, cluster, tmp_path):
             )
 
 
+POINTS = {"rest": 0, "walk": 2, "run": 5}
+ASKED = [
+    (pk.count("run"), None),
+    (pk.relative_frequencies(), "7d"),
+    (pk.total(POINTS), "7d"),
+    (pk.mean(POINTS), None),
+    (pk.variance(POINTS, clip=(0, 5)), None),
+    (pk.quantile(0.5, POINTS), None),
+    (pk.episodes("run"), None),
+    (pk.stays("walk"), None),
+    (pk.transition_counts(), None),
+    (pk.days_with("run", "6h"), None),
+    (pk.by_time("hour"), None),
+    (pk.by_time("hour"), "1h"),
+]
+
+
+@pytest.mark.parametrize(("query", "window"), ASKED, ids=lambda asked: str(asked)[:30])
+def test_every_question_of_each_subject_and_of_all(rows, cluster, tmp_path, query, window):
+    """The same rows as on one machine, within the noise; paid once, and then for nothing."""
+    options = {**COLUMNS, "states": STATES, "window": window}
+    far, near = pk.read(cluster, **options), pk.read(rows, **options)
+    book, place = pk.Ledger(str(tmp_path / "ledger.db")), str(tmp_path / "values")
+    call = {"query": query, "ledger": book, "budget": 60.0, "label": "x", "anyway": True}
+    paid = for_each(far, BELIEF, 50, storage=place, **call)
+    free = for_each(far, BELIEF, 50, query=query, storage=place, anyway=True)
+    here = for_each(near, BELIEF, 50, query=query, anyway=True)
+    for there in (paid, free):
+        lines = sorted(there.collect())
+        assert [line["subject"] for line in lines] == list(here.subjects)
+        assert [line["entries"] for line in lines] == here.entries.tolist()
+        numbers = np.array([list(line)[-len(here.labels) :] for line in lines])
+        names = [name.removeprefix("state ") for name in there.columns]
+        assert names[-len(here.labels) :] == list(here.labels)
+        apart = np.abs(numbers - here.raw) / here.scale[:, None]
+        assert here.noise == "noisy choice" or apart.max() < 60
+    entries = len(book.entries())
+    again = for_each(far, BELIEF, 50, storage=place, **call)
+    assert sorted(again.collect()) == sorted(paid.collect())
+    # One machine finds what the cluster paid for.
+    local = for_each(near, BELIEF, 50, **{**call, "data_meant": True})
+    assert local.raw.tolist() == [
+        list(line)[-len(here.labels) :] for line in sorted(paid.collect())
+    ]
+    assert len(book.entries()) == entries
+    together = for_all(far, BELIEF, 50, query=query, anyway=True)
+    same = for_all(near, BELIEF, 50, query=query, anyway=True)
+    assert together.entries.tolist() == same.entries.tolist()
+    apart = np.abs(together.raw - same.raw) / same.scale[:, None]
+    assert same.noise == "noisy choice" or apart.max() < 60
+
+
 def test_all_subjects_together(rows, cluster, tmp_path):
     options = {**COLUMNS, "states": STATES, "independent_after": "6h"}
     far, near = pk.read(cluster, **options), pk.read(rows, **options)
@@ -133,8 +184,6 @@ def test_all_subjects_together(rows, cluster, tmp_path):
             assert getattr(release, name).tolist() == getattr(here, name).tolist(), name
         assert (release.notes, release.labels) == (here.notes, here.labels)
         assert pk.verify(release).ok
-    with pytest.raises(ValueError, match="needs the single entries"):
-        for_all(far, BELIEF, 10, query=question("episodes", of="run"))
     groups = {subject: subject < "s05" for subject in near.subjects}
     both = for_all(far, BELIEF, 10, groups=groups, keys=[True, False])
     assert both.groups == (True, False)

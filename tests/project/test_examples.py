@@ -33,7 +33,7 @@ FOR_THE_PACKAGE = {
     "Guarantee": {"of_code"},
     "InfluenceCurve": {"binding", "pair_record", "rows", "solve"},
     "Ledger": {
-        *("charge_many", "charges_of", "check_terms", "find", "find_many"),
+        *("charge_many", "charges_of", "check_data", "find", "find_many"),
         *("make_anchor", "open_accounts", "look", "beliefs", "change_terms"),
     },
     "Plan": {"cells"},

@@ -10,7 +10,17 @@ from functools import partial
 
 import numpy as np
 
-from tests.attacks.accounts import FLEET, OWN, SESSION, by_fleet, by_session
+from tests.attacks.accounts import (
+    FLEET,
+    GOES_ON,
+    GROWING,
+    OWN,
+    SESSION,
+    by_fleet,
+    by_going_on,
+    by_growth,
+    by_session,
+)
 from tests.attacks.cases import PRIVATE, TARGETS, Case, Target
 from tests.attacks.charges import by_compose_of_others, by_rule
 from tests.attacks.climb import TOLERANCE, Charge, Summit, climb
@@ -24,7 +34,7 @@ HEAD = "| group | instances | largest loss / promise | worst case |\n|---|---|--
 WEIGHTS = {
     "`release` from an account": 3.0,
     "`release` from an account, own questions": 2.0,
-    "each and all": 2.0,
+    "each, all and groups": 2.0,
     **dict.fromkeys(REFUSED, 0.1),
 }
 """Shares of the time, where they are not alike: a history of an account takes long."""
@@ -118,7 +128,9 @@ def groups(evaluations: int) -> dict[str, Group]:
         "`compose`, noise for other beliefs": histories(OTHERS, by_compose_of_others, evaluations),
         "`release` from an account": histories(SESSION, by_session, evaluations),
         "`release` from an account, own questions": histories(OWN, by_session, evaluations),
-        "each and all": histories(FLEET, by_fleet, evaluations),
+        "each, all and groups": histories(FLEET, by_fleet, evaluations),
+        "growing, beliefs changed": histories(GROWING, by_growth, evaluations),
+        "a series that goes on": histories(GOES_ON, by_going_on, evaluations),
     }
     kinds = dict.fromkeys(BELIEFS[belief].kind for own in CLASSES.values() for belief in own)
     named |= {f"members: {kind}": members(kind) for kind in kinds}

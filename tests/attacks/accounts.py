@@ -1,4 +1,4 @@
-"""What whole accounts charge: sessions, and fleets of one subject, through their front doors."""
+"""What whole accounts charge: of one series, of growing ones, of subjects and their groups."""
 
 import tempfile
 from dataclasses import replace
@@ -40,8 +40,30 @@ FLEET = Target(
     tuple(kind for kind in KINDS if kind != "region"),
     segments=False,
     gaps=False,
+    own=True,
     starts=3,
 )
+GROWING = Target(
+    "growing",
+    ("influence_curve", "best", "markov_quilt", "group_dp"),
+    (1, 2, 3),
+    ("steady", "several", "fixed start", "any start"),
+    segments=False,
+    own=True,
+    starts=3,
+)
+"""Series that grow from release to release, under beliefs that are changed on the way."""
+
+GOES_ON = Target(
+    "goes on",
+    ("influence_curve", "best"),
+    (1,),
+    ("steady", "several", "any start"),
+    segments=False,
+    gaps=False,
+    starts=3,
+)
+"""The same question for every window of a series without an end, of which the beginning is seen."""
 
 
 def by_session(case: Case) -> tuple[np.ndarray, float]:
@@ -81,14 +103,17 @@ def by_fleet(case: Case) -> tuple[np.ndarray, float]:
     """The same for runs over one subject whose series grows.
 
     ``last`` is how far the series has grown and ``first`` the width of the windows; a histogram is
-    released for each subject, and any other query stands for one over all.
+    released for each subject, and any other query stands for one over all, or, where it is the
+    user's own, for one over groups, of which another subject is in the other.
     """
     theta, seen, history, grown = beliefs_of(case), set(), [], 0
     with tempfile.TemporaryDirectory() as folder, pk.Ledger(str(Path(folder) / "l.db")) as ledger:
         for asked in case.asked:
-            query_of(case, asked)  # refuses what goes beyond the series
+            if not 1 <= asked.first <= asked.last <= case.length:
+                raise ValueError("window out of the series")
             grown = max(grown, asked.last)
-            frame = pl.DataFrame({"who": ["p"] * grown, "when": range(grown), "what": [0] * grown})
+            who, when = ["p"] * grown + ["q"] * grown, [*range(grown), *range(grown)]
+            frame = pl.DataFrame({"who": who, "when": when, "what": [0] * grown + [1] * grown})
             table = pk.read(
                 frame,
                 subject="who",
@@ -101,8 +126,11 @@ def by_fleet(case: Case) -> tuple[np.ndarray, float]:
             release = for_each if asked.values is None else for_all
             name = NAMES.get(asked.mechanism, asked.mechanism)
             options = {"mechanism": name, "ledger": ledger, "budget": BUDGET, "label": asked.label}
+            if asked.values is not None and asked.own:
+                options |= {"groups": {"p": "a", "q": "b"}, "keys": ["a", "b"]}
             rows = release(table, theta, asked.epsilon, **options)
-            for n, value in enumerate(rows.value):
+            mine = -(-grown // asked.first)  # rows of p come first
+            for n, value in enumerate(rows.value[:mine]):
                 if tuple(value) in seen:  # the same numbers once more
                     continue
                 seen.add(tuple(value))
@@ -111,4 +139,61 @@ def by_fleet(case: Case) -> tuple[np.ndarray, float]:
                     values = tuple(np.eye(case.states)[x].tolist())
                     history.append(NoisySum(first, last, values, float(rows.scale[n])))
         charge = ledger.account("p").total / 1e6
+    return losses_of(case, theta, history), charge
+
+
+def by_growth(case: Case) -> tuple[np.ndarray, float]:
+    """The same for a series that grows, under beliefs that are changed before a label.
+
+    Of several chains the first is believed until the first release with a label, then the second:
+    everything so far is private under the first one, and everything under the second.
+    """
+    theta, changed, history, before = beliefs_of(case), None, [], []
+    if case.kind == "several":
+        theta, changed = (pk.MarkovChain.steady(matrix) for matrix in case.matrices())
+    first, now, data = theta, theta, data_of(case)
+    with tempfile.TemporaryDirectory() as folder, pk.Ledger(str(Path(folder) / "l.db")) as ledger:
+        account, grown = pk.Account(ledger, "data", BUDGET), 0
+        for asked in case.asked:
+            if changed is not None and asked.label and now is first and history:
+                account.change_beliefs(changed)
+                now, before = changed, list(history)
+            query = query_of(case, asked)
+            grown = max(grown, asked.last)
+            paid = len(account.history)
+            pk.release(
+                *(data.window(1, grown), now, query, asked.epsilon),
+                account=account,
+                mechanism=asked.mechanism,
+                window=(asked.first, asked.last),
+                label=asked.label,
+                anyway=True,
+            )
+            if len(account.history) > paid:
+                history += told(case, asked, account.history[-1]["scale"])
+        charge = account.spent
+    worst = losses_of(case, pk.ChainClass.of(now) if changed is not None else now, history)
+    if before:
+        worst = np.maximum(worst, losses_of(case, pk.ChainClass.of(first), before))
+    return worst, charge
+
+
+def by_going_on(case: Case) -> tuple[np.ndarray, float]:
+    """Every window of a series that goes on, asked alike: all of them cost one epsilon."""
+    theta, (asked,), history = beliefs_of(case), case.asked, []
+    data, width = data_of(case), asked.last - asked.first + 1
+    if not 1 <= asked.first <= asked.last <= case.length:
+        raise ValueError("window out of the series")
+    with tempfile.TemporaryDirectory() as folder, pk.Ledger(str(Path(folder) / "l.db")) as ledger:
+        account = pk.Account(ledger, "data", BUDGET, horizon=10**6)
+        for first in range(1, case.length - width + 2, width):
+            window = replace(asked, first=first, last=first + width - 1)
+            query = query_of(case, window)
+            until = data.window(1, window.last)
+            options = {"account": account, "window": (window.first, window.last), "anyway": True}
+            made = pk.release(until, theta, query, asked.epsilon, **options)
+            history += told(case, window, made.scale)
+        charge = account.spent
+    if charge > asked.epsilon + 1e-6:
+        raise AssertionError(f"{charge} for windows at epsilon {asked.epsilon}")
     return losses_of(case, theta, history), charge

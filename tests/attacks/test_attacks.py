@@ -9,7 +9,16 @@ import numpy as np
 import pytest
 
 import pufferkit as pk
-from tests.attacks.accounts import FLEET, SESSION, by_fleet, by_session
+from tests.attacks.accounts import (
+    FLEET,
+    GOES_ON,
+    GROWING,
+    SESSION,
+    by_fleet,
+    by_going_on,
+    by_growth,
+    by_session,
+)
 from tests.attacks.cases import TARGETS, Case, Target
 from tests.attacks.charges import (
     MECHANISMS,
@@ -102,7 +111,15 @@ def test_no_history_of_sums_is_charged_less_than_it_tells_of_a_pair(kind):
     assert summit.ratio <= 1 + TOLERANCE, summit
 
 
-@pytest.mark.parametrize(("target", "charge"), [(SESSION, by_session), (FLEET, by_fleet)])
+@pytest.mark.parametrize(
+    ("target", "charge"),
+    [
+        (SESSION, by_session),
+        (FLEET, by_fleet),
+        (GROWING, by_growth),
+        (GOES_ON, by_going_on),
+    ],
+)
 def test_no_account_charges_less_than_any_entry_loses(target, charge):
     # Random cases may be refused (a class that never mixes, many outputs): take one that is not.
     summits = (climb(target, charge, np.random.default_rng(seed), 8) for seed in range(3, 20))

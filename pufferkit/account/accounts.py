@@ -1,6 +1,4 @@
-"""The choice of an account: the least noise among mechanisms that compose.
-
-An account: a budget of epsilon for everything that is ever released about the data of a name.
+"""An account: a budget of epsilon for everything that is ever released about the data of a name.
 
 The budget is the Pufferfish epsilon of all releases together. A release is priced as if the series
 went on without an end and every entry were asked like these: its noise is that of such a series

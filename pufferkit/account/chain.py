@@ -1,21 +1,19 @@
-"""The entries of a ledger: their fields, and how they are read and appended.
+"""The chain of a ledger: its entries, the keys that it names, and the anchor of its head.
 
-There is one way to append: a list of drafts gets its places in the chain, and a single entry is a
-list of one. An entry states the balance after it, so the balance of an account is its last entry,
-whose digest is checked before it is charged. Marks and states are kept in separate tables and
-always follow from the entries. A *state* accumulates the charges of an account, so that the next
-charge need not read them all; the last charge holds its digest.
+**Entries.** There is one way to append: a list of drafts gets its places in the chain, and a single
+entry is a list of one. An entry states the balance after it, so the balance of an account is its
+last entry, whose digest is checked before it is charged. Marks and states are kept in separate
+tables and always follow from the entries. A *state* accumulates the charges of an account, so that
+the next charge need not read them all; the last charge holds its digest.
 
-Keys of a ledger: files that hold them, and the entries of the chain that name them.
+**Keys.** A ledger knows two sorts of keys: one by which data are recognised, and one for each
+signed anchor. The first entry of every chain names those that were in use when the ledger was
+created, by a digest that reveals nothing about them; later ones are named by entries of their own.
+So a key file that was removed or replaced is noticed, and the entry that names it cannot be removed
+unnoticed.
 
-A ledger knows two sorts of keys: one by which data are recognised, and one for each signed anchor.
-The first entry of every chain names those that were in use when the ledger was created, by a digest
-that reveals nothing about them; later ones are named by entries of their own. So a key file that
-was removed or replaced is noticed, and the entry that names it cannot be removed unnoticed.
-
-A copy of the head kept outside the ledger, which reveals a ledger that was set back.
-
-The anchor is a small file with the number and the digest of the last entry. Before every charge the
+**The anchor** is a copy of the head kept elsewhere, which reveals a ledger that was set back: a
+small file with the number and the digest of the last entry. Before every charge the
 ledger must still hold that entry. The anchor advances after the commit and before anything is
 handed over, so it is never ahead of an intact ledger: if it is ahead, the ledger was set back (to
 an old copy, by deleting its log or by removing its tail). It may lag behind: after a crash between

@@ -1,6 +1,4 @@
-"""Charges: the terms that open an account, what is refused, and the entries that are made.
-
-The transactions of a ledger: snapshots, writes under the lock, and what goes wrong with them.
+"""The ledger: a persistent, append-only account of what has been spent.
 
 Reading a ledger that does not exist does not create it: until the first entry is written it reads
 as an empty one. A file that exists must be a ledger. An empty or foreign file is refused, because
@@ -9,12 +7,6 @@ advanced here.
 
 Error messages of a driver can quote the data being written. They never leave this module, which
 raises a `LedgerError` with a message of its own instead.
-
-Checking a ledger: all entries are replayed and must lead to the stored balances.
-
-The accounts of the subjects of a table.
-
-The ledger: a persistent, append-only account of what has been spent.
 
 Every entry names its account, what was done, and the account's total after it, and carries a digest
 of itself and of the previous digest. So an entry that was changed, removed or inserted later breaks

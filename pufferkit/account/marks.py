@@ -17,8 +17,6 @@ Information tells coincidence from common origin: it is minus the log of the pro
 unrelated series has the same transitions. A stretch with little information (hours of sleep) is no
 evidence, nor are habits (every day the same hours): a run that often follows the run before it has
 the information of that share. An exact copy of a whole series always is evidence.
-
-Recognition of data by the ledger: its key, the marks of charges, and refusals.
 """
 
 from __future__ import annotations

@@ -3,8 +3,6 @@
 A window is first and last entry, counted from 1; a period, ``"2026"``, ``"2026-09"``,
 ``"2026-W37"`` or ``"2026-09-15"``; two moments, the second excluded. A rule, ``"day"``,
 ``"week"``, ``"month"``, ``"year"`` or a duration such as ``"12h"``, gives one window after another.
-
-A period of the calendar, cut out of a table.
 """
 
 from __future__ import annotations

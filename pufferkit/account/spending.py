@@ -1,6 +1,4 @@
-"""The facts about one release that an account needs: its window and its event-level epsilon.
-
-What was spent on each entry, as runs: of a release, of a history, of an account.
+"""What was spent: by one release, and on each entry by all of them, as runs.
 
 For releases under which all states are equally far apart, event-level epsilons add up as numbers.
 Each kind of query has its own distances between states, so a run of entries has one number for each

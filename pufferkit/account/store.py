@@ -1,7 +1,4 @@
-"""The tables of a ledger, their versions, and the connection that sends every statement.
-
-Where a ledger lives: a file or a server, and the connections to it that are kept open.
-"""
+"""Where a ledger lives: its tables, a file or a server, and the connections that are kept open."""
 
 from __future__ import annotations
 

@@ -1,26 +1,27 @@
-"""Which lengths to calibrate where series have many: the others share the noise of a longer one.
+"""Many subjects at once: their noise, their accounts, and how their data are recognised.
 
-Noise for a longer segment also hides the entries of a shorter one ("the longest is the hardest"),
-so the least noise grows with the length, and no more once a chain has mixed. It is computed for the
-shortest and the longest, then between those neighbours whose noise differs most. The cost is that
-of a few calibrations for each doubling of the noise, whatever the number of lengths.
+Subjects are independent of one another, and so are the segments of one subject ([Q] 5.3.1). So the
+noise that hides an entry depends only on its own segment, and subjects whose longest segments have
+the same length share one calibration.
 
-A run over many subjects: its question, its noise, and the rows it releases.
+**Lengths.** Noise for a longer segment also hides the entries of a shorter one ("the longest is the
+hardest"), so the least noise grows with the length, and no more once a chain has mixed. It is
+computed for the shortest and the longest, then between those neighbours whose noise differs most.
+The cost is that of a few calibrations for each doubling of the noise, whatever the number of
+lengths.
 
-Calibrations see lengths, never counts. There is a row for each subject and window.
+**Runs.** Calibrations see lengths, never counts. There is a row for each subject and window.
 
-Recognising the subjects of a table by their counts, and few subjects by entries too.
+**Recognition** is by counts, and of few subjects by entries too. The digest of a subject up to a
+place is over the time of its first entry and the counts of all entries so far, so that it does not
+depend on how windows are cut. Places are ends of pieces: the last and some before it. Counts of a
+long stretch in several states are rarely equal by chance, and a few windows of them hardly ever;
+where they are, it is no evidence (see `marks`).
 
-The digest of a subject up to a place is over the time of its first entry and the counts of all
-entries so far, so that it does not depend on how windows are cut. Places are ends of pieces: the
-last and some before it. Counts of a long stretch in several states are rarely equal by chance, and
-a few windows of them hardly ever; where they are, it is no evidence (see `fingerprints`).
-
-The subjects of a table as payments: every subject has its own account.
-
-For its noise, a run over windows is one release: no entry is in two windows, so all windows
-together are one query with the Lipschitz constant of one, and epsilon covers all of them. What it
-costs, and that nothing is charged or drawn twice, is the work of `pay`.
+**Payments.** Every subject has its own account. For its noise, a run over windows is one release:
+no entry is in two windows, so all windows together are one query with the Lipschitz constant of
+one, and epsilon covers all of them. What it costs, and that nothing is charged or drawn twice, is
+the work of `pay`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""Groups of subjects, with declared keys.
-
-From the counts of a table to exact rows, and from noisy rows to `Releases`.
-
-`release_each` and `release_all`, on one machine or handed to a cluster.
-"""
+"""Releases about a table: for each subject, for all of them, or for groups with declared keys."""
 
 from __future__ import annotations
 

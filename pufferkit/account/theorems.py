@@ -1,7 +1,8 @@
-"""Releases over disjoint windows of one chain, when only their epsilons are known.
+"""What releases about the same series cost together: theorems and their conditions.
 
-Given X_i, the releases to its left and to its right are independent, and X_i affects a window only
-through the window's nearest entry. So for every entry of the series, used by a release or not:
+**Windows of one chain**, when only their epsilons are known: given X_i, the releases to its left
+and to its right are independent, and X_i affects a window only through the window's nearest entry.
+So for every entry of the series, used by a release or not:
 
 - *outside a window*, P(output | X_j = x) is a mean of P(output | X_n = u) over the values u of the
   nearest entry X_n of the window: X_j loses no more than the largest loss between two values of
@@ -10,12 +11,10 @@ through the window's nearest entry. So for every entry of the series, used by a 
   entry of that window, which loses at least as much;
 - *between two windows*, X_j loses to both: the sum of the two sides.
 
-What several releases about the same series cost together: theorems and their conditions.
-
-Pufferfish privacy does not compose in general. Every rule below is a theorem, applied only where
-its conditions have been checked; the tightest applicable rule is used and named. Each rule holds
-for *every* entry of the series, used or not. Its docstring states which beliefs and releases it
-covers, and why.
+**The rules.** Pufferfish privacy does not compose in general. Every rule below is a theorem,
+applied only where its conditions have been checked; the tightest applicable rule is used and named.
+Each rule holds for *every* entry of the series, used or not. Its docstring states which beliefs and
+releases it covers, and why.
 
 ===================  ==========================================================================
 ``single``           one release
@@ -28,14 +27,13 @@ covers, and why.
 ``group_sum``        group DP releases add up
 ===================  ==========================================================================
 
-``parallel`` and ``far_apart`` are about windows of a chain (`pufferkit.account.theorems`). The
-other rules also hold for networks and joint distributions, where a release uses every entry.
+``parallel`` and ``far_apart`` are about windows of a chain. The other rules also hold for networks
+and joint distributions, where a release uses every entry.
 
 All bounds hold output by output, so later releases may be chosen after looking at earlier ones.
 
-How far two noisy sums over the same entries depend on each other, given one entry.
-
-Given X_i = x, sums A and B over all entries get independent Laplace noise. With m(a, b) the
+**E of [C] 3.6**: how far two noisy sums over the same entries depend on each other, given one
+entry. Given X_i = x, sums A and B over all entries get independent Laplace noise. With m(a, b) the
 probability of the sums, the outputs have the density, up to constants that cancel below,
 
     J(o, q) = sum over a, b of m(a, b) e^{-|o - a| / s} e^{-|q - b| / t},
@@ -55,8 +53,6 @@ scale s' is noise of scale s and, with probability 1 - (s / s')^2, noise of scal
 A up to a constant (two states always are so) along a line. Sums with a kernel e^{-|o - a| / s} by
 one pass up and one down. Only non-negative numbers are added and multiplied, so relative errors add
 up (`_rounding`); numbers so small that underflow may matter are refused.
-
-E of [C] Theorem 3.6, computed: how far two releases of sums depend on each other.
 """
 
 from __future__ import annotations

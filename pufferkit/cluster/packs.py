@@ -22,7 +22,7 @@ from __future__ import annotations
 import os
 import pickle
 import uuid
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -149,8 +149,7 @@ def release_each_on_cluster(
         )
         own = f"{folder}/{run.identity[:16]}-{uuid.uuid4().hex[:16]}"
         if accounts is None:
-            alone = replace(run, _calibrated={})  # what the executors need of it
-            draw = _RowNoise(alone, scales.of_length, counted.subject_kind)
+            draw = _RowNoise(_alone(run), scales.of_length, counted.subject_kind)
             _written(own, partial(counted.write, own, states, draw, out))
             paths = [own]
             if progress is not None:
@@ -187,7 +186,7 @@ def release_all_on_cluster(
         _refuse(counted, wanted)
         first = next(counted.tables(states))
         _, about = asked_of(first, wanted)
-        add = _Sums(states, wanted.question)
+        add = _Sums(_alone(wanted))
         with spark_storage.job("adding up"):
             parts = counted.worked(states, add, "part binary").toLocalIterator()
             together = summed_up(_joined(pickle.loads(bytes(row[0])) for row in parts), None)
@@ -280,23 +279,34 @@ class _RowNoise:
 
     def __call__(self, tables: Iterator[Table]) -> Iterator[Mapping[str, Any]]:
         for table in tables:
-            rows, _ = exact_rows(table, self.run.question, self.run.beliefs.states)
+            rows = _exact(table, self.run)
             wanted = np.array([self.scales[int(n)] for n in table.longest])[rows.owner]
             values = self.run.draw(rows.counts, wanted)
             yield _columns(self.run, table, rows, values, wanted, self.kind)
 
 
 @dataclass(frozen=True)
+class _Exact:
+    """The subjects of a partition without their entries, and their exact rows."""
+
+    run: FleetRun
+
+    def __call__(self, tables: Iterator[Table]) -> Iterator[Mapping[str, Any]]:
+        for table in tables:
+            rows = _exact(table, self.run)
+            yield {"part": [pickle.dumps((replace(table, codes=None), rows))]}
+
+
+@dataclass(frozen=True)
 class _Sums:
     """The rows of all subjects of a partition added up, in the executors."""
 
-    states: tuple[Hashable, ...]
-    question: Question
+    run: FleetRun
 
     def __call__(self, tables: Iterator[Table]) -> Iterator[Mapping[str, Any]]:
         together: Rows | None = None
         for table in tables:
-            rows = summed_up(exact_rows(table, self.question, self.states)[0], None)
+            rows = summed_up(_exact(table, self.run), None)
             if together is not None:
                 rows = summed_up(_joined([together, rows]), None)
             together = rows
@@ -329,13 +339,14 @@ class _Packs:
         for sizes in self.counted.sizes():
             names = account_names(sizes, self.prefix)
             telling = accounts.telling(names)
+            _check_clock(sizes, self.run)  # of all, before one is charged
             yield from self._of_sizes(sizes, np.array([name in telling for name in names]))
 
     def paid(self, accounts: Accounts) -> Iterator[tuple[dict[str, Any], int]]:
         """Rows whose values are in the ledger, and their number so far."""
         done, held = 0, list[dict[str, Any]]()
-        for table in self.counted.tables(self.run.beliefs.states):
-            held.append(self._paid_pack(table, accounts))
+        for table, asked in self._answers():
+            held.append(self._paid_pack(table, asked, accounts))
             done += len(held[-1][NUMBER])
             if sum(len(columns[NUMBER]) for columns in held) >= ROWS_OF_A_FILE:
                 yield _stacked(held), done
@@ -343,9 +354,22 @@ class _Packs:
         if held:
             yield _stacked(held), done
 
-    def _paid_pack(self, table: Table, accounts: Accounts) -> dict[str, Any]:
+    def _answers(self) -> Iterator[tuple[Table, Rows]]:
+        """A pack of subjects and their exact rows; single entries stay in the executors."""
+        counted, run = self.counted, self.run
+        states = run.beliefs.states
+        if counted.answering is counted.kept:
+            for table in counted.tables(states):
+                yield table, _exact(table, run)
+            return
+        exact = _Exact(_alone(run))
+        with spark_storage.job("answering"):
+            parts = counted.worked(states, exact, "part binary").toLocalIterator()
+            yield from (pickle.loads(bytes(row[0])) for row in parts)
+
+    def _paid_pack(self, table: Table, asked: Rows, accounts: Accounts) -> dict[str, Any]:
         """The rows of a pack: drawn and stored with their charges, or already stored."""
-        run, (asked, _) = self.run, asked_of(table, self.run)
+        run = self.run
         used = self.scales.lengths(table)
         wanted = np.array([self.scales.calibrations[int(n)].scale for n in used])[asked.owner]
         width = 1 if run.chooses else asked.counts.shape[1]
@@ -423,6 +447,21 @@ def _written(path: str, write: Callable[[], None]) -> None:
             f"({spark_storage.in_words(error)}); with a ledger, the same call with the same label "
             "gives the values that were paid for"
         ) from None
+
+
+def _alone(run: FleetRun) -> FleetRun:
+    """What the executors need of a run: not its calibrations."""
+    return replace(run, _calibrated={})
+
+
+def _exact(table: Table, run: FleetRun) -> Rows:
+    """The exact rows of a pack; refuses another phase than that of the beliefs."""
+    _check_clock(table, run)
+    return exact_rows(table, run.question, run.beliefs.states)[0]
+
+
+def _check_clock(table: Table, run: FleetRun) -> None:
+    run.beliefs.check_clock(table.calendar, table.segment_lengths.tolist())
 
 
 def _needs_entries(table: ClusterTable, run: FleetRun) -> bool:

@@ -487,3 +487,29 @@ def test_a_cluster_refuses_another_step(cluster, tmp_path):
             act(pk.read(cluster, **COLUMNS, states=STATES, every="12h"), hourly)
         act(table, BELIEF.with_step("6h"))
     assert for_all(table, BELIEF.with_step("6h"), 10).step == 6 * 3600
+
+
+def test_another_phase_of_the_clock_is_refused_before_anyone_pays(spark, tmp_path):
+    """Also where no account pays: the executors look at the phase of every subject."""
+    day, night = [[0.5, 0.5], [0.4, 0.6]], [[0.9, 0.1], [0.7, 0.3]]
+    clock = {"step": "6h", "origin": "2024-01-01 00:00"}
+    theta = pk.ChainClass.seasonal([night, day, day, night], start=0, **clock)
+    begins = {"a": datetime(2024, 1, 1), "b": datetime(2024, 1, 1, 6)}  # b is in slot 1
+    records = [
+        (who, begin + timedelta(hours=6 * n), n % 2)
+        for who, begin in begins.items()
+        for n in range(40)
+    ]
+    frame = spark.createDataFrame(records, "who string, when timestamp_ntz, what int")
+    options = {**COLUMNS, "states": [0, 1]}
+    both, one = pk.read(frame, **options), pk.read(frame.where("who = 'a'"), **options)
+    with pk.Ledger(str(tmp_path / "l.db")) as book:
+        paid = {"ledger": book, "budget": 5.0, "anyway": True}
+        for more in ({"anyway": True}, paid):
+            for query in (pk.histogram(), pk.episodes(1)):
+                with pytest.raises((ValueError, RuntimeError), match="slot"):
+                    for_each(both, theta, 1, query=query, storage=str(tmp_path / "v"), **more)
+                with pytest.raises((ValueError, RuntimeError), match="slot"):
+                    for_all(both, theta, 1, query=query, **more)
+        assert not book.exists
+        for_each(one, theta, 1, storage=str(tmp_path / "v"), **paid).collect()

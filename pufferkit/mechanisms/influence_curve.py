@@ -84,11 +84,11 @@ def curve_of_observed(
         worst = max(rows, key=lambda row: row[1].value)
         return worst[1].value, worst
 
-    start = min(epsilon, least * (1 + WORTH))
+    most = min(curve.largest_cost(epsilon) for curve in curves.values())
+    start = min(most, least * (1 + WORTH))
     if binding(start)[0] > epsilon:
         return None
-    # An observed entry loses at least its b, so nothing above epsilon is tried.
-    best = largest_within(binding, epsilon, start, epsilon, _CLOSE)
+    best = largest_within(binding, epsilon, start, most, _CLOSE)
     if best is None or best[0] <= least:
         return None
     b, (name, loss, length) = best

@@ -107,6 +107,10 @@ THEOREMS = {
         "influence/sums/chain_sums.py: CountedDays",
         "mechanisms/test_exact_distributions.py: test_days_lose_epsilon_by_definition",
     ),
+    "FIXES 2": (
+        "influence/curve/engine.py: PartCurve.largest_cost",
+        "influence/test_beyond_epsilon.py: test_named_pairs_never_lose_more",
+    ),
     "FIXES 4": (
         "noise/opendp_draws.py: choice_cost",
         "mechanisms/test_quantiles.py: test_a_moved_entry_costs_what_the_theorem_says",

@@ -148,9 +148,6 @@ _EXPLICIT_STEPS = 400, 2_000
 """Entries that are computed one by one with seasons, of one run of costs and of several."""
 
 _MOST_PERIODS = 400
-_FAR_APART = 40.0
-"""Hidden states that are further apart than this and four epsilon are not hidden."""
-
 _BEGIN = 1e-3
 """A search begins with so small a share of epsilon that the loss is about linear there."""
 
@@ -1166,11 +1163,33 @@ class PartCurve:
         """The largest variation that can leave a loss of epsilon.
 
         Hidden states may be easier to distinguish than their entries, and so may values that are
-        not secrets.
+        not secrets: no variation is too large for them.
         """
+        return 4 * epsilon + 1 if self._all_secret and self.part.emission is None else LARGEST
+
+    @property
+    def _all_secret(self) -> bool:
+        """Whether any two values of an entry are a secret, or part of one."""
         secret = self.part.secret
-        plain = self.part.emission is None and secret.labels is None and secret.weights is None
-        return 4 * epsilon + 1 if plain else _FAR_APART + 4 * epsilon
+        return secret.labels is None and secret.weights is None and not secret.state
+
+    def largest_cost(self, metric: Floats, epsilon: float) -> float:
+        """The b above which some secret pair of values loses more than epsilon by its entry alone.
+
+        Theorem: FIXES 2. The loss does not fall with b, and a secret pair of values loses at least
+        b metric(x, x') times its weight. So the search ends where that is epsilon. Without a secret
+        pair of positive cost (labels, regimes, pairs that move no answer) nothing ends it but the
+        largest float, and any b whose loss was computed to be at most epsilon is valid.
+        """
+        weights = self.part.secret.weights
+        if self._all_secret:
+            return epsilon / float(metric.max())
+        ends = LARGEST / float(metric.max())
+        if weights is None:
+            return ends
+        together = np.any([np.outer(here, here) for here in self.part.possible], axis=0)
+        share = np.where(together, weights * metric, 0.0).max()
+        return min(ends, epsilon / float(share)) if share > 0 else ends
 
     def record(self, runs: CostRuns) -> dict[str, Any] | None:
         """Proof of the losses: limits, blocks and plans of each side; ``None`` without one.

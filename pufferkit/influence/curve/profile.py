@@ -258,11 +258,16 @@ class InfluenceCurve:
                 done.add(n)
                 if b < inf and self._hides(member, b, epsilon):
                     continue
-                b, binding = member.solve(self.metric, epsilon, min(b, epsilon), progress)
+                most = min(b, member.largest_cost(self.metric, epsilon))
+                b, binding = member.solve(self.metric, epsilon, most, progress)
                 name = member.name
                 if self._screen is not None:
                     break  # fewer chains matter at this b
         return b, name, binding
+
+    def largest_cost(self, epsilon: float) -> float:
+        """Above this b some secret loses more than epsilon, or floats end; see `PartCurve`."""
+        return min(member.largest_cost(self.metric, epsilon) for member in self._members)
 
     def _hides(self, member: PartCurve, b: float, epsilon: float) -> bool:
         """Whether no secret of this part loses more than epsilon."""

@@ -27,7 +27,7 @@ REFERENCE: dict[str, Page] = {
     "release": (
         "Release and verify",
         "The one act, what comes out of it, and the check that needs no trust.",
-        ("release", "Release", "Derived", "verify", "Verdict", "synthetic"),
+        ("release", "Release", "verify", "Verdict"),
     ),
     "plan": (
         "Plans",
@@ -45,12 +45,15 @@ REFERENCE: dict[str, Page] = {
     "calibrations": (
         "Calibrations",
         "A scale of noise, what decided it, and what it promises.",
-        ("Calibration", "Evidence", "Guarantee", "InfluenceCurve", "PairTable", "posterior"),
+        ("Calibration", "Evidence", "Guarantee", "InfluenceCurve"),
     ),
     "distances": (
         "Influence and distances",
         "The measures behind the mechanisms.",
-        ("max_influence", "w_infinity", "active_quilts", "ActiveQuilts"),
+        (
+            *("max_influence", "w_infinity", "active_quilts", "ActiveQuilts"),
+            *("PairTable", "posterior"),
+        ),
     ),
     "fitting": (
         "Beliefs from data",
@@ -87,14 +90,21 @@ REFERENCE: dict[str, Page] = {
         "What can be asked of data.",
         (
             *("count", "histogram", "relative_frequencies", "total", "mean", "variance"),
-            *("transition_counts", "episodes", "stays", "by_time", "time_in", "days_with"),
-            "quantile",
+            *("transition_counts", "episodes", "stays"),
+        ),
+    ),
+    "more-questions": (
+        "Times, quantiles and what follows",
+        "Questions with a clock, quantiles, and what is computed from a release at no cost.",
+        (
+            *("by_time", "time_in", "days_with", "quantile", "plan_quantile", "QuantilePlan"),
+            *("Derived", "synthetic"),
         ),
     ),
     "own-questions": (
         "Your own questions",
         "Weighted sums, any function, and the query that both give.",
-        ("linear", "per_entry", "Query", "plan_quantile", "QuantilePlan"),
+        ("linear", "per_entry", "Query"),
     ),
     "accounts": (
         "Accounts",

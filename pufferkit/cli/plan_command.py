@@ -71,8 +71,7 @@ def plan(
     if plot is not None:
         from pufferkit import plots  # noqa: PLC0415
 
-        title = table.head.replace("; ", "\n")
-        written[plot] = plots.picture(plots.plan_figure(table.rows, title), plot)
+        written[plot] = plots.picture(plots.figure_of(table), plot)
     outputs.write_all(written)
     if not as_json:
         terminal.say(table)  # first, because the search for remedies is slower

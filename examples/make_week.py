@@ -61,7 +61,7 @@ def main() -> None:
         for n, code in enumerate(week):
             writer.writerow([(MONDAY + n * STEP).isoformat(timespec="minutes"), ACTIVITIES[code]])
 
-    model = fit(Series(np.concatenate(others), ACTIVITIES, (WEEK,) * OTHERS))
+    model = fit(Series(np.concatenate(others), ACTIVITIES, (WEEK,) * OTHERS)).with_step("5m")
     text = json.dumps(model.to_dict(), indent=2) + "\n"
     (options.into / "activity_model.json").write_text(text, encoding="utf-8")
 

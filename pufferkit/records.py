@@ -8,11 +8,13 @@ nothing shorter: two things with one digest get the same noise and the same stor
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import io
 import json
 import os
 import stat
+import zlib
 from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
@@ -53,6 +55,30 @@ def canonical(data: Any) -> str:
 def digest(data: Any) -> str:
     """SHA-256 of plain data."""
     return hashlib.sha256(canonical(data).encode()).hexdigest()
+
+
+def packed_matrix(matrix: np.ndarray[Any, Any], unit: float) -> list[Any]:
+    """A matrix of numbers from 0 on, rounded up to whole multiples of about a unit, as text.
+
+    The unit that was used, and the digits of all numbers, place after place, compressed.
+    """
+    unit = max(unit, float(matrix.max()) * 2.0**-47, 1e-300)
+    digits = np.ceil(matrix / unit).astype("<u8").reshape(-1, 1).view(np.uint8)[:, :6]
+    text = base64.b64encode(zlib.compress(digits.T.tobytes(), 9)).decode("ascii")
+    return [unit, text]
+
+
+def unpacked_matrix(record: Any, size: int) -> np.ndarray[Any, Any]:
+    """The square matrix that `packed_matrix` wrote; ``ValueError`` if it is not such a matrix."""
+    try:
+        unit, text = record
+        digits = zlib.decompressobj().decompress(base64.b64decode(text, validate=True), 1 << 28)
+        planes = np.frombuffer(digits, np.uint8).reshape(6, size * size)
+        whole = np.zeros((size * size, 8), np.uint8)
+        whole[:, :6] = planes.T
+        return np.asarray(float(unit) * whole.view("<u8").astype(float).reshape(size, size))
+    except (TypeError, ValueError, zlib.error, OverflowError) as error:
+        raise ValueError(f"a matrix cannot be read; {error}") from None
 
 
 PROVENANCE = frozenset({"fitted_on", "calibrated", "counted", "confidence", "region"})

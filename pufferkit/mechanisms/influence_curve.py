@@ -24,7 +24,7 @@ from pufferkit.influence.curve.graphs import GraphCurve, graph_work, record_loss
 from pufferkit.influence.curve.profile import InfluenceCurve, Run, as_metric, metric_of_sum
 from pufferkit.influence.progress import Progress
 from pufferkit.mechanisms.calibration import Calibration, chains_only, checked
-from pufferkit.mechanisms.release import Bound, Evidence
+from pufferkit.mechanisms.release import Evidence
 from pufferkit.records import ByDigest
 from pufferkit.rounding import largest_within, round_up
 from pufferkit.threads import one_thread
@@ -94,10 +94,9 @@ def curve_of_observed(
     b, (name, loss, length) = best
     ordered = sorted(patterns)
     proofs = [curves[sum(runs)].proof(profile(runs, b), epsilon) for runs in ordered]
-    bound: Bound = "pairs" if any(proofs) else "curve"
     notes = curves[length].notes
-    evidence = Evidence(name, loss.node, length, notes=notes, bound=bound, counted="observed")
-    return b, evidence, recorded(query) | ({"pairs": proofs} if any(proofs) else {})
+    evidence = Evidence(name, loss.node, length, notes=notes, bound="curve", counted="observed")
+    return b, evidence, recorded(query) | ({"curve": proofs} if any(proofs) else {})
 
 
 def profile(runs: Sequence[int], b: float) -> list[Run]:
@@ -297,10 +296,8 @@ def scale_per_bin(one_scale: Calibration) -> Calibration:
     assert theta is not None
     added = _check_bins(theta, query)
     chains = chains_only(theta, "a scale for each bin")
-    if one_scale.evidence.bound != "pairs" or (chains.names_secrets and not chains.kernels()):
-        raise NotApplicable(
-            "the pairwise curve does not decide here, so all bins need the same scale"
-        )
+    if chains.names_secrets and not chains.kernels():
+        raise NotApplicable("a scale for each bin needs a stationary start for these secrets")
     from pufferkit.mechanisms.per_bin import relative_scales  # noqa: PLC0415  (few need it)
 
     # Where the start decides, it does so at one of the first entries.
@@ -503,6 +500,5 @@ def _(
     curve = InfluenceCurve(beliefs, length, metric)
     b, name, loss = curve.solve(epsilon, progress)
     proof = curve.proof(b, epsilon)
-    bound: Bound = "pairs" if proof else "curve"
-    evidence = Evidence(name, loss.node, length, notes=curve.notes, bound=bound)
-    return b, evidence, {"pairs": proof} if proof else None
+    evidence = Evidence(name, loss.node, length, notes=curve.notes, bound="curve")
+    return b, evidence, {"curve": [proof]} if proof else None

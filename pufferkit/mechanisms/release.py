@@ -39,12 +39,11 @@ Variant = Literal["definition", "formula", "paper", "tight"]
 """Which reading of a theorem: influence by [Q] Definition 4.1 or by (5) as printed; mixing by [Q]
 Lemma C.1 as in the paper, or by the operator norm, which is tighter."""
 
-Bound = Literal["curve", "pairs", "quilts", "distance", "window", "neighbours", "group", "entry"]
+Bound = Literal["curve", "quilts", "distance", "window", "neighbours", "group", "entry"]
 """Which theorem decided the scale; in words, `BOUND_WORDS`."""
 
 BOUND_WORDS: dict[Bound, str] = {
-    "curve": "the influence curve, one number for all pairs of values",
-    "pairs": "the influence curve, pair of values by pair",
+    "curve": "the influence curve, pair of values by pair",
     "quilts": "Markov quilts ([Q] Theorem 4.3)",
     "distance": "the Wasserstein distance ([Q] Theorem 3.2)",
     "window": "the distribution of the sum, over a window",

@@ -38,8 +38,8 @@ from pufferkit.beliefs.junction_tree import (
 )
 from pufferkit.checks import Floats
 from pufferkit.rounding import EPS
-from pufferkit.verification.pair_tables import Allowance, BadBeliefs, NotChecked
-from pufferkit.verification.recorded_plans import Bases, steps_of_bases
+from pufferkit.verification.allowance import Allowance, BadBeliefs, NotChecked
+from pufferkit.verification.recorded_plans import Plans, plan_values
 
 _MOST_TEXT = 50_000_000
 _MOST_CLIQUE = 1 << 20
@@ -125,10 +125,10 @@ class _Proof:
             for c, s, n, together, order, moves in json.loads(text):
                 way = _RecordedWay(tuple(together), tuple(order), str(moves))
                 self.ways.setdefault((c, s, n), []).append(way)
-        self.plans: dict[tuple[int, int], bytes] = {}
+        self.plans: dict[tuple[int, int], Any] = {}
         for text, planned in zip(record.get("plans", []), record.get("planned", []), strict=True):
             if text is not None:
-                bases = Bases(text)
+                bases = Plans(text)
                 for c, s in planned:
                     kernel = self._kernel(c, self.tree.separators[s][0], self._other(c, s))
                     self.plans[c, s] = bases.following(kernel)
@@ -234,9 +234,8 @@ class _Proof:
         if (c, s) in self.plans and way.moves == "a" and len(own) == 2:
             (n,) = way.order
             kernel = self._kernel(c, kept[0], n)
-            steps = steps_of_bases(
-                kernel, _closed(variations[n][None])[0], self.plans[c, s], self.work
-            )
+            self.work.spend(100.0 * kernel.size * len(kernel))
+            steps = plan_values(kernel, _closed(variations[n][None])[0], self.plans[c, s])
             return {kept[0]: (steps + self._slack(1)) * (1 - np.eye(len(steps)))}
         left = {n: variations[n] for n in way.order}
         left |= {n: np.zeros_like(self.costs[n]) for n in targets}

@@ -24,27 +24,33 @@ A false record can only fail to show that a scale is enough.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import singledispatch
 from itertools import permutations
-from math import inf, isfinite
+from math import exp, inf, isfinite, log1p, sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit.beliefs.bayesian_network import BayesianNetwork, NetworkClass
-from pufferkit.beliefs.chain_class import Member
+from pufferkit.beliefs.binary_class import BinaryClass
+from pufferkit.beliefs.chain_class import ChainClass, Member
 from pufferkit.beliefs.graph import Node
 from pufferkit.beliefs.junction_tree import GraphModel, neighbours, spread
+from pufferkit.beliefs.mixing_class import MixingClass
+from pufferkit.beliefs.region_class import RegionClass
 from pufferkit.checks import Bools, Floats
 from pufferkit.rounding import EPS
-from pufferkit.verification.pair_tables import Allowance, KnownChain, NotChecked, PairTables
-from pufferkit.verification.row_steps import log_ratios
+from pufferkit.verification.allowance import Allowance, NotChecked
 from pufferkit.verification.sum_checks import joint_with_sum
 
 _FAR = 1 << 20
 """The prior of any start never grows along a series, so a nearer entry bounds it."""
 
+_SETTLED = 1e-12
+_MEMORY = 3 * 10**7
 _UP = 1 + 1e-12
 _TINY = 1e-280
 _MOST_AROUND = 1 << 14
@@ -107,7 +113,7 @@ def spans_of(recorded: Any, nodes: int) -> Spans:
 
 
 def score_of_chain(
-    side: PairTables,
+    side: Tables,
     recorded: Any,
     segment: Nearby,
     epsilon: float,
@@ -128,7 +134,6 @@ def score_of_chain(
         So many entries in a row are hidden together; the right distance counts from the first.
     """
     last = segment.length - min(window, segment.length) + 1
-    given = isinstance(side, KnownChain) and not (side.stationary or side.any_start)
     worst = 1 / epsilon if segment.until is None else 0.0  # an entry by itself
     with np.errstate(over="ignore", invalid="ignore"):
         spans = spans_of(recorded, last)
@@ -137,12 +142,12 @@ def score_of_chain(
             spans = [(n, n, a, b) for first, end, a, b in spans for n in range(first, end + 1)]
         for span in spans:
             work.spend(2e4)
-            if given and isinstance(side, KnownChain) and window == 1:
-                scores = _scores_by_node(side, span, segment, epsilon, work)
-            elif given:
+            if not (isinstance(side, KnownChain) and side.differs):
+                scores = _score_of_run(side, span, segment, epsilon, window)
+            elif window > 1:
                 raise TypeError("windows need a stationary chain")
             else:
-                scores = _score_of_run(side, span, segment, epsilon, window)
+                scores = _scores_by_node(side, span, segment, epsilon, work)
             for score in scores:
                 # What is no number bounds nothing.
                 worst = max(worst, score if isfinite(score) else inf)
@@ -155,7 +160,7 @@ def _score(card: float, influence: float, epsilon: float) -> float:
 
 
 def _score_of_run(
-    side: PairTables,
+    side: Tables,
     span: tuple[int, int, int, int],
     segment: Nearby,
     epsilon: float,
@@ -172,49 +177,17 @@ def _score_of_run(
         return
     after = np.zeros((1, 1))
     if ends:
-        steps = right - window + 1
-        after = _up(side, side.right(steps, inf), steps)
-    influence = float(np.broadcast_to(after, (here := _pairs(side, first)).shape)[here].max())
+        after = side.right(right - window + 1)
+    influence = float(np.broadcast_to(after, (here := side.pairs(first)).shape)[here].max())
     if left and left < last:
         node = max(first, left + 1)
-        there = _pairs(side, node)
-        before = _left(side, node, left)
+        there = side.pairs(node)
+        before = side.left(node, left)
         if window > 1:
             influence = float(before[there].max()) + max(0.0, influence)
         else:
             influence = max(influence, float((before + after)[there].max()))
     yield _score(segment.most(first, last, left, right), max(0.0, influence), epsilon)
-
-
-def _pairs(side: PairTables, node: int) -> Bools:
-    """Which pairs of values can occur at a node."""
-    if not isinstance(side, KnownChain):
-        return side.pairs(node)
-    support = _distribution(side, node)[1]
-    return np.outer(support, support)
-
-
-def _left(side: PairTables, node: int, steps: int) -> Floats:
-    """prior_i + left_a, rounded up."""
-    if not isinstance(side, KnownChain):
-        return _up(side, side.left(node, steps, inf), steps)
-    columns = _up(side, _columns(side, steps, _distribution(side, node - steps)[1]), steps)
-    if side.stationary:
-        return side.prior(1) + columns + 1e-12
-    near = min(node, _FAR)
-    return _up(side, side.prior(near), near - 1) + columns
-
-
-def _up(side: PairTables, table: Floats, steps: int) -> Floats:
-    """Log-ratios after so many steps, with a bound on their error."""
-    if not isinstance(side, KnownChain):
-        return table * _UP + 1e-14
-    return table + _rounding(side, steps)
-
-
-def _rounding(chain: KnownChain, steps: int) -> float:
-    """Bound on the error of a log-ratio of entries of P^steps."""
-    return 1e-13 + 3 * EPS * steps * (chain.size + 2)
 
 
 def _scores_by_node(
@@ -239,13 +212,13 @@ def _scores_by_node(
     nodes = np.arange(first, stop + 1)
     influences = np.empty(len(nodes))
     right_end = bool(right) and first + right <= segment.length
-    after = _up(chain, chain.right(right, inf), right) if right_end else np.zeros((1, 1))
+    after = chain.right(right) if right_end else np.zeros((1, 1))
     kinds: dict[tuple[bytes, bytes], list[int]] = {}
     for place, node in enumerate(nodes.tolist()):
         source = b""
         if left > 0 and node > left:
-            source = _distribution(chain, node - left)[1].tobytes()
-        kinds.setdefault((_distribution(chain, node)[1].tobytes(), source), []).append(place)
+            source = chain.distribution(node - left)[1].tobytes()
+        kinds.setdefault((chain.distribution(node)[1].tobytes(), source), []).append(place)
     for (target, source), places in kinds.items():
         states = np.flatnonzero(np.frombuffer(target, dtype=bool))
         if len(states) == 1:  # nothing to hide
@@ -260,12 +233,12 @@ def _scores_by_node(
             influences[places] = table.max()
             continue
         sources = np.frombuffer(source, dtype=bool)
-        table = table + _columns(chain, left, sources)[pairs] + _rounding(chain, left)
+        table = table + chain.columns(left, sources)[pairs]
         logs = np.array([_logs(chain, int(nodes[place]))[states] for place in places])
         worst = np.full(len(places), -inf)
         for x in range(len(states)):
             np.maximum(worst, (logs + table[x]).max(axis=1) - logs[:, x], out=worst)
-        error = _rounding(chain, chain.repeats_from) + apart
+        error = chain.rounding(chain.repeats_from) + apart
         influences[places] = np.where(np.isnan(worst), inf, worst) + error
     hidden = influences > -inf  # of one possible value
     for card, influence in zip(
@@ -280,31 +253,13 @@ def _scores_by_node(
 
 def _is_sure(chain: KnownChain, entry: int, node: int) -> bool:
     """Whether an earlier entry has one possible value: then it ends every quilt."""
-    return entry < node and int(_distribution(chain, entry)[1].sum()) == 1
-
-
-def _distribution(chain: KnownChain, node: int) -> tuple[Floats, Bools]:
-    """The distribution of X_node; from ``repeats_from`` on they repeat with the period."""
-    start = max(1, chain.repeats_from)
-    return chain.distribution(node if node <= start else start + (node - start) % chain.period)
+    return entry < node and int(chain.distribution(entry)[1].sum()) == 1
 
 
 def _logs(chain: KnownChain, node: int) -> Floats:
     """Logarithms of probabilities; those lost to underflow are no numbers."""
-    values, possible = _distribution(chain, node)
+    values, possible = chain.distribution(node)
     return np.where(possible & (values < _TINY), np.nan, np.log(np.maximum(values, _TINY)))
-
-
-def _columns(chain: KnownChain, steps: int, sources: Bools) -> Floats:
-    """left_a; [Q] (5) as printed lets u run over all states."""
-    values, possible = chain.power(steps)
-    if not chain.as_printed:
-        values, possible = values[sources], possible[sources]
-    table: Floats = chain.remembered(
-        ("columns", steps, b"" if chain.as_printed else sources.tobytes()),
-        lambda: log_ratios(values.T, possible.T),
-    )
-    return table
 
 
 def score_of_networks(
@@ -479,3 +434,236 @@ def _numbers(recorded: Any) -> list[float]:
     if not all(isfinite(n) for n in values):
         raise TypeError("the vector of gk16 must have finite numbers")
     return values
+
+
+# --- what chains and classes say ------------------------------------------------------------------
+
+
+def log_ratios(rows: Floats, possible: Bools) -> Floats:
+    """Entry (x, x') is the largest log of rows(x, y) / rows(x', y).
+
+    Terms where both probabilities are zero are skipped; what underflowed counts as infinite.
+    """
+    above = np.where(possible, np.maximum(rows, _TINY), 0.0)
+    below = np.where(rows >= _TINY, rows, 0.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        gaps = np.log(above)[:, None, :] - np.log(below)[None, :, :]
+    gaps[np.isnan(gaps)] = -inf
+    largest: Floats = gaps.max(axis=2)
+    np.fill_diagonal(largest, 0.0)
+    return largest
+
+
+class KnownChain:
+    """Powers and distributions of one transition matrix with its start, or with any start.
+
+    From node ``repeats_from`` on (0: always) distributions repeat with ``period``. ``as_printed``
+    reads [Q] (5) as it stands: u runs over all states.
+    """
+
+    def __init__(
+        self, member: Member, length: int, work: Allowance, *, as_printed: bool = False
+    ) -> None:
+        self.chain, self.any_start, self.work = member.chain, member.any_start, work
+        self.matrix, self.as_printed = member.chain.transition, as_printed
+        self.size = len(self.matrix)
+        self.stationary = not self.any_start and self.chain.is_stationary
+        self.differs = not (self.stationary or self.any_start)
+        self.period = self.chain.period if self.differs else 1
+        self._distributions = [(self.chain.initial, self.chain.initial > 0)]
+        self._memory: dict[Hashable, Any] = {}
+        self.repeats_from = self._repeats_from(length)
+
+    def _repeats_from(self, length: int) -> int:
+        if self.stationary or (self.any_start and (self.matrix > 0).any(axis=0).all()):
+            return 0
+        if self.any_start:
+            return self.size  # reachable states shrink at every node until they are constant
+        node = 1
+        while node < length and self.chain.limit_distance(self._exact(node)[0], node) > _SETTLED:
+            node += 16 if self.period == 1 else 1
+        return min(node, length)
+
+    def remembered(self, key: Hashable, make: Callable[[], Any]) -> Any:
+        """What has this key, made if need be."""
+        if key not in self._memory:
+            if len(self._memory) * (self.size**2 + 100) > _MEMORY:
+                self._memory.clear()
+            self.work.spend(10**4 + 40 * self.size**3)
+            self._memory[key] = make()
+        return self._memory[key]
+
+    def power(self, steps: int) -> tuple[Floats, Bools]:
+        """P^steps, and which of its entries are possible."""
+
+        def product() -> tuple[Floats, Bools]:
+            (first, one), (second, other) = self.power(steps // 2), self.power((steps + 1) // 2)
+            return first @ second, one.astype(float) @ other > 0
+
+        if steps < 2:
+            matrix = self.matrix if steps else np.eye(self.size)
+            return matrix, matrix > 0
+        power: tuple[Floats, Bools] = self.remembered(("power", steps), product)
+        return power
+
+    def _exact(self, node: int) -> tuple[Floats, Bools]:
+        while len(self._distributions) < node:
+            self.work.spend(10**4 + 4 * self.size**2)
+            distribution, possible = self._distributions[-1]
+            more = possible.astype(float) @ (self.matrix > 0)
+            self._distributions.append((distribution @ self.matrix, more > 0))
+        return self._distributions[node - 1]
+
+    def distribution(self, node: int) -> tuple[Floats, Bools]:
+        """The distribution of X_node and its support; for any start only the support counts."""
+        if self.stationary:
+            return self._distributions[0]
+        start = max(1, self.repeats_from)
+        return self._exact(node if node <= start else start + (node - start) % self.period)
+
+    def pairs(self, node: int) -> Bools:
+        """Which pairs of values can occur at a node."""
+        support = self.distribution(node)[1]
+        return np.outer(support, support)
+
+    def right(self, steps: int) -> Floats:
+        """right_b, rounded up."""
+        table: Floats = self.remembered(steps, lambda: log_ratios(*self.power(steps)))
+        return table + self.rounding(steps)
+
+    def columns(self, steps: int, sources: Bools) -> Floats:
+        """left_a, rounded up."""
+        values, possible = self.power(steps)
+        kept = np.ones(self.size, dtype=bool) if self.as_printed else sources
+        table: Floats = self.remembered(
+            ("columns", steps, kept.tobytes()), lambda: log_ratios(values[kept].T, possible[kept].T)
+        )
+        return table + self.rounding(steps)
+
+    def left(self, node: int, steps: int) -> Floats:
+        """prior_i + left_a, rounded up, of a chain that is stationary or has any start."""
+        columns = self.columns(steps, self.distribution(node - steps)[1])
+        if self.stationary:
+            values, possible = self.distribution(1)
+            return log_ratios(values[:, None], possible[:, None]).T + columns + 1e-12
+        near = min(node, _FAR) - 1
+        values, possible = self.power(near)
+        prior = self.remembered(("prior", near), lambda: log_ratios(values.T, possible.T).T)
+        return np.asarray(prior + self.rounding(near) + columns)
+
+    def rounding(self, steps: int) -> float:
+        """Bound on the error of a log-ratio of entries of P^steps."""
+        return 1e-13 + 3 * EPS * steps * (self.size + 2)
+
+
+@dataclass(frozen=True)
+class MixingBound:
+    """Entries of P^t are within a factor 1 +- norm^t factor of the stationary distribution.
+
+    By [Q] Lemma C.1; to the left ``weight`` times the bound on a row (Lemma C.3), as the
+    prior changes with the value.
+    """
+
+    norm: float
+    factor: float
+    weight: int
+    size: int
+    differs = False
+
+    def pairs(self, node: int) -> Bools:
+        """One pair of values stands for all."""
+        return np.ones((min(2, self.size),) * 2, dtype=bool)
+
+    def left(self, node: int, steps: int) -> Floats:
+        """prior_i + left_a."""
+        return self.weight * self.right(steps)
+
+    def right(self, steps: int) -> Floats:
+        """right_b, rounded up."""
+        delta = self.norm**steps * self.factor
+        h = log1p(delta) - log1p(-delta) if delta < 1 else inf
+        return np.where(np.eye(min(2, self.size)) > 0, 0.0, h * _UP + 1e-14)
+
+
+@dataclass(frozen=True)
+class RegionBound:
+    """One bound for all chains of a region, any start, as the beliefs give it."""
+
+    theta: RegionClass
+    differs = False
+
+    def pairs(self, node: int) -> Bools:
+        """All pairs, as the start is arbitrary."""
+        return np.ones((len(self.theta.states),) * 2, dtype=bool)
+
+    def left(self, node: int, steps: int) -> Floats:
+        """prior_i + left_a."""
+        return np.asarray(self.theta.influence.left_ratio(steps) * _UP)
+
+    def right(self, steps: int) -> Floats:
+        """right_b."""
+        return np.asarray(self.theta.influence.ratio(steps) * _UP)
+
+
+Tables = KnownChain | MixingBound | RegionBound
+
+
+def mixing_bounds(theta: ChainClass, *, tight: bool) -> list[MixingBound]:
+    """[Q] Lemma C.1 with the least pi_min and gap; or, tight, the operator norm of each chain."""
+    states = len(theta.states)
+    known = _known_mixing(theta)
+    least = min(pi for pi, *_ in known), min(gap for _, gap, *_ in known)
+    if not tight:
+        return [MixingBound(exp(-least[1] / 2), 1 / least[0], 2, states)]
+    if not theta.lists_matrices:  # the class is known only by common bounds
+        known = [(*least, max(norm for *_, norm, _ in known), 2)]
+    return [MixingBound(norm, 1 / pi - 1, weight, states) for pi, _, norm, weight in known]
+
+
+MixingFacts = tuple[float, float, float, int]
+
+
+@singledispatch
+def _known_mixing(theta: ChainClass) -> list[MixingFacts]:
+    return [_mixing(member) for member in theta.members()]
+
+
+@_known_mixing.register
+def _(theta: MixingClass) -> list[MixingFacts]:
+    norm = 1 - theta.gap / 2 if theta.reversible else sqrt(1 - theta.gap)
+    return [(theta.pi_min, theta.gap, norm, 2)]
+
+
+@_known_mixing.register
+def _(theta: BinaryClass) -> list[MixingFacts]:
+    return _in_rectangle([(theta.low, theta.high)] * 2)
+
+
+@_known_mixing.register
+def _(theta: RegionClass) -> list[MixingFacts]:
+    if len(theta.states) != 2:
+        return [_mixing(member) for member in theta.members()]
+    return _in_rectangle([(float(theta.low[x, x]), float(theta.high[x, x])) for x in (0, 1)])
+
+
+def _in_rectangle(sides: list[tuple[float, float]]) -> list[MixingFacts]:
+    """Of staying probabilities between bounds: corners, and some chains between them."""
+    first, second = (sorted({low, (low + high) / 2, high}, reverse=True) for low, high in sides)
+    matrices = [[[p, 1 - p], [1 - q, q]] for p in first for q in second]
+    return [_mixing(member) for member in ChainClass.any_start(*matrices).members()]
+
+
+def _mixing(member: Member) -> MixingFacts:
+    """pi_min, gap by [Q] (14), operator norm, and 1 for a stationary start or 2."""
+    matrix = member.chain.transition
+    size = len(matrix)
+    equations = np.vstack([matrix.T - np.eye(size), np.ones(size)])
+    pi = np.linalg.lstsq(equations, np.append(np.zeros(size), 1.0), rcond=None)[0]
+    if pi.min() <= 0 or not member.chain.is_irreducible or member.chain.period > 1:
+        raise ValueError(f"{member.name} is reducible or periodic, and [Q] Lemma 4.8 needs neither")
+    root, flow = np.sqrt(pi), pi[:, None] * matrix
+    values = np.linalg.svd(matrix * root[:, None] / root, compute_uv=False)
+    norm = float(values[1]) if size > 1 else 0.0
+    reversible = np.allclose(flow, flow.T, rtol=1e-8, atol=1e-15)
+    weight = 1 if not member.any_start and member.chain.is_stationary else 2
+    return float(pi.min()), 2 * (1 - norm) if reversible else 1 - norm**2, norm, weight

@@ -1,12 +1,16 @@
-"""Steps of the pairwise curve from recorded bases, without optimisation.
+"""Values of recorded transport plans: every plan is an upper bound on a step, none is solved for.
 
-A record may have, for every programme, the spanning tree that supports its plan: the neighbour of
-every node on the path to the first source, one byte each. The variation B on the arcs of the tree
-gives the potentials alpha_y = B(y, z) + beta_z, these give the masses p_y e^alpha_y and q_z
-e^beta_z, each scaled to sum to one, and the flow on an arc is the excess mass of the part of the
-tree behind it. The result is made into a plan: negative flows are set to zero, rows are scaled to
-sum to p. Its value is a sum of positive numbers, and every plan's value is an upper bound on the
-step. So a false tree can only fail to show that a scale is enough.
+    step(p, q; B)  =  log min over plans of max over z of  sum_y x_yz e^B(y,z) / q_z,
+
+x_yz >= 0 with row sums p. A record has, for every programme, the spanning tree that supports its
+plan: the neighbour of every node on the path to the first source, one byte each. The variation B on
+the arcs of the tree gives the potentials alpha_y = B(y, z) + beta_z, these give the masses p_y
+e^alpha_y and q_z e^beta_z, each scaled to sum to one, and the flow on an arc is the excess mass of
+the part of the tree behind it. The result is made into a plan: negative flows are set to zero, rows
+are scaled to sum to p. Its value is a sum of positive numbers, rounded up. So a false tree can only
+fail to show that a scale is enough.
+
+All pairs of rows of a kernel are evaluated at once, level by level of their trees.
 """
 
 from __future__ import annotations
@@ -14,157 +18,193 @@ from __future__ import annotations
 import base64
 import binascii
 import zlib
-from math import exp, inf, log
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pufferkit.checks import Floats
-from pufferkit.verification.pair_tables import Allowance
 
 STAY, NONE = 255, 254
+"""All mass stays in place; there is no plan."""
+
+LARGEST = 600.0
+"""Variations up to this have an exponential that is far from the largest float."""
 
 _ROUNDING = 1e-13
 _MOST_BYTES = 20_000_000
 
 
-class Bases:
-    """The bases of a text, one kernel after another."""
+class Plans:
+    """The trees of a text, one kernel after another; each as its difference from the one before."""
 
     def __init__(self, text: Any) -> None:
         try:
-            packed = base64.b64decode(text, validate=True)
             reader = zlib.decompressobj()
-            self._bytes = reader.decompress(packed, _MOST_BYTES)
-            if not reader.eof or reader.unused_data:
-                raise TypeError("the list of plans has the wrong length")
-        except (binascii.Error, zlib.error, ValueError) as error:
-            raise TypeError(f"plans cannot be read; {error}") from None
-        self._place, self._before = 0, b""
+            self._bytes = reader.decompress(base64.b64decode(text, validate=True), _MOST_BYTES)
+        except (binascii.Error, zlib.error, ValueError, TypeError) as error:
+            raise ValueError(f"plans cannot be read; {error}") from None
+        if not reader.eof or reader.unused_data:
+            raise ValueError("the list of plans has the wrong length")
+        self._place, self._before = 0, np.zeros(0, dtype=np.uint8)
 
-    def following(self, kernel: Floats) -> bytes:
-        """The bases of the next kernel."""
+    def following(self, kernel: Floats) -> NDArray[np.uint8]:
+        """The trees of the next kernel, for all ordered pairs of different rows."""
         counts = (kernel > 0).sum(axis=1)
-        pairs = len(counts) * (len(counts) - 1)
-        length = int(2 * (len(counts) - 1) * counts.sum() - pairs)
-        own = self._bytes[self._place : self._place + length]
-        if len(own) < length:
-            raise TypeError("plans are missing")
+        length = int((len(counts) - 1) * (2 * counts.sum() - len(counts)))
+        trees = np.frombuffer(self._bytes, np.uint8)[self._place : self._place + length]
+        if len(trees) < length:
+            raise ValueError("plans are missing")
         self._place += length
         if len(self._before) == length:
-            both = np.frombuffer(own, dtype=np.uint8), np.frombuffer(self._before, dtype=np.uint8)
-            own = (both[0] ^ both[1]).tobytes()
-        self._before = own
-        return own
+            trees = trees ^ self._before
+        self._before = trees
+        return trees
 
     def end(self) -> None:
-        """Refuse bases that were not used."""
+        """Refuse trees that were not used."""
         if self._place != len(self._bytes):
-            raise TypeError("there are plans for more entries than the series has")
+            raise ValueError("there are plans for more entries than the series has")
 
 
-def steps_of_bases(kernel: Floats, limit: Floats, bases: bytes, work: Allowance) -> Floats:
-    """A bound on the step of every ordered pair of rows; infinite where no plan is recorded."""
-    supports = [np.flatnonzero(row > 0).tolist() for row in kernel]
-    rows, variation = kernel.tolist(), limit.tolist()
-    if limit.max() > 700:
-        raise TypeError("a variation is too large to compute with")
-    work.spend(1e4 + 3e3 * len(bases))
-    table = np.zeros((len(rows), len(rows)))
-    place = 0
-    for x, ys in enumerate(supports):
-        for other, zs in enumerate(supports):
-            if other != x:
-                tree = bases[place : place + len(ys) + len(zs) - 1]
-                place += len(tree)
-                p, q = [rows[x][y] for y in ys], [rows[other][z] for z in zs]
-                if tree[0] == STAY:
-                    table[x, other] = _staying(dict(zip(ys, p, strict=True)), rows[other])
-                elif tree[0] == NONE:
-                    table[x, other] = inf
-                else:
-                    own = [[variation[y][z] for z in zs] for y in ys]
-                    table[x, other] = _value(p, q, own, tree)
+def plan_values(
+    kernel: Floats, variation: Floats, trees: NDArray[np.uint8], half: int = 0
+) -> Floats:
+    """A bound on the step of every ordered pair of rows; infinite where no plan is recorded.
+
+    With ``half`` only pairs from the first so many rows to the others count; others are zero.
+    """
+    size = len(kernel)
+    counts = (kernel > 0).sum(axis=1)
+    x, other = np.nonzero(~np.eye(size, dtype=bool))
+    begin = np.concatenate([[0], np.cumsum(counts[x] + counts[other] - 1)])[:-1]
+    kept = (x < half) & (other >= half) if half else np.ones(len(x), dtype=bool)
+    x, other, begin = x[kept], other[kept], begin[kept]
+    values = np.full(len(x), np.inf)
+    first = trees[begin]
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        stay = first == STAY
+        for at in np.flatnonzero(stay):
+            p, q = kernel[x[at]], kernel[other[at]]
+            values[at] = np.log((p[p > 0] / q[p > 0]).max()) + _ROUNDING
+        solved = np.flatnonzero(~stay & (first != NONE))
+        if solved.size and float(variation.max()) <= LARGEST:
+            values[solved] = _Trees(
+                kernel, variation, x[solved], other[solved], begin[solved], trees
+            ).values()
+    table = np.zeros((size, size))
+    table[x, other] = np.where(values >= 0, values, np.where(np.isnan(values), np.inf, 0.0))
     return table
 
 
-def _staying(p: dict[int, float], q: list[float]) -> float:
-    """The value of leaving all mass in place."""
-    if any(q[y] <= 0 for y in p):
-        return inf
-    return max(0.0, log(max(mass / q[y] for y, mass in p.items())) + _ROUNDING)
+class _Trees:
+    """The trees of many pairs of rows: sources first, then targets, each padded to the same number.
 
+    Nodes of all pairs are numbered one after another; ``nodes`` lists those that are there, by
+    their distance from the root, and ``levels`` says where each distance begins.
+    """
 
-def _value(p: list[float], q: list[float], variation: list[list[float]], tree: bytes) -> float:
-    """Log of the largest load of the plan on a tree."""
-    rows, columns = len(p), len(q)
-    loads = [0.0] * columns
-    for y, arcs in enumerate(_flows(p, q, variation, tree)):
-        total = sum(flow for _, flow in arcs)
-        for z, flow in arcs:
-            # If its share is below a rounding error, any target will do.
-            share = flow / total if total > 0 else 1 / len(arcs)
-            loads[z] += p[y] * share * exp(variation[y][z])
-    largest = max(load / mass for load, mass in zip(loads, q, strict=True))
-    return max(0.0, log(largest) + _ROUNDING * (rows + columns))
+    def __init__(
+        self,
+        kernel: Floats,
+        variation: Floats,
+        x: NDArray[np.intp],
+        other: NDArray[np.intp],
+        begin: NDArray[np.intp],
+        trees: NDArray[np.uint8],
+    ) -> None:
+        counts = (kernel > 0).sum(axis=1)
+        most = int(counts.max())
+        # The states of every row, padded with its first one.
+        states = np.argsort(kernel <= 0, axis=1, kind="stable")[:, :most]
+        masses = np.take_along_axis(kernel, states, axis=1)
+        sources, targets = counts[x][:, None], counts[other][:, None]
+        node = np.arange(2 * most)
+        is_source = node < most
+        there = np.where(is_source, node < sources, node - most < targets)
+        place = np.where(is_source, node - 1, sources - 1 + node - most)
+        place = np.clip(begin[:, None] + place, 0, len(trees) - 1)
+        named = trees[place].astype(np.intp)
+        if np.any(there & (node > 0) & (named >= np.where(is_source, targets, sources))):
+            raise ValueError("a plan names a state that is not there")
+        self.most, self.pairs = most, len(x)
+        offset = 2 * most * np.arange(len(x))[:, None]
+        parent = offset + np.where(is_source, most + named, named)
+        parent[:, 0] = offset[:, 0]
+        self.parent = np.where(there, parent, offset).ravel()
+        self.weights = np.hstack([masses[x], masses[other]])
+        self.weights[~there] = 0.0
+        label = np.hstack([states[x], states[other]]).ravel()
+        mine, theirs = label, label[self.parent]
+        outward = np.broadcast_to(is_source, there.shape).ravel()
+        self.is_source = outward
+        self.arc = np.where(outward, variation[mine, theirs], variation[theirs, mine])
+        self._order(there.ravel())
 
+    def _order(self, there: NDArray[np.bool_]) -> None:
+        """Nodes by their distance from the root; refuses what is no tree."""
+        root = np.repeat(np.arange(self.pairs) * 2 * self.most, 2 * self.most)
+        number = np.arange(len(root))
+        depth = (number != root).astype(np.intp)
+        ahead = self.parent
+        for _ in range(int(2 * self.most).bit_length()):
+            depth = depth + depth[ahead]
+            ahead = ahead[ahead]
+        if np.any((ahead != root) & there):
+            raise ValueError("the basis of a plan is not a tree")
+        nodes = number[there]
+        nodes = nodes[np.argsort(depth[nodes], kind="stable")]
+        self.nodes = nodes
+        self.levels = np.searchsorted(depth[nodes], np.arange(1, depth[nodes].max() + 2))
 
-def _flows(
-    p: list[float], q: list[float], variation: list[list[float]], tree: bytes
-) -> list[list[tuple[int, float]]]:
-    """For every source its arcs: the target and the flow, at least 0."""
-    rows, columns = len(p), len(q)
-    towards = [-1, *(rows + z for z in tree[: rows - 1]), *tree[rows - 1 :]]
-    behind: list[list[int]] = [[] for _ in towards]
-    for node, neighbour in enumerate(towards[1:], 1):
-        if neighbour >= rows + columns or (node < rows) == (neighbour < rows):
-            raise TypeError("a plan names a state that is not there")
-        behind[neighbour].append(node)
-    potential, order = [0.0] * (rows + columns), [0]
-    for node in order:
-        for far in behind[node]:
-            if far < rows:
-                potential[far] = potential[node] + variation[far][node - rows]
-            else:
-                potential[far] = potential[node] - variation[node][far - rows]
-            order.append(far)
-    if len(order) < rows + columns:
-        raise TypeError("the basis of a plan is not a tree")
-    own = [*_masses(p, potential[:rows]), *(-m for m in _masses(q, potential[rows:]))]
-    surplus = _surpluses(own, towards, behind, order)
-    arcs: list[list[tuple[int, float]]] = [[] for _ in range(rows)]
-    for node in order[1:]:
-        if node < rows:
-            arcs[node].append((towards[node] - rows, max(surplus[node], 0.0)))
-        else:
-            arcs[towards[node]].append((node - rows, max(-surplus[node], 0.0)))
-    return arcs
+    def _downward(self) -> list[NDArray[np.intp]]:
+        """The nodes at distance 1, 2, ... from the root."""
+        ends = self.levels.tolist()
+        return [self.nodes[a:b] for a, b in pairwise(ends)]
 
+    def values(self) -> Floats:
+        """Logarithms of the largest loads, rounded up."""
+        levels, parent = self._downward(), self.parent
+        potential = np.zeros(len(parent))
+        for nodes in levels:
+            rise = np.where(self.is_source[nodes], self.arc[nodes], -self.arc[nodes])
+            potential[nodes] = potential[parent[nodes]] + rise
+        net = self._masses(potential)
+        weight, behind, light = np.abs(net), net.copy(), np.zeros(len(net))
+        for nodes in reversed(levels):
+            np.add.at(weight, parent[nodes], weight[nodes])
+            few = nodes[weight[nodes] <= 1]
+            np.add.at(light, parent[few], behind[few])
+            np.add.at(behind, parent[nodes], behind[nodes])
+        # Behind more than half of all mass the net is that of the rest, which is more accurate.
+        rest = np.zeros(len(net))
+        for nodes in levels:
+            heavy = nodes[weight[nodes] > 1]
+            rest[heavy] = rest[parent[heavy]] + net[parent[heavy]] + light[parent[heavy]]
+            behind[heavy] = -rest[heavy]
+        return self._loads(np.concatenate(levels), behind)
 
-def _surpluses(
-    own: list[float], towards: list[int], behind: list[list[int]], order: list[int]
-) -> list[float]:
-    """The net mass behind every node, itself included."""
-    surplus, weight = own.copy(), [abs(mass) for mass in own]
-    for node in order[:0:-1]:
-        surplus[towards[node]] += surplus[node]
-        weight[towards[node]] += weight[node]
-    # Behind more than half of all mass the net is that of the rest, which is more accurate.
-    node, rest = 0, 0.0
-    while behind[node]:
-        heavy = max(behind[node], key=weight.__getitem__)
-        if weight[heavy] <= 1:
-            break
-        rest += own[node] + sum(surplus[far] for far in behind[node] if far != heavy)
-        surplus[heavy], node = -rest, heavy
-    return surplus
+    def _masses(self, potential: Floats) -> Floats:
+        """Tilted masses of sources, and minus those of targets, each scaled to sum to one."""
+        shape = (self.pairs, 2, self.most)
+        logs = np.where(self.weights.reshape(shape) > 0, potential.reshape(shape), -np.inf)
+        tilted = self.weights.reshape(shape) * np.exp(logs - logs.max(axis=2, keepdims=True))
+        tilted /= tilted.sum(axis=2, keepdims=True)
+        return np.asarray(tilted * np.array([1.0, -1.0])[None, :, None]).ravel()
 
-
-def _masses(weights: list[float], potentials: list[float]) -> list[float]:
-    """Tilted masses, scaled to sum to one."""
-    top = max(potentials)
-    tilted = [
-        weight * exp(potential - top) for weight, potential in zip(weights, potentials, strict=True)
-    ]
-    total = sum(tilted)
-    return [mass / total for mass in tilted]
+    def _loads(self, nodes: NDArray[np.intp], behind: Floats) -> Floats:
+        """The value of the plan on the trees, whose arcs lead from ``nodes`` to their parents."""
+        out, parent = self.is_source[nodes], self.parent[nodes]
+        source, target = np.where(out, nodes, parent), np.where(out, parent, nodes)
+        flow = np.maximum(np.where(out, behind[nodes], -behind[nodes]), 0.0)
+        total = np.bincount(source, flow, len(behind))[source]
+        arcs = np.bincount(source, minlength=len(behind))[source]
+        # If the mass of a source is below a rounding error, any targets will do.
+        share = np.divide(flow, total, out=1.0 / arcs, where=total > 0)
+        weights = self.weights.ravel()
+        loads = np.bincount(target, weights[source] * share * np.exp(self.arc[nodes]), len(behind))
+        known = weights > 0
+        ratio = np.where(known, loads, 0.0) / np.where(known, weights, 1.0)
+        largest = ratio.reshape(self.pairs, 2, self.most)[:, 1].max(axis=1)
+        return np.asarray(np.log(largest) + 2 * _ROUNDING * self.most)

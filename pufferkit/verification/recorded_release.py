@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pufferkit.beliefs.base import Beliefs, beliefs_from_dict
 from pufferkit.beliefs.chain_class import chain_kinds
 from pufferkit.checks import Floats
 from pufferkit.data.joint import Several
+from pufferkit.data.series import SegmentPattern
 from pufferkit.mechanisms.release import Release
-from pufferkit.verification.chain_bounds import BlockPair
-from pufferkit.verification.pair_tables import BadBeliefs
+from pufferkit.verification.allowance import BadBeliefs
 from pufferkit.verification.query_checks import (
     asked_of,
     furthest_of,
@@ -45,7 +47,7 @@ def beliefs_of(record: Release) -> Beliefs:
         raise BadBeliefs(f"cannot be read; {error}") from None
 
 
-def hint_of(record: Release) -> BlockPair | None:
+def hint_of(record: Release) -> tuple[int, int] | None:
     """The recorded blocks, or the distances of the recorded endpoints."""
     evidence, whole = record.evidence, max(record.lengths, default=1)
     if evidence.blocks is not None:
@@ -98,3 +100,40 @@ def cost_in_scales(record: Release, theta: Beliefs, lipschitz: float, scale: flo
     with np.errstate(over="ignore"):  # by a scale that hides nothing
         cost = cost_of_pairs(record, theta, lipschitz) / scale
     return np.asarray(cost + (record.evidence.beside or 0.0) * ~np.eye(len(cost), dtype=bool))
+
+
+def patterns(record: Release) -> list[SegmentPattern]:
+    """The distinct patterns of a record, checked against its other fields."""
+    recorded: Any = (record.verification_data or {}).get("pattern")
+    if recorded is None:
+        return []
+    runs = [tuple(own) for own in recorded]
+    whole = [n for own in runs for n in own]
+    if any(isinstance(n, bool) or not isinstance(n, int) or n < 0 for n in whole):
+        raise TypeError("a pattern holds the lengths of runs, in whole numbers")
+    lengths, seen = tuple(sum(own) for own in runs), tuple(sum(own[::2]) for own in runs)
+    if lengths != tuple(record.lengths) or seen != record.observed:
+        raise TypeError("the pattern does not fit the lengths and the entries that were observed")
+    return sorted(set(runs))
+
+
+def spent(runs: SegmentPattern, b: float) -> Floats:
+    """The event-level epsilon spent on each entry."""
+    return np.repeat([0.0 if n % 2 else b for n in range(len(runs))], runs)
+
+
+def observed_until(runs: SegmentPattern) -> NDArray[np.intp]:
+    """The number of observed entries up to each entry; the first is before all of them."""
+    return np.concatenate([[0], np.cumsum(spent(runs, 1.0).astype(np.intp))])
+
+
+def cost_runs(runs: SegmentPattern, cost: Floats) -> list[tuple[int, Floats]]:
+    """Runs of entries and their cost; nothing is spent on those that were not observed."""
+    found: list[tuple[int, Floats]] = []
+    for place, count in enumerate(runs):
+        own = cost if place % 2 == 0 else np.zeros_like(cost)
+        if found and np.array_equal(found[-1][1], own):
+            found[-1] = found[-1][0] + count, own
+        elif count:
+            found.append((count, own))
+    return found

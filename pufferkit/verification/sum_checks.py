@@ -43,7 +43,7 @@ from pufferkit.beliefs.secrets import Counted, Events, Runs, Secrets, Sets
 from pufferkit.errors import NotApplicable
 from pufferkit.mechanisms.release import Release
 from pufferkit.rounding import as_fraction
-from pufferkit.verification.pair_tables import TOLERANCE, Allowance, BadBeliefs, NotChecked
+from pufferkit.verification.allowance import TOLERANCE, Allowance, BadBeliefs, NotChecked
 from pufferkit.verification.query_checks import days_of, moves_of, vectors_of, weights_of
 
 Numbers = Any  # arrays of np.longdouble

@@ -12,7 +12,7 @@ from pufferkit.influence.curve.transport_plans import (
     packed,
     plan_value,
 )
-from pufferkit.verification.recorded_plans import Allowance, Bases, steps_of_bases
+from pufferkit.verification.recorded_plans import Plans, plan_values
 
 
 def kernel_of(rng, spread, zeros):
@@ -58,8 +58,8 @@ def test_rare_states_are_bounded_alike_and_verified(seed):
     at_once, compiled = (way(limit) for way in ways)
     assert compiled == pytest.approx(at_once, rel=1e-9, abs=1e-12)
     for way in ways:
-        bases = Bases(packed(bases_in([kernel], [way.trees])))
-        again = steps_of_bases(kernel, limit, bases.following(kernel), Allowance(1e10))
+        bases = Plans(packed(bases_in([kernel], [way.trees])))
+        again = plan_values(kernel, limit, bases.following(kernel))
         assert again == pytest.approx(at_once, rel=1e-9, abs=1e-11)
 
 

@@ -39,7 +39,7 @@ def solved(monkeypatch):
 def test_a_scale_takes_few_rounds_and_does_not_hang_on_what_was_asked_before(solved):
     chain, query = levels(), pk.histogram(list(range(STATES)), LENGTH)
     first = pk.influence_curve(chain, query, 1)
-    assert first.evidence.bound == "pairs"
+    assert first.evidence.bound == "curve"
     assert len(solved) < 200
     solved.clear()
     second = pk.influence_curve(chain, query, 0.3)

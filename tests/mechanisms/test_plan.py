@@ -165,7 +165,7 @@ def test_the_plan_names_the_bound_it_used_and_how_near_it_is():
     shown = pk.plan(chain, pk.histogram([0, 1], 1000), 1)
     assert any("pair of values by pair; an output that loses 99%" in s for s in shown.remarks())
     by_name = {row["mechanism"]: row["bound"] for row in shown.rows}
-    assert by_name["influence_curve"] == "pairs"
+    assert by_name["influence_curve"] == "curve"
     assert by_name["exact_sum"] is None  # does not apply
     assert all(row["bound"] for row in shown.rows if row["applicable"])
     long = pk.plan(chain, pk.count(1, 20_000), 1)

@@ -136,6 +136,6 @@ def test_tables_decided_by_pairs_of_values_are_checked_too():
     table = pk.read(rows, time="t", state="x", states=[0, 1, 2], window=20)
     releases = for_each(table, chain, 1)
     (noise,) = releases.calibrations.values()
-    assert noise.evidence.bound == "pairs"
+    assert noise.evidence.bound == "curve"
     assert pk.verify(releases).ok
     assert pk.verify(json.loads(releases.to_json())).ok

@@ -45,17 +45,17 @@ def test_less_noise_is_caught(record):
 
 def test_a_lowered_limit_is_caught(record):
     data = json.loads(record)
-    pairs = (data.get("verification_data") or {}).get("pairs") or {}
+    (parts,) = (data.get("verification_data") or {}).get("curve") or [[]]
     lowered = 0
-    for part in pairs.values():
+    for part in parts:
         for name in ("left", "right"):
             sides = part[name] if isinstance(part[name], list) else [part[name]]
             for one in (limit for side in sides for limit in side.get("limits", [side])):
                 if one["limit"] is not None:
-                    one["limit"] = (0.9 * np.array(one["limit"])).tolist()
+                    one["limit"][0] *= 0.9
                     lowered += 1
     if lowered:
         assert not pk.verify(pk.Release.from_json(json.dumps(data))).ok
-    elif pairs:
+    elif parts:
         data["verification_data"] = None
         assert not pk.verify(pk.Release.from_json(json.dumps(data))).ok

@@ -14,8 +14,13 @@ import numpy as np
 import pytest
 
 import pufferkit as pk
-from pufferkit.verification.pair_tables import Allowance, KnownChain
-from pufferkit.verification.quilt_proofs import Nearby, score_of_chain, spread_on_chain
+from pufferkit.verification.allowance import Allowance
+from pufferkit.verification.quilt_proofs import (
+    KnownChain,
+    Nearby,
+    score_of_chain,
+    spread_on_chain,
+)
 from tests.oracles import brute
 
 pytestmark = pytest.mark.filterwarnings("ignore::pufferkit.errors.DrownedAnswer")

@@ -13,7 +13,7 @@ import pufferkit as pk
 from pufferkit.beliefs import junction_tree
 from pufferkit.beliefs.bayesian_network import NetworkClass
 from pufferkit.beliefs.finite_joint import JointClass
-from pufferkit.verification.pair_tables import Allowance
+from pufferkit.verification.allowance import Allowance
 from pufferkit.verification.sum_checks import RecordedSum, distance_of
 from tests.asking import Asking
 from tests.strategies.graphs import random_field

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pufferkit as pk
-from pufferkit.verification.pair_tables import Allowance, NotChecked
+from pufferkit.verification.allowance import Allowance, NotChecked
 from pufferkit.verification.quilt_proofs import connected
 from pufferkit.verification.recorded_release import beliefs_of
 from pufferkit.verification.required_scale import needed_scale

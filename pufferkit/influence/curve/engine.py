@@ -110,6 +110,7 @@ from pufferkit.influence.curve.steps import (
 )
 from pufferkit.influence.curve.transport_plans import bases_in, bases_of, bipartite, packed
 from pufferkit.influence.progress import Progress
+from pufferkit.records import packed_matrix
 from pufferkit.rounding import EPS, largest_within
 
 CostRuns = Sequence[tuple[int, Floats]]
@@ -179,6 +180,10 @@ class Side:
     own: StepsInRow | None = None
     together: Bools | None = None
     paid: bool = True
+
+    def later(self, size: int) -> Steps | None:
+        """The steps of a block that serve all entries from ``settled + size - 1`` on."""
+        return self.steps(FOREVER, size)
 
     @classmethod
     def of(cls, steps: Steps) -> Side:
@@ -1214,13 +1219,14 @@ class PartCurve:
                 if sides is None:
                     return None
                 for name, side, stretches in zip(("left", "right"), both, sides, strict=True):
-                    record.setdefault(name, []).append(_side_record(side, stretches))
+                    own = _side_record(side, hidden, stretches)
+                    record.setdefault(name, []).append(own)
             return record
         sides = self._both(self._sides, hidden, LARGEST)
         if sides is None:
             return None
         for name, side, stretches in zip(("left", "right"), self._sides, sides, strict=True):
-            record[name] = _side_record(side, stretches)
+            record[name] = _side_record(side, hidden, stretches)
         if self.part.emission is not None:
             record["emission"] = _plans_at((self.part.emission, closure(cost)) for _, cost in runs)
         further = self._last_record(sides, runs, hidden)
@@ -1233,7 +1239,11 @@ class PartCurve:
             pinned = self._pinned(np.max([cost for _, cost in runs], axis=0), LARGEST)
             if pinned is None:
                 return None
-            both = [{"limit": one.limit.tolist(), "plans": _plans_at(one.taken)} for one in pinned]
+            most = max(float(cost.max()) for _, cost in runs)
+            both = [
+                {"limit": _limit_record(one.limit, most), "plans": _plans_at(one.taken)}
+                for one in pinned
+            ]
             return {"pinned": both}
         if secret.labels is not None and secret.window <= self.length:
             windows = self._alike_windows(sides, runs)
@@ -1257,7 +1267,8 @@ class PartCurve:
         for place in order:
             taken.append((steps[place], variation))
             variation = closure((cost + steps[place](variation)) * off_diagonal(len(cost)))
-        return {"slot": slot, "limit": circle[1][slot].tolist(), "plans": _plans_at(taken)}
+        limit = _limit_record(circle[1][slot], float(cost.max()))
+        return {"slot": slot, "limit": limit, "plans": _plans_at(taken)}
 
 
 def block_sizes(length: int) -> list[int]:
@@ -1280,30 +1291,37 @@ def everything(runs: CostRuns) -> float:
     return total * (1 + (len(runs) + 2) * 2 * EPS)
 
 
-def _side_record(side: Side, stretches: Sequence[Stretch]) -> dict[str, Any]:
-    """Limits, blocks and plans of one side."""
+def _side_record(side: Side, runs: CostRuns, stretches: Sequence[Stretch]) -> dict[str, Any]:
+    """Limits, the blocks of entries where they are not one entry long, and plans of one side."""
+    cost = max(float(own.max()) for _, own in runs)
     return {
         "limits": [
             {
                 "first": stretch.first,
                 "last": stretch.last,
-                "limit": None if stretch.limit is None else stretch.limit.tolist(),
+                "limit": _limit_record(stretch.limit, cost, side.together),
             }
             for stretch in stretches
             if stretch.last > stretch.first
         ],
-        "blocks": [row for stretch in stretches[1:] if (row := _blocks(side, stretch)) is not None],
+        "blocks": [
+            [stretch.first, list(stretch.beyond)]
+            for stretch in stretches[1:]
+            if list(stretch.beyond) != [1]
+        ],
         "plans": packed(_bases(side, stretches)),
     }
 
 
-def _blocks(side: Side, stretch: Stretch) -> list[Any] | None:
-    """The first entry, and the sizes of blocks of each kind; ``None`` for one programme."""
-    entry = stretch.first if stretch.last == stretch.first else FOREVER
-    found: dict[str, list[int]] = {}
-    for size in stretch.beyond:
-        found.setdefault(getattr(side.steps(entry, size), "kind", "plans"), []).append(size)
-    return None if found == {"plans": [1]} else [stretch.first, found]
+def _limit_record(limit: Floats | None, cost: float, together: Bools | None = None) -> Any:
+    """The text of a limit, rounded up: by less than the slack that its search left.
+
+    Pairs of values that are never possible together count for nothing.
+    """
+    if limit is None:
+        return None
+    counted = limit if together is None else np.where(together, limit, 0.0)
+    return packed_matrix(counted, 1e-2 * SLACK * cost)
 
 
 def _bases(side: Side, stretches: Sequence[Stretch]) -> Iterator[bytes]:

@@ -18,12 +18,15 @@ from pufferkit import checks
 from pufferkit.beliefs.chain_class import ChainClass, as_chain_class
 from pufferkit.checks import Floats
 from pufferkit.data.query import CLOSE
-from pufferkit.influence.curve.engine import EntryLoss, Part, PartCurve
+from pufferkit.influence.curve.engine import EntryLoss, Part, PartCurve, everything
 from pufferkit.influence.curve.screening import FEW, Screen
 from pufferkit.influence.curve.steps import off_diagonal
 from pufferkit.influence.progress import Progress
 from pufferkit.rounding import EPS
 from pufferkit.threads import one_thread
+
+_ENOUGH = 1e-8
+"""A proof is left out if it shows less than this share of epsilon."""
 
 
 @dataclass(frozen=True)
@@ -108,8 +111,8 @@ class InfluenceCurve:
     [[0.0, 0.8], [1.0, 0.0]]
     >>> curve.entry_losses(0.2997)["chain 1 of 1"].max().round(2).item()
     1.0
-    >>> sorted(curve.proof(0.2997, 1.0)["chain 1 of 1"])
-    ['left', 'right']
+    >>> [sorted(proof) for proof in curve.proof(0.2997, 1.0)]
+    [['left', 'right']]
     """
 
     def __init__(
@@ -186,16 +189,22 @@ class InfluenceCurve:
         return largest
 
     @one_thread()
-    def proof(self, b: Profile, epsilon: float) -> dict[str, Any]:
-        """Proofs of the losses of every chain that a rough bound does not show to be hidden."""
+    def proof(self, b: Profile, epsilon: float) -> list[Any] | None:
+        """Proofs of the losses of every part; ``None`` where exchanging all entries costs epsilon.
+
+        Limits, blocks and plans of each part, or its rough bound if that is enough. A part without
+        either is ``None``: only all entries together hide it.
+        """
         spent = self._spent(b)
+        if everything(spent) <= epsilon * (1 + _ENOUGH):
+            return None
         largest = max(float(cost.max()) for _, cost in spent)
-        record = {}
-        for member in (self._member(n) for n in sorted(self._critical(largest, epsilon))):
-            shown = member.record(spent)
-            if shown is not None:
-                record[member.name] = shown
-        return record
+        critical = set(self._critical(largest, epsilon))
+        rough = {} if self._screen is None else self._screen.limits(largest)
+        return [
+            self._member(n).record(spent) if n in critical else {"rough": rough[n]}
+            for n in range(len(self._parts))
+        ]
 
     @one_thread()
     def entry_losses(self, b: Profile) -> dict[str, Floats]:

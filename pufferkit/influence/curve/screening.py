@@ -18,8 +18,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import inf
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pufferkit.beliefs.base import Member
 from pufferkit.beliefs.chain_tables import CONVERGED, Powers
@@ -76,9 +78,27 @@ class Screen:
             bounds[self._known] = (b + (pairs[0] + pairs[1]).max(axis=1)) * (1 + 1e-9)
         return bounds
 
-    @staticmethod
-    def _beyond(side: list[StepTable], b: float) -> Floats:
+    def limits(self, b: float) -> dict[int, list[Any]]:
+        """For every chain with a rough bound: a block and a limit to the left, and to the right.
+
+        A limit v has F(v) <= v, attained by the block; it is rounded up a little.
+        """
+        if not len(self._known):
+            return {}
+        forward, backward = (self._limit(side, b) for side in self._sides)
+        rows = zip(*backward, *forward, strict=True)
+        return {
+            n: [int(a), float(v) * (1 + 1e-9), int(c), float(w) * (1 + 1e-9)]
+            for n, (a, v, c, w) in zip(self._known.tolist(), rows, strict=True)
+        }
+
+    def _beyond(self, side: list[StepTable], b: float) -> Floats:
         """The step of one side for each pair of values."""
+        return _steps(side[0], self._limit(side, b)[1])
+
+    @staticmethod
+    def _limit(side: list[StepTable], b: float) -> tuple[NDArray[np.intp], Floats]:
+        """The least iterate of F of every chain, and the block by which it was reached."""
         limit = np.full(len(side[0][0]), inf)
         for _ in range(_ROUNDS):
             ways = [
@@ -86,7 +106,7 @@ class Screen:
                 for m, table in zip(BLOCKS, side, strict=True)
             ]
             limit = np.minimum(limit, np.min(ways, axis=0))
-        return _steps(side[0], limit)
+        return np.array(BLOCKS)[np.argmin(ways, axis=0)], limit
 
 
 def _tables(kernels: Floats, powers: Powers, error: float) -> list[StepTable]:

@@ -139,17 +139,17 @@ class PinnedSide:
     """
 
     def __init__(self, kernel: Floats, error: float) -> None:
-        self._near: list[Transport] = []
+        self.near: list[Transport] = []
         power, each = kernel, 4 * (error + (len(kernel) + 2) * EPS)
         while (delta := spread(power)) > _NEAR:
-            if len(self._near) == _MOST_STEPS:
+            if len(self.near) == _MOST_STEPS:
                 raise NotApplicable(
                     "secrets: this chain mixes too slowly for sets of entries; use Secrets.runs"
                 )
             kernels = [pinned_kernel(kernel, column) for column in power.T]
-            self._near.append(Transport(kernels, (len(self._near) + 3) * each, often=True))
+            self.near.append(Transport(kernels, (len(self.near) + 3) * each, often=True))
             power = power @ kernel
-        self._far = Transport([kernel], (len(self._near) + 3) * each + 2 * delta, often=True)
+        self.far = Transport([kernel], (len(self.near) + 3) * each + 2 * delta, often=True)
 
     def __call__(self, cost: Floats, most: float) -> Pinned | None:
         """The most that any such side adds; ``None`` without a bound within ``most``."""
@@ -157,7 +157,7 @@ class PinnedSide:
         adds = np.zeros_like(cost)
         variation = closure(cost)
         start, taken = variation, list[tuple[Transport, Floats]]()
-        for steps in self._near:
+        for steps in self.near:
             own = steps(variation)
             taken.append((steps, variation))
             adds = np.maximum(adds, own)
@@ -167,16 +167,16 @@ class PinnedSide:
                 return None
         slack = SLACK * float(cost.max()) or SLACK
         # Raised to the last of the computed sides, so that the induction begins there.
-        limit = certificate(self._far, cost, most, slack, start)
+        limit = certificate(self.far, cost, most, slack, start)
         if limit is None:
             return None
         if not np.all(variation <= limit):
             shortfall = float(np.max(variation - limit))
-            limit = certificate(self._far, cost + shortfall * off_diagonal(len(cost)), most, slack)
+            limit = certificate(self.far, cost + shortfall * off_diagonal(len(cost)), most, slack)
             if limit is None or not np.all(variation <= limit):
                 return None
-        taken.append((self._far, limit))
-        return Pinned(np.maximum(adds, self._far(limit)), limit, tuple(taken))
+        taken.append((self.far, limit))
+        return Pinned(np.maximum(adds, self.far(limit)), limit, tuple(taken))
 
 
 def spread(power: Floats) -> float:
@@ -235,36 +235,40 @@ class LabelLosses:
         posterior: Floats,
         error: float,
     ) -> None:
-        self._entries, self._kernels, self._error = entries, kernels, error
+        self.entries, self._kernels, self._error = entries, kernels, error
         self._often = len(entries) > 4
         self._kept = [self._steps(kernel) for kernel in kernels[:_KEPT]]
-        self._last = Transport([posterior], error, often=self._often)
+        self.last = Transport([posterior], error, often=self._often)
 
     def _steps(self, kernel: Floats) -> Transport:
         return Transport([kernel], self._error, often=self._often)
+
+    def steps(self) -> Iterator[Transport]:
+        """The steps to each entry of the window but the first; `last` is that to the label."""
+        for n, kernel in enumerate(self._kernels):
+            yield self._kept[n] if n < _KEPT else self._steps(kernel)
 
     def taken(
         self, cost: Floats, left: Floats, right: Floats
     ) -> Iterator[tuple[Transport, Floats]]:
         """The steps through the window, each with its variation; they end where one is useless."""
-        first = np.ix_(self._entries[0], self._entries[0])
+        first = np.ix_(self.entries[0], self.entries[0])
         variation = closure((cost + left)[first] * (1 + 4 * EPS))
-        for n, kernel in enumerate(self._kernels):
+        for n, steps in enumerate(self.steps(), 1):
             if not float(variation.max()) <= LARGEST:
                 return
-            steps = self._kept[n] if n < _KEPT else self._steps(kernel)
             yield steps, variation
-            here = np.ix_(self._entries[n + 1], self._entries[n + 1])
-            outside = off_diagonal(len(kernel)) * (1 + 4 * EPS)
+            here = np.ix_(self.entries[n], self.entries[n])
+            outside = off_diagonal(steps.rows) * (1 + 4 * EPS)
             variation = closure((cost[here] + steps(variation)) * outside)
-        end = np.ix_(self._entries[-1], self._entries[-1])
+        end = np.ix_(self.entries[-1], self.entries[-1])
         whole = closure((variation + right[end]) * (1 + 4 * EPS))
         if float(whole.max()) <= LARGEST:
-            yield self._last, whole
+            yield self.last, whole
 
     def __call__(self, cost: Floats, left: Floats, right: Floats) -> Floats | None:
         """The loss of every pair of labels; ``None`` if it is too large to be useful."""
         for steps, variation in self.taken(cost, left, right):
-            if steps is self._last:
+            if steps is self.last:
                 return steps(variation) * (1 + 8 * EPS)
         return None

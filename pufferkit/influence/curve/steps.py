@@ -173,6 +173,8 @@ class Transport:
         Whether to compute only steps from rows of the first half to rows of the second.
     """
 
+    kind = "plans"
+
     def __init__(
         self,
         kernels: Sequence[Floats],
@@ -325,6 +327,8 @@ class StepsInRow(Sequence[Transport]):
 class Contaminated:
     """As `Transport`, with rows contaminated by any distribution with weight ``eta``."""
 
+    kind = "contaminated"
+
     def __init__(self, kernels: Sequence[Floats], eta: float, error: float = 0.0) -> None:
         self.rows, self.states = kernels[0].shape
         extra = np.zeros((2 * self.rows, 2))
@@ -418,12 +422,12 @@ class Open:
     kind = "any distribution"
 
     def __init__(self, kernel: Kernel, rows: Bools, columns: Bools, error: float) -> None:
+        self.kernel, self.rows, self.columns, self.error = kernel, rows, columns, error
         self._keep = np.flatnonzero(columns)
-        self._rows = rows
         possible = kernel.possible[self._keep]
         self._roots = np.where(possible, np.sqrt(kernel.values[self._keep]), 0.0)
         self._lost = possible & (kernel.values[self._keep] < TINY)
-        self._possible, self._error = possible, error
+        self._possible = possible
         self._best, self._slopes = np.zeros((len(rows),) * 2, int), np.zeros((len(rows),) * 2)
 
     def __call__(self, limit: Floats) -> Floats:
@@ -438,7 +442,7 @@ class Open:
             found, places = np.zeros((2, size, size)), np.zeros((2, size, size), dtype=np.int64)
             tilt = np.zeros((size, size))
             _all_steps(
-                self._roots, self._possible, self._lost, ahead, gains, self._error,
+                self._roots, self._possible, self._lost, ahead, gains, self.error,
                 found, places, tilt,
             )  # fmt: skip
             (flat, most), (at, low) = found, places
@@ -447,7 +451,7 @@ class Open:
         slope = tilt * (1 - gain**2) / np.maximum(1 - (tilt * gain) ** 2, EPS)
         first = flat >= sloped
         self._best, self._slopes = np.where(first, at, low), np.where(first, 1.0, slope)
-        outside, met = off_diagonal(size) > 0, np.outer(self._rows, self._rows)
+        outside, met = off_diagonal(size) > 0, np.outer(self.rows, self.rows)
         steps = np.maximum(flat, sloped)
         # A way over a value that X_i cannot have is never the shorter one.
         steps = np.where(met, steps, steps[met & outside].max(initial=0.0))
@@ -474,7 +478,7 @@ class Open:
         below = roots[None, :, :, None] * roots[:, None, None, :]
         total = above + below
         tilts = np.divide(above - below, total, out=np.ones_like(total), where=total > 0)
-        tilts = np.minimum(np.maximum(tilts, 0.0) * (1 + 16 * EPS) + self._error, 1.0)
+        tilts = np.minimum(np.maximum(tilts, 0.0) * (1 + 16 * EPS) + self.error, 1.0)
         certain = ~(here[None, :, :, None] & here[:, None, None, :])
         lost = self._lost.T
         certain |= lost[:, None, :, None] | lost[None, :, None, :]
@@ -485,7 +489,7 @@ class Open:
 
     def derivative(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats]:
         """D steps(x, x') / d limit(y, z) at the last limit, as rows, columns and values."""
-        size, kept = len(self._rows), len(self._keep)
+        size, kept = len(self.rows), len(self._keep)
         rows = np.flatnonzero(off_diagonal(size).ravel() * self._slopes.ravel() > 0)
         first, second = np.divmod(self._best.ravel()[rows].astype(np.int64), kept)
         return rows, self._keep[first] * size + self._keep[second], self._slopes.ravel()[rows]
@@ -498,11 +502,11 @@ class Open:
 class Widest(ABC):
     """The steps of pairs of values at the largest variation of all pairs that count."""
 
-    kind = "largest variation"
+    kind: str
 
     def __init__(self, size: int, counted: Bools | None = None) -> None:
         self._outside = off_diagonal(size)
-        self._counted = self._outside > 0 if counted is None else counted & (self._outside > 0)
+        self.counted = self._outside > 0 if counted is None else counted & (self._outside > 0)
         self._widest, self._where = 0.0, 0
         self._asked, self._answer = -1.0, self._outside
 
@@ -516,19 +520,19 @@ class Widest(ABC):
 
     def largest(self, variation: float) -> float:
         """The step of the worst pair that counts."""
-        return float(self.pairs(variation)[self._counted].max(initial=0.0))
+        return float(self.pairs(variation)[self.counted].max(initial=0.0))
 
     def _at(self, widest: float) -> Floats:
         if widest != self._asked:
             steps = self.pairs(widest)
             # A way over a value that is not possible is never the shorter one.
-            steps = np.where(self._counted, steps, steps[self._counted].max(initial=0.0))
+            steps = np.where(self.counted, steps, steps[self.counted].max(initial=0.0))
             self._asked, self._answer = widest, self._off(np.maximum(steps, 0.0))
         return self._answer.copy()
 
     def __call__(self, limit: Floats) -> Floats:
         """The matrix of steps at the variation ``limit``, rounded up; 0 on the diagonal."""
-        counted = np.where(self._counted, limit, 0.0)
+        counted = np.where(self.counted, limit, 0.0)
         self._where = int(counted.argmax())
         self._widest = float(counted.max())
         return self._at(self._widest)
@@ -560,12 +564,14 @@ class KnownRows(Widest):
         Bound on the error of a log-ratio of entries; added to every step.
     """
 
+    kind = "rows"
+
     def __init__(self, kernel: Kernel, rows: Bools, error: float) -> None:
         size, columns = kernel.values.shape
         super().__init__(size, np.outer(rows, rows))
         # Of both entries of a ratio, and of sums over the columns.
         self.error = 2 * error + 8 * max(size, columns) * EPS
-        self._kernel = kernel
+        self.kernel = kernel
         # An entry that underflowed counts as TINY in the numerator and as 0 in the denominator.
         self._upper = np.where(kernel.possible, np.maximum(kernel.values, TINY), 0.0)
         lower = np.where(kernel.values >= TINY, kernel.values, 0.0)
@@ -584,7 +590,7 @@ class KnownRows(Widest):
     @cached_property
     def _limits(self) -> Floats:
         """The steps from everything: the largest log-ratios of entries."""
-        return np.maximum(row_log_ratios(self._kernel), 0.0)
+        return np.maximum(row_log_ratios(self.kernel), 0.0)
 
 
 @compiled_loop
@@ -626,8 +632,11 @@ def _roots(upper, across, growth, rises):  # type: ignore[no-untyped-def]
 class Diameters(Widest):
     """The step over all reweightings of the columns, from projective diameters of pairs of rows."""
 
+    kind = "diameters"
+
     def __init__(self, diameters: Floats) -> None:
         super().__init__(len(diameters))
+        self.diameters = diameters
         self._different, self._places = np.unique(diameters, return_inverse=True)
 
     def pairs(self, variation: float) -> Floats:
@@ -639,6 +648,8 @@ class Diameters(Widest):
 
 class Ratios(Widest):
     """The step of any kernel whose rows have log-ratios at most ``ratio``."""
+
+    kind = "ratio"
 
     def __init__(self, ratio: float, size: int) -> None:
         super().__init__(size)
@@ -668,6 +679,8 @@ def contracted(limit: float, variation: float, scale: int) -> float:
 class BoxSets(Widest):
     """The step over a region, from the largest and smallest probability of every set."""
 
+    kind = "sets"
+
     def __init__(self, upper: Floats, lower: Floats, diameter: float) -> None:
         super().__init__(len(upper))
         self.upper, self.lower, self.diameter = upper, lower, diameter
@@ -685,9 +698,11 @@ class BoxSets(Widest):
 class BoxEntries(Widest):
     """A bound on the step over a region from bounds on entries, for many states."""
 
+    kind = "entries"
+
     def __init__(self, lower: Floats, upper: Floats, diameter: float) -> None:
         super().__init__(len(lower))
-        self.diameter = diameter
+        self.lower, self.upper, self.diameter = lower, upper, diameter
         self._tables = [_affine(lower, upper, u, v) for u, v in _WEIGHTS]
         if len(lower) > _PAIRWISE:  # one bound for all pairs
             other = self._outside > 0

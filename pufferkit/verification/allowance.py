@@ -1,0 +1,27 @@
+"""What stops a verification: beliefs without a theorem, records without a proof, too much work."""
+
+from __future__ import annotations
+
+TOLERANCE = 1e-7
+"""Relative tolerance of the scale, for rounding on either side."""
+
+
+class NotChecked(Exception):
+    """There is no check for this release, or it would exceed the work allowed."""
+
+
+class BadBeliefs(Exception):
+    """The recorded beliefs cannot be read, or the mechanism has no theorem for them."""
+
+
+class Allowance:
+    """An allowance of work, in units of about a nanosecond."""
+
+    def __init__(self, most: float) -> None:
+        self.most, self.spent = most, 0.0
+
+    def spend(self, amount: float) -> None:
+        """Spend some of it, or give up."""
+        self.spent += amount
+        if self.spent > self.most:
+            raise NotChecked(f"it takes more than the {self.most:.3g} units of work allowed")

@@ -1,0 +1,695 @@
+"""The proof of an influence curve: recorded limits, blocks and plans, evaluated and compared.
+
+A class of beliefs says what it knows in *parts* (`Beliefs.parts`, which the engine reads too).
+Replacing an entry x by x' costs D(x, x'), the same for all entries of a run. On either side of an
+entry, with n counted from the end of the series, paid_j the largest cost of entry j, and any blocks
+m < n, the entries beyond add
+
+    adds_n = least over m of  paid_{n-m+1} + ... + paid_{n-1} + step_{n,m}(B_{n-m}),
+    B_n    = closure of  D_n + adds_n,                            B_1 = closure of D_1,
+
+or all that is paid on the side. Entry i loses at most D_i plus what both sides add (PAIRS Theorem
+2). A recorded *limit* C bounds all entries from n to the end of a run if the B of the entries
+before, as far as a block reaches, are at most C and
+
+    D + adds(C)  <=  C :
+
+then every later B is at most C, by induction. Which blocks are used, C, and the trees of the plans
+are read from the record. Any blocks, any C with this inequality and any plan give a bound, so a
+false record can only fail to show that a scale is enough.
+
+A step is evaluated here by a recorded plan (`pufferkit.verification.recorded_plans`) or by the
+formula of its kind, see `_formula`. What an engine computes of a step is not read.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+from math import inf, isfinite
+from typing import Any
+
+import numpy as np
+
+from pufferkit.checks import Bools, Floats
+from pufferkit.records import unpacked_matrix
+from pufferkit.rounding import EPS
+from pufferkit.verification.allowance import Allowance, NotChecked
+from pufferkit.verification.recorded_plans import LARGEST, Plans, plan_values
+
+_FAR = 500.0
+"""The variation between values that are never possible together."""
+
+_MOST_BLOCKS = 64
+_UP = 1 + 16 * EPS
+_TINY = 1e-280
+_AT_ONCE = 1 << 18
+
+PaidRuns = Sequence[tuple[int, Floats]]
+"""Numbers of consecutive entries, and what replacing a value costs there."""
+
+Adds = list[tuple[int, int, Floats]]
+"""First and last entry of stretches, and what a side adds there."""
+
+
+def loss_of_part(part: Any, runs: PaidRuns, recorded: Any, work: Allowance) -> float:
+    """The largest loss of a secret that one part of a class shows.
+
+    Never more than what all entries cost together; that too where the record shows less.
+
+    Parameters
+    ----------
+    part
+        Sides, emission, posterior and secret, as `Beliefs.parts` gives them.
+    runs
+        The cost of the entries.
+    recorded
+        The proof of this part; ``None`` if there is none.
+    """
+    secret = part.secret
+    total = sum(count * float(cost.max()) for count, cost in runs)
+    heaviest = 1.0 if secret.weights is None else float(secret.weights.max())
+    whole = total * heaviest * (1 + 4 * len(runs) * EPS)
+    if recorded is None:
+        return whole
+    if not isinstance(recorded, Mapping):
+        raise TypeError("the proof of a part has a left and a right side")
+    if "rough" in recorded:
+        length = sum(count for count, _ in runs)
+        runs = [(length, np.max([cost for _, cost in runs], axis=0))]
+        recorded = _rough(recorded["rough"], length)
+    simple = secret.is_entry and part.clock is None and part.emission is None
+    if len(runs) > 1 and not simple:
+        raise NotChecked("gaps are checked for the values of single entries of a chain")
+    if not max(float(cost.max()) for _, cost in runs) <= LARGEST:
+        return whole
+    with np.errstate(all="ignore"):
+        loss = _PartProof(part, runs, recorded, work).loss()
+    return min(loss, whole) if isfinite(loss) else whole  # what is no number bounds nothing
+
+
+def _rough(recorded: Any, length: int) -> dict[str, Any]:
+    """A block and a limit to either side, for all entries and all pairs of values, in full."""
+    sides: dict[str, Any] = {}
+    for name, block, limit in zip(("left", "right"), recorded[::2], recorded[1::2], strict=True):
+        sides[name] = {
+            "limits": [{"first": 2, "last": length, "limit": limit}] if length > 1 else [],
+            "blocks": [[2, [1, block]]] if 1 < block <= length else [],
+            "plans": None,
+        }
+    return sides
+
+
+class _PartProof:
+    """One part with its recorded proof."""
+
+    def __init__(
+        self, part: Any, runs: PaidRuns, recorded: Mapping[str, Any], work: Allowance
+    ) -> None:
+        self.part, self.recorded, self.work = part, recorded, work
+        self.secret, self.runs, self.hidden = part.secret, runs, runs
+        self.length = sum(count for count, _ in runs)
+        self.window = min(part.secret.window, self.length)
+        self.cost = np.max([cost for _, cost in runs], axis=0)
+        if part.emission is not None:
+            plans = self._plans("emission")
+            own = plans.step(part.emission, _closed(self.cost))
+            plans.end()
+            self.hidden = [(self.length, own)]
+
+    def _plans(self, name: str) -> _Evaluator:
+        return _Evaluator(self.recorded[name], self.work)
+
+    def loss(self) -> float:
+        """The largest loss; infinite where a limit does not hold."""
+        if self.part.clock is None:
+            return self._at_phase(self.part.left, self.part.right, 0, self.recorded)
+        if isinstance(self.recorded["left"], Mapping):
+            return self._round_the_clock()
+        phases, worst = list(self.part.clock.phases), 0.0
+        both = [self.recorded["left"], self.recorded["right"]]
+        if any(not isinstance(own, list) or len(own) != len(phases) for own in both):
+            raise TypeError("there must be a proof for every slot of the first entry")
+        for phase, left, right in zip(phases, *both, strict=True):
+            before, after = self.part.clock.sides(phase, self.length)
+            own = {"left": left, "right": right}
+            worst = max(worst, self._at_phase(before, after, phase, own))
+        return worst
+
+    def _at_phase(self, left: Any, right: Any, phase: int, recorded: Mapping[str, Any]) -> float:
+        """The largest loss of a series whose first entry is at this slot."""
+        ours = _SideProof(left, self.hidden, recorded["left"], self.work).adds()
+        theirs = _SideProof(right, self.hidden[::-1], recorded["right"], self.work).adds()
+        if ours is None or theirs is None:
+            return inf
+        if self.secret.sets is not None:
+            return self._of_sets(ours, theirs)
+        if self.secret.labels is not None:
+            return self._of_labels(ours, theirs)
+        if self.part.emission is not None:
+            return self._of_hidden(ours, theirs)
+        return self._of_entries(ours, theirs, phase)
+
+    def _of_entries(self, left: Adds, right: Adds, phase: int) -> float:
+        """Values of an entry, or of the entries of a window, at the first of every stretch."""
+        last, ends = self.length - self.window + 1, list(accumulate(n for n, _ in self.runs))
+        firsts = {1, *(end + 1 for end in ends), *(first for first, _, _ in left)}
+        firsts |= {last + 1 - stop for _, stop, _ in right}
+        repeats = self.length if self.part.clock is not None else len(self.part.possible)
+        firsts |= set(range(1, min(repeats, last) + 1))
+        largest = 0.0
+        for first in (n for n in firsts if 1 <= n <= last):
+            cost = self.runs[bisect_left(ends, first)][1]
+            before, after = _at(left, first), _at(right, last + 1 - first)
+            largest = max(largest, self._of_values(cost, before, after, first, phase))
+        return largest
+
+    def _of_values(
+        self, cost: Floats, before: Floats, after: Floats, first: int, phase: int
+    ) -> float:
+        """The largest loss between values of a window, from what is added to both its ends."""
+        follows, slot, ahead = self.part.follows, phase + first - 1, cost + after
+        for n in range(self.window - 2, -1, -1):
+            if follows:
+                step = follows[(slot + n) % len(follows)]
+                reached = np.array([ahead[row].max(axis=0) for row in step])
+                ahead = cost + np.array([reached[:, row].max(axis=1) for row in step]).T
+            else:
+                ahead = cost + float(ahead.max())
+        loss = (before + ahead) * (1 + (self.window + 8) * EPS)
+        known = self.window == 1 or follows  # else whichever values the entries have
+        return self._weighed(loss, self._together(first, slot) if known else None)
+
+    def _together(self, first: int, slot: int) -> Bools:
+        """Pairs of values that are possible at an entry."""
+        possible, cycle = self.part.possible, self.part.cycle
+        if self.part.clock is not None:
+            here = possible[slot % len(possible)]
+        elif first <= len(possible) - cycle:
+            here = possible[first - 1]
+        else:
+            both: Bools = np.any([np.outer(own, own) for own in possible[-cycle:]], axis=0)
+            return both
+        return np.outer(here, here)
+
+    def _weighed(self, loss: Floats, both: Bools | None = None) -> float:
+        """The largest loss of a pair of values that is a secret."""
+        if self.secret.weights is not None:
+            loss = loss * self.secret.weights
+        chosen = loss if both is None else loss[both]
+        return float(chosen.max(initial=0.0)) * _UP if np.isfinite(chosen).all() else inf
+
+    def _of_hidden(self, left: Adds, right: Adds) -> float:
+        """The loss of an entry that depends on a hidden state, or of that state.
+
+        The last step is taken at the recorded entries. Elsewhere both sides together add no more
+        than at one of these, up to a remainder, and a step grows by no more than its variation.
+        """
+        firsts = {first for first, _, _ in left} | {self.length + 1 - stop for _, stop, _ in right}
+        sums = {n: _at(left, n) + _at(right, self.length + 1 - n) for n in firsts}
+        if not all(np.isfinite(both).all() for both in sums.values()):
+            return inf
+        here = np.outer(self.part.possible[0], self.part.possible[0])
+        outside = 1 - np.eye(len(self.cost))
+        if self.secret.state:
+            return max(self._weighed(self.hidden[0][1] + both) for both in sums.values())
+        if not self.part.posterior:
+            most = max(float(both.max()) for both in sums.values())
+            return self._weighed(self.cost + most * outside, here)
+        last, plans = self.recorded["last"], _Evaluator(self.recorded["last"]["plans"], self.work)
+        entries = last["entries"]
+        if not isinstance(entries, list) or not entries or not set(entries) <= set(sums):
+            raise TypeError("the last step is taken at entries of the series")
+        rest = max(min(float((own - sums[n]).max()) for n in entries) for own in sums.values())
+        steps = [plans.step(self.part.posterior[0], _closed(sums[n])) for n in entries]
+        plans.end()
+        loss = self.cost + np.max(steps, axis=0) + max(rest, 0.0) * outside
+        return self._weighed(loss, here)
+
+    def _of_labels(self, left: Adds, right: Adds) -> float:
+        """The loss of the label of a window: the last state of entry and automaton is its secret.
+
+        Steps go through the window, from the first entry with all that lies left of it.
+        """
+        labels = self.secret.labels
+        if self.secret.window > self.length:
+            return inf  # there is no such secret, and no such release is made
+        plans = _Evaluator(self.recorded["last"]["plans"], self.work)
+        before = np.max([own for _, _, own in left], axis=0)
+        after = np.max([own for _, _, own in right], axis=0)
+
+        def at(n: int, table: Floats) -> Floats:
+            return np.asarray(table[np.ix_(labels.entries[n], labels.entries[n])])
+
+        variation = _closed(at(0, self.cost + before) * _UP)
+        for n, steps in enumerate(labels.steps(), 1):
+            variation = _closed((at(n, self.cost) + plans.step(steps, variation)) * _UP)
+        loss = plans.step(labels.last, _closed((variation + at(-1, after)) * _UP))
+        plans.end()
+        return self._weighed(loss)
+
+    def _of_sets(self, left: Adds, right: Adds) -> float:
+        """The values of several entries, exchanged one by one while others are given."""
+        adds, recorded = [], self.recorded["pinned"]
+        for pinned, side, own in zip(self.secret.sets, (left, right), recorded, strict=True):
+            given = self._pinned(pinned, own)
+            if given is None:
+                return inf
+            adds.append(np.max([given, *(table for _, _, table in side)], axis=0))
+        loss = self._weighed(self.cost + adds[0] + adds[1])
+        return float(min(self.secret.count, self.length) * loss)
+
+    def _pinned(self, pinned: Any, recorded: Mapping[str, Any]) -> Floats | None:
+        """The most that a side adds if it ends at a given value, however far away.
+
+        Short ones are computed; from where the given value hardly matters, one limit holds for all.
+        """
+        limit, plans = (
+            _limit(recorded["limit"], len(self.cost)),
+            _Evaluator(recorded["plans"], self.work),
+        )
+        variation, adds = _closed(self.cost), np.zeros_like(self.cost)
+        for steps in pinned.near:
+            own = plans.step(steps, variation)
+            adds = np.maximum(adds, own)
+            variation = _closed((self.cost + own) * _UP)
+        last = plans.step(pinned.far, limit)
+        plans.end()
+        holds = np.all(variation <= limit) and np.all((self.cost + last) * _UP <= limit)
+        return np.maximum(adds, last) if holds else None
+
+    def _round_the_clock(self) -> float:
+        """Long series with seasons: one round through the period from a recorded limit."""
+        clock = self.part.clock
+        left = self._circle(clock.left, -1, self.recorded["left"])
+        right = self._circle(clock.right, 1, self.recorded["right"])
+        if left is None or right is None:
+            return inf
+        period = len(left)
+        return max(
+            self._of_values(
+                self.cost, left[slot], right[(slot + self.window - 1) % period], 1, slot
+            )
+            for slot in range(period)
+        )
+
+    def _circle(
+        self, steps: Sequence[Any], ahead: int, recorded: Mapping[str, Any]
+    ) -> list[Floats] | None:
+        """What a side adds at every slot; ``None`` if the limit is above itself after a round."""
+        period, plans = len(steps), _Evaluator(recorded["plans"], self.work)
+        slot, limit = _whole(recorded["slot"]), _limit(recorded["limit"], len(self.cost))
+        if not 0 <= slot < period:
+            raise TypeError(f"the clock has slots 0 to {period - 1}, not {slot}")
+        adds, variation = [limit] * period, limit
+        for _ in range(period):
+            slot = (slot - ahead) % period
+            adds[slot] = plans.step(steps[slot], variation)
+            variation = _closed((self.cost + adds[slot]) * _UP)
+        plans.end()
+        return adds if np.all(variation <= limit) else None
+
+
+class _SideProof:
+    """One side of all entries, counted from its end."""
+
+    def __init__(self, side: Any, runs: PaidRuns, recorded: Any, work: Allowance) -> None:
+        self.side, self.work, self.size = side, work, len(runs[0][1])
+        self.ends = list(accumulate(count for count, _ in runs))
+        self.length = self.ends[-1]
+        self.paid = [float(cost.max()) for _, cost in runs]
+        self.outside = 1 - np.eye(self.size)
+        together = np.ones((self.size, self.size), bool) if side.together is None else side.together
+        self.counted, self.masked = together & (self.outside > 0), side.together is not None
+        self.costs = [np.where(self.counted, cost, _FAR) * self.outside for _, cost in runs]
+        if not isinstance(recorded, Mapping):
+            raise TypeError("a side of a proof has limits, blocks and plans")
+        self.limits, self.blocks = (
+            self._limits(recorded["limits"]),
+            self._blocks(recorded["blocks"]),
+        )
+        self.steps = _Evaluator(recorded["plans"], work)
+        self.rows: Adds = []
+        self.met: Adds = []  # the variation of the entries so far
+
+    def _limits(self, recorded: Any) -> dict[int, tuple[int, Floats | None]]:
+        limits = {}
+        for own in recorded:
+            first, last = _whole(own["first"]), _whole(own["last"])
+            if not 2 <= first <= last <= self.length:
+                raise TypeError(f"a limit holds for entries {first} to {last}, of {self.length}")
+            limits[first] = last, own["limit"] and _limit(own["limit"], self.size)
+        return limits
+
+    def _blocks(self, recorded: Any) -> dict[int, list[int]]:
+        blocks = {}
+        for first, sizes in recorded:
+            if len(sizes) > _MOST_BLOCKS or any(not 1 <= _whole(m) <= self.length for m in sizes):
+                raise TypeError("a proof names blocks that are not there")
+            blocks[_whole(first)] = list(sizes)
+        return blocks
+
+    def adds(self) -> Adds | None:
+        """What the side adds to every entry; ``None`` if a limit does not hold."""
+        self._add(1, 1, np.zeros((self.size, self.size)), self._closure(self.costs[0]))
+        entry = 2
+        while entry <= self.length:
+            self.work.spend(1e4 * len(self.ends))
+            cost, last = self.costs[self._run(entry)], entry
+            adds: Floats | None
+            if entry in self.limits:
+                last, limit = self.limits[entry]
+                if self._run(last) != self._run(entry):
+                    return None
+                if limit is None:
+                    adds = self._paid(1, last - 1) * self.outside
+                    variation = (adds + cost) * _UP
+                else:
+                    adds, variation = self._at_limit(entry, limit), limit
+            else:
+                sizes = self.blocks.get(entry, [1])
+                if max(sizes, default=1) >= entry:
+                    raise TypeError("a block is longer than the side of its entry")
+                adds = self._least(
+                    [self.side.steps(entry, m) for m in sizes],
+                    [self._met(entry - m) for m in sizes],
+                    [self._paid(entry - m + 1, entry - 1) for m in sizes],
+                    self._paid(1, entry - 1) if self.side.paid else inf,
+                )
+                variation = self._closure(_plus(cost, adds) * self.outside)
+            if adds is None:
+                return None
+            self._add(entry, last, adds, variation)
+            entry = last + 1
+        self.steps.end()
+        return self.rows
+
+    def _at_limit(self, first: int, limit: Floats) -> Floats | None:
+        """What is added to entries that a limit bounds; ``None`` if it does not hold.
+
+        Blocks that reach beyond the end of the side cost less: all of it is paid for.
+        """
+        run, sizes = self._run(first), self.blocks.get(first, [1])
+        begun, reach = self.ends[run - 1] if run else 0, max(sizes, default=1)
+        if self.side.settled > 2 and first < self.side.settled + reach - 1:
+            return None
+        if (begun and first - begun < reach) or (reach > 1 and not self.side.paid):
+            return None
+        if self.masked and not limit[self.counted].max(initial=0.0) <= _FAR / 2:
+            return None
+        before = [self._met(entry) for entry in range(max(1, first - reach), first)]
+        if not all(np.all((own <= limit) | ~self.counted) for own in before):
+            return None
+        paid = [(m - 1) * self.paid[run] * _UP for m in sizes]
+        adds = self._least([self.side.later(m) for m in sizes], [limit] * len(sizes), paid, inf)
+        holds = np.all((_plus(self.costs[run], adds) <= limit) | ~self.counted)
+        return adds if holds else None
+
+    def _least(
+        self,
+        steps: Sequence[Any],
+        variations: Sequence[Floats],
+        paid: Sequence[float],
+        whole: float,
+    ) -> Floats:
+        """The least over blocks of what is paid and the step; what is no number bounds nothing."""
+        least = np.where(self.counted, whole, 0.0)
+        for own, variation, spent in zip(steps, variations, paid, strict=True):
+            if own is None:
+                raise TypeError("a proof names blocks that are not there")
+            table = self.steps.step(own, variation)
+            bound = (spent + table) * _UP if spent else table
+            least = np.where((bound < least) & np.isfinite(bound), bound, least)
+        return np.where(self.counted, least, 0.0)
+
+    def _add(self, first: int, last: int, adds: Floats, variation: Floats) -> None:
+        self.rows.append((first, last, adds))
+        self.met.append((first, last, variation))
+
+    def _met(self, entry: int) -> Floats:
+        return _at(self.met, entry)
+
+    def _run(self, entry: int) -> int:
+        return bisect_left(self.ends, entry)
+
+    def _paid(self, first: int, last: int) -> float:
+        """What the entries ``first`` ... ``last`` pay together, rounded up."""
+        total, before = 0.0, 0
+        for end, paid in zip(self.ends, self.paid, strict=True):
+            total += max(0, min(end, last) - max(before, first - 1)) * paid
+            before = end
+        return total * (1 + 4 * len(self.ends) * EPS)
+
+    def _closure(self, variation: Floats) -> Floats:
+        """The triangle closure; infinite where a way between values that never meet was shorter."""
+        closed = _closed(variation)
+        if self.masked and not closed[self.counted].max(initial=0.0) <= _FAR / 2:
+            return np.where(self.counted, inf, closed)
+        return closed
+
+
+# --- steps ----------------------------------------------------------------------------------------
+
+
+def evaluated(steps: Any, variation: Floats, plans: Any, work: Allowance) -> Floats:
+    """A bound on the step of every pair of values, by the text of its plans or by its formula."""
+    with np.errstate(all="ignore"):
+        return _Evaluator(plans, work).step(steps, variation)
+
+
+class _Evaluator:
+    """Steps by the recorded plans, one after another, or by formulas."""
+
+    def __init__(self, text: Any, work: Allowance) -> None:
+        self.plans, self.work = None if text is None else Plans(text), work
+        self.tilts: dict[int, Any] = {}
+
+    def step(self, steps: Any, variation: Floats) -> Floats:
+        """A bound on the step of every pair of values at this variation, 0 on the diagonal."""
+        self.work.spend(2e4)
+        if steps.kind == "plans":
+            return self._by_plans(steps, variation)
+        if steps.kind == "contaminated":
+            rows = steps.rows
+            table = self._by_plans(steps.programmes, _with_extremes(variation))[:rows, rows:]
+            return _off_diagonal(table)
+        if not float(variation.max()) <= LARGEST:
+            return np.where(np.eye(len(variation)) > 0, 0.0, inf)
+        if steps.kind == "any distribution":
+            self.work.spend(2.0 * len(variation) ** 4)
+            if id(steps) not in self.tilts:
+                self.tilts[id(steps)] = steps, _Tilts(steps)  # with the steps, so that ids stay
+            return np.asarray(self.tilts[id(steps)][1].step(variation))
+        widest = float(np.where(steps.counted, variation, 0.0).max())
+        table = _formula(steps, widest)
+        # A way over a value that is not possible is never the shorter one.
+        worst = float(table[steps.counted].max(initial=0.0))
+        return _off_diagonal(np.where(steps.counted, table, worst))
+
+    def _by_plans(self, steps: Any, variation: Floats) -> Floats:
+        """The largest over the kernels of a hull; without plans, at the largest variation."""
+        tables = []
+        for kernel in steps.kernels:
+            self.work.spend(100.0 * len(kernel) ** 2 * kernel.shape[1])
+            if not float(variation.max()) <= LARGEST:
+                own = np.full((len(kernel), len(kernel)), inf)
+            elif self.plans is not None:
+                own = plan_values(kernel, variation, self.plans.following(kernel), steps.half)
+            else:
+                own = _row_steps(kernel, kernel > 0, float(variation.max()))
+            tables.append(own)
+        largest: Floats = np.max(tables, axis=0)
+        return _off_diagonal(largest + float(steps.error))
+
+    def end(self) -> None:
+        """All recorded plans must have been used."""
+        if self.plans is not None:
+            self.plans.end()
+
+
+def _with_extremes(variation: Floats) -> Floats:
+    """The variation with the largest and the smallest value of a function as two more states.
+
+    For rows of which a share is unknown: it is at the largest value above, the smallest below.
+    """
+    k = len(variation)
+    larger = np.zeros((k + 2, k + 2))
+    larger[:k, :k] = variation
+    larger[k, :k], larger[:k, k + 1] = variation.max(axis=0), variation.max(axis=1)
+    larger[k, k + 1] = variation.max()
+    return larger
+
+
+class _Tilts:
+    """Steps to an entry of any distribution (PAIRS Theorem 5): over pairs u, u' the largest s.
+
+    tanh(s / 4) = tanh(D / 4) tanh(B(u, u') / 4),  D = log of P(u,x) P(u',x') / (P(u,x') P(u',x)),
+
+    with P the kernel of a block; s = B(u, u') where the denominator is zero.
+    """
+
+    def __init__(self, steps: Any) -> None:
+        self.rows, self.keep = steps.rows, np.flatnonzero(steps.columns)
+        values, possible = steps.kernel.values[self.keep], steps.kernel.possible[self.keep]
+        self.sure = possible & (values >= _TINY)
+        self.possible, self.roots = possible, np.where(possible, np.sqrt(values), 0.0)
+        self.error = float(steps.error)
+
+    def _row(self, x: int) -> tuple[Floats, Bools]:
+        """Tanh(D / 4) for one x and every x', u, u', and where nothing is forgotten."""
+        mine, others = self.roots[:, x], self.roots.T  # u;  x', u'
+        above = mine[None, :, None] * others[:, None, :]
+        below = others[:, :, None] * mine[None, None, :]
+        tilts = np.maximum((above - below) / (above + below), 0.0) * _UP + self.error
+        known = self.sure[:, x][None, :, None] & self.sure.T[:, None, :]
+        known = known & self.sure.T[:, :, None] & self.sure[:, x][None, None, :]
+        counts = self.possible[:, x][None, :, None] & self.possible.T[:, None, :]
+        flat = counts & ~(known & (tilts < 1))
+        return np.where(counts & ~flat, tilts, 0.0), flat
+
+    def step(self, variation: Floats) -> Floats:
+        ahead = variation[np.ix_(self.keep, self.keep)]
+        gains, size = np.tanh(ahead / 4), len(variation)
+        table = np.zeros((size, size))
+        for x in np.flatnonzero(self.rows).tolist():
+            tilts, flat = self._row(x)
+            most = np.minimum((tilts * gains).max(axis=(1, 2)) * _UP, 1 - EPS)
+            certain = np.where(flat, ahead, 0.0).max(axis=(1, 2))
+            table[x] = np.maximum(4 * np.arctanh(most) * _UP, certain)
+        # A way over a value that is not possible is never the shorter one.
+        both = np.outer(self.rows, self.rows)
+        inside = _off_diagonal(np.where(both, table, 0.0))
+        return _off_diagonal(np.where(both, table, inside.max(initial=0.0)))
+
+
+def _formula(steps: Any, a: float) -> Floats:
+    """The step of every pair of rows between functions that vary by at most ``a``, by its kind."""
+    size = len(steps.counted)
+    if steps.kind == "rows":
+        table = _row_steps(steps.kernel.values, steps.kernel.possible, a) + float(steps.error)
+        return np.minimum(table, a)
+    if steps.kind == "diameters":  # over all reweightings of columns at this projective distance
+        return _contracted(steps.diameters, a, 4)
+    if steps.kind == "ratio":  # of any rows with log-ratios up to this
+        return np.full((size, size), float(_contracted(np.array(steps.ratio), a, 2)))
+    most = float(_contracted(np.array(steps.diameter), a, 4))
+    if steps.kind == "sets":
+        above, below = _log_mean(steps.upper, a), _log_mean(steps.lower, a)
+        table = np.zeros((size, size))
+        if steps.upper.shape[1]:
+            table = (above[:, None, :] - below[None, :, :]).max(axis=2) + 1e-12
+        return np.minimum(np.maximum(table, 0.0), most)
+    if steps.kind == "entries":
+        return np.minimum(_relaxed(steps.lower, steps.upper, a), most)
+    raise TypeError(f"there is no formula for steps of kind {steps.kind!r}")
+
+
+def _row_steps(values: Floats, possible: Bools, a: float) -> Floats:
+    """For all rows x, x' the largest log of (1 + c K(x, S)) / (1 + c K(x', S)), c = e^a - 1.
+
+    The best set S is a prefix of the states in the order of K(x, y) / K(x', y).
+    """
+    upper = np.where(possible, np.maximum(values, _TINY), 0.0)
+    lower = np.where(values >= _TINY, values, 0.0)
+    rest, share = np.exp(-a), -np.expm1(-a)
+    table = np.zeros((len(values), len(values)))
+    many = max(1, _AT_ONCE // lower.size)
+    for start in range(0, len(values), many):
+        first, second = upper[start : start + many, None, :], lower[None]
+        ratio = np.where(first > 0, first / second, -1.0)
+        order = np.argsort(-ratio, axis=2)
+        above, below = (
+            np.take_along_axis(np.broadcast_to(own, ratio.shape), order, axis=2).cumsum(axis=2)
+            for own in (first, second)
+        )
+        rises = share * (above - below) / (rest + share * below)
+        table[start : start + many] = np.log1p(np.maximum(rises, 0.0).max(axis=2))
+    error = 8 * values.shape[1] * EPS
+    return _off_diagonal(np.minimum(np.where(np.isnan(table), inf, table) + error, a))
+
+
+def _relaxed(lower: Floats, upper: Floats, a: float) -> Floats:
+    """The same from bounds on the entries of rows that sum to one.
+
+    P(S) is at most both the sum of the upper bounds in S and one less the lower bounds outside of
+    it, so at most any mean of the two, and likewise from below: affine functions of S, by which a
+    prefix is the best.
+    """
+    size, slack = len(lower), 8 * len(lower) * EPS
+    best = np.full((size, size), a)
+    for u, v in ((0.0, 0.0), (1.0, 0.0), (0.0, 1.0), (1.0, 1.0), (0.5, 0.5)):
+        more, less = (1 - u) * upper + u * lower, (1 - v) * lower + v * upper
+        top = u * (np.maximum(1 - lower.sum(axis=1), 0.0) + slack * (u > 0))
+        bottom = v * (1 - upper.sum(axis=1) - slack * (v > 0))
+        ratio = np.where(more[:, None, :] > 0, more[:, None, :] / less[None], -1.0)
+        order = np.argsort(-ratio, axis=2)
+        above, below = (
+            np.take_along_axis(np.broadcast_to(own, ratio.shape), order, axis=2).cumsum(axis=2)
+            for own in (more[:, None, :], less[None])
+        )
+        none = np.zeros((size, size, 1))
+        above = np.concatenate([none, above * (1 + slack)], axis=2) + top[:, None, None]
+        below = np.concatenate([none, below * (1 - slack)], axis=2) + bottom[None, :, None]
+        rest, share = np.exp(-a), -np.expm1(-a)
+        under = rest + share * below
+        logs = np.log((rest + share * above) / under).max(axis=2) + 1e-12
+        bounded = (under > 0).all(axis=2)  # else prefixes no longer decide
+        best = np.where(bounded & (logs < best), logs, best)
+    return np.asarray(np.maximum(best, 0.0))
+
+
+def _log_mean(share: Floats, a: float) -> Floats:
+    """log(1 + share (e^a - 1)), less a."""
+    return np.asarray(np.log(np.exp(-a) - np.expm1(-a) * share))
+
+
+def _contracted(limit: Floats, a: float, scale: int) -> Floats:
+    """The s with tanh(s / scale) = tanh(limit / scale) tanh(a / scale), rounded up."""
+    most, least = np.maximum(limit, a), np.minimum(limit, a)
+    small = scale * np.arctanh(np.tanh(limit / scale) * np.tanh(a / scale)) * (1 + 1e-14)
+    high, low = 2 * most / scale, 2 * least / scale
+    large = low + np.log1p(np.exp(-high - low)) - np.log1p(np.exp(low - high))
+    large = scale / 2 * large * (1 + 1e-14) + 1e-15 * scale
+    found = np.minimum(np.where(least < 8, small, large), least)
+    return np.where(np.isfinite(most) & np.isfinite(found), found, least)
+
+
+# --- matrices -------------------------------------------------------------------------------------
+
+
+def _closed(variation: Floats) -> Floats:
+    """The triangle closure: shortest paths, rounded up; the allowed functions stay the same."""
+    closed = _off_diagonal(variation)
+    for middle in range(len(closed)):
+        ways = closed[:, middle, None] + closed[None, middle, :]
+        closed = np.minimum(closed, ways * (1 + 2 * EPS))
+    return closed
+
+
+def _plus(cost: Floats, adds: Floats) -> Floats:
+    """The sum, rounded up; exact where the cost is zero."""
+    return np.where(cost > 0, (cost + adds) * (1 + 4 * EPS), adds)
+
+
+def _off_diagonal(table: Floats) -> Floats:
+    return np.where(np.eye(len(table)) > 0, 0.0, table)
+
+
+def _at(rows: Adds, entry: int) -> Floats:
+    return rows[bisect_left(rows, entry, key=lambda row: row[1])][2]
+
+
+def _whole(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"a proof counts entries, not {value!r}")
+    return value
+
+
+def _limit(recorded: Any, size: int) -> Floats:
+    """A recorded limit: one number for all pairs of values, or the text of a matrix."""
+    number = isinstance(recorded, float)
+    limit = np.full((size, size), recorded) if number else unpacked_matrix(recorded, size)
+    if not (np.isfinite(limit).all() and limit.min() >= 0):
+        raise TypeError("a limit must have a number for each pair of values")
+    return _off_diagonal(limit)

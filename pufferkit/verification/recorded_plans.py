@@ -33,7 +33,7 @@ LARGEST = 600.0
 """Variations up to this have an exponential that is far from the largest float."""
 
 _ROUNDING = 1e-13
-_MOST_BYTES = 20_000_000
+_MOST_BYTES = 100_000_000
 
 
 class Plans:
@@ -60,6 +60,8 @@ class Plans:
         if len(self._before) == length:
             trees = trees ^ self._before
         self._before = trees
+        if len(set(counts.tolist())) == 1:  # node after node
+            trees = trees.reshape(2 * int(counts[0]) - 1, -1).T.ravel()
         return trees
 
     def end(self) -> None:

@@ -83,7 +83,7 @@ def text_of(content):
         lambda text: "no base64 at all!",
         lambda text: 5,
         lambda text: {"a": 1},
-        lambda text: text_of(bytes(30_000_000)),
+        lambda text: text_of(bytes(130_000_000)),
     ],
     ids=["cut", "too few", "too many", "no states", "no text", "number", "object", "bomb"],
 )

@@ -924,11 +924,11 @@ class PlansAtOnce:
 
 STAY, NONE = 255, 254
 
-MOST_TEXT = 150_000
-"""Longer texts are not recorded; verification must then solve the programmes again."""
+MOST_TEXT = 10_000_000
+"""Longer texts are not recorded, and the release cannot be verified: thousands of entries that\ndiffer, of many states."""
 
 _MOST_STATES = 250
-_MOST_BYTES = 20_000_000
+_MOST_BYTES = 100_000_000
 
 
 def bases_of(steps: Any) -> list[bytes]:
@@ -945,7 +945,7 @@ def bases_in(
     With ``half`` only pairs from the first so many rows to the others have plans; `STAY` stands for
     all other pairs.
     """
-    if kernels[0].shape[1] > _MOST_STATES:
+    if max(int((kernel > 0).sum(axis=1).max()) for kernel in kernels) > _MOST_STATES:
         raise OverflowError("too many states for a byte")
     written = []
     for kernel, own in zip(kernels, trees, strict=True):
@@ -967,6 +967,8 @@ def _of_kernel(counts: tuple[int, ...], same: bytes, trees: bytes) -> bytes:
     # Compiled if the plans were.
     write = _neighbours.plain if all_steps.patient() else _neighbours
     write(np.array(counts), equal, arcs, written)
+    if len(set(counts)) == 1:  # node after node, which compresses better than pair after pair
+        written = written.reshape(-1, 2 * counts[0] - 1).T
     return written.tobytes()
 
 

@@ -925,7 +925,8 @@ class PlansAtOnce:
 STAY, NONE = 255, 254
 
 MOST_TEXT = 10_000_000
-"""Longer texts are not recorded, and the release cannot be verified: thousands of entries that\ndiffer, of many states."""
+"""Longer texts are not recorded: thousands of entries that differ, of many states. Such a release
+cannot be verified."""
 
 _MOST_STATES = 250
 _MOST_BYTES = 100_000_000

@@ -969,7 +969,7 @@ def _of_kernel(counts: tuple[int, ...], same: bytes, trees: bytes) -> bytes:
     write = _neighbours.plain if all_steps.patient() else _neighbours
     write(np.array(counts), equal, arcs, written)
     if len(set(counts)) == 1:  # node after node, which compresses better than pair after pair
-        written = written.reshape(-1, 2 * counts[0] - 1).T
+        return written.reshape(-1, 2 * counts[0] - 1).T.tobytes()
     return written.tobytes()
 
 

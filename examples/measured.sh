@@ -9,11 +9,11 @@ head -n 40321 "$people" > public.csv
 { head -n 1 "$people"; tail -n 10080 "$people"; } > fifth.csv
 run() { echo "\$ $*"; "$@" || echo "exit code $?"; echo; }
 rows="--state paxinten --every 1m"
-run pufferkit fit public.csv --segment seqn $rows --cuts 100,760,2020 --out chain.json
-run pufferkit check chain.json --data public.csv --segment seqn $rows
-run pufferkit fit public.csv --segment seqn $rows --cuts 100,760,2020 --class regimes --regimes 3 \
+run pufferkit beliefs fit public.csv --segment seqn $rows --cuts 100,760,2020 --out chain.json
+run pufferkit beliefs check chain.json --data public.csv --segment seqn $rows
+run pufferkit beliefs fit public.csv --segment seqn $rows --cuts 100,760,2020 --kind regimes --regimes 3 \
     --out regimes.json
-run pufferkit check regimes.json --data public.csv --segment seqn $rows
+run pufferkit beliefs check regimes.json --data public.csv --segment seqn $rows
 for model in chain regimes; do
     run pufferkit plan --model $model.json --epsilon 1 --length 10080 --query frequencies
 done

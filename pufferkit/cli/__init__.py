@@ -20,19 +20,17 @@ from pufferkit.cli import terminal
 from pufferkit.cli.terminal import OneLineErrors, help_if_alone
 
 _COMMANDS = {
+    "init": "job",
     "plan": "plan_command",
     "release": "release_command",
-    "release-each": "release_each_command",
-    "dashboard": "dashboard_command",
-    "synthetic": "synthetic_command",
-    "sanitize": "sanitize_command",
-    "fit": "model_command",
-    "check": "model_command",
     "verify": "verify_command",
     "audit": "audit_command",
+    "synthetic": "synthetic_command",
+    "sanitize": "sanitize_command",
     "explore": "explore_command",
 }
-_GROUPS = {"beliefs": "beliefs_command", "model": "hide_command", "ledger": "ledger_command"}
+_WITH_JOB = ("plan", "release", "verify", "audit", "synthetic")
+_GROUPS = {"beliefs": "beliefs_command", "ledger": "ledger_command"}
 
 _SPOKEN = ("-q", "--quiet", "-v", "--verbose")
 """What may stand before a command without asking for the whole, as ``--help`` does."""
@@ -52,7 +50,8 @@ def application(words: Sequence[str] = ()) -> typer.Typer:
     known = first in _COMMANDS or first in _GROUPS
     for name, module in _COMMANDS.items():
         if name == first or not known:
-            app.command()(getattr(_loaded(module), name.replace("-", "_")))
+            kind = {"cls": _loaded("job").JobCommand} if name in _WITH_JOB else {}
+            app.command(**kind)(getattr(_loaded(module), name))
     for name, module in _GROUPS.items():
         if name == first or not known:
             app.add_typer(_loaded(module).app, name=name)

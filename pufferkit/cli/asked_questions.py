@@ -1,24 +1,36 @@
-"""The question of a command, and answers that are derived from the release."""
+"""The question of a command, or several with their errors, and answers derived from the release."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 import pufferkit as pk
-from pufferkit.cli import terminal
+from pufferkit.cli import question_options, terminal
+from pufferkit.cli.flags import option
 from pufferkit.cli.question_options import QuestionOptions
 from pufferkit.data.queries import Quantile
-from pufferkit.data.query import Question
+from pufferkit.data.query import NAMES, Question
 
 if TYPE_CHECKING:
     from pufferkit import Derived, Query, Release, Series
     from pufferkit.beliefs.base import Beliefs
 
 LEVEL = 0.95
+
+AskOption = Annotated[
+    list[str] | None,
+    option(
+        "A question and the 95% half-width it may have; repeat for each question.",
+        "NAME[:STATES]=ERROR",
+        "--ask",
+    ),
+]
 
 
 @dataclass(frozen=True)
@@ -85,14 +97,6 @@ def derived(reading: Derived) -> dict[str, Any]:
     }
 
 
-def numbers_asked(
-    question: QuestionOptions, states: Sequence[Hashable], lengths: Sequence[int] | Series
-) -> AskedQuestion:
-    """The query where noisy numbers are required: quantiles are read from a histogram."""
-    named = question.named(states)
-    return AskedQuestion(named.in_numbers().bind(states, lengths), named)
-
-
 def asked(
     question: QuestionOptions, beliefs: Beliefs, lengths: Sequence[int] | Series, epsilon: float
 ) -> AskedQuestion:
@@ -104,3 +108,78 @@ def asked(
         plan = pk.plan_quantile(beliefs, float(named.share), named.levels, lengths, epsilon)
     terminal.summary(plan)
     return AskedQuestion(plan.query, named, plan)
+
+
+# -- several questions at once ------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Joint:
+    """Several questions by their names, their queries and errors, and what they cost together."""
+
+    parts: Mapping[str, AskedQuestion]
+    asked: Mapping[str, tuple[Query, float]]
+    plan: pk.Dashboard
+
+    def readings(self, release: Release) -> dict[str, Derived]:
+        """The answers derived from the parts of a joint release."""
+        from pufferkit.mechanisms.dashboard import split  # noqa: PLC0415
+
+        each = split(release)
+        readings = {name: part.follows(each[name]) for name, part in self.parts.items()}
+        return {name: one for name, one in readings.items() if one is not None}
+
+    def record(self, release: Release) -> str:
+        """The joint release as JSON, with the answers derived from it."""
+        readings = self.readings(release)
+        more = {"derived": {name: derived(one) for name, one in readings.items()}}
+        return json.dumps({**json.loads(release.to_json()), **(more if readings else {})}, indent=2)
+
+    def shown(self, release: Release) -> str:
+        """The same as text."""
+        readings = self.readings(release)
+        return "\n".join([str(release), *(f"{name}: {one}" for name, one in readings.items())])
+
+
+def joint(
+    texts: Sequence[str],
+    details: QuestionOptions,
+    beliefs: Beliefs,
+    over: Any,
+    epsilon: float | None,
+) -> Joint:
+    """The questions of texts such as ``episodes:run=20``; ``details`` are shared by all of them."""
+    parts: dict[str, AskedQuestion] = {}
+    asked: dict[str, tuple[Query, float]] = {}
+    names = []
+    for text in texts:
+        what, equals, number = text.rpartition("=")
+        name, _, of = what.partition(":")
+        if not equals or name not in NAMES:
+            raise ValueError(
+                f"--ask: must have the form episodes:run=20, got {text!r}; questions are "
+                f"{', '.join(NAMES)}"
+            )
+        if what in parts:
+            raise ValueError("--ask: the same question is given twice; give each once")
+        try:
+            error = terminal.number(number.strip())
+        except typer.BadParameter:
+            raise ValueError(f"--ask: {number!r} is not a number, in {text!r}") from None
+        given: dict[str, Any] = {
+            own.name: getattr(details, own.name)
+            if own.name != "query" and name in question_options.taken_by(own.name)
+            else None
+            for own in fields(details)
+        }
+        one = replace(details, **{**given, "query": name, "state_value": of or None})
+        # The noisy-choice quantile has no Laplace noise to share; here it is read from a histogram.
+        named = one.named(beliefs.states)
+        parts[what] = AskedQuestion(named.in_numbers().bind(beliefs.states, over), named)
+        asked[what] = parts[what].query, error
+        names.append(name)
+    for own in fields(details):
+        spoken = own.name != "query" and getattr(details, own.name) is not None
+        if spoken and not set(question_options.taken_by(own.name)) & set(names):
+            raise question_options.unneeded(own.name)
+    return Joint(parts, asked, pk.dashboard(beliefs, asked, epsilon))

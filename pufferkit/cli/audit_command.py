@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,10 +11,8 @@ import typer
 
 import pufferkit as pk
 from pufferkit.cli import inputs, outputs, terminal
-from pufferkit.cli.flags import File, Text, option, real, whole
-from pufferkit.cli.format_options import Form
-from pufferkit.cli.model_command import counted_table
-from pufferkit.cli.options import calibrated, known_mechanism, with_options
+from pufferkit.cli.flags import File, option, whole
+from pufferkit.cli.inputs import Form, calibrated, known_mechanism, with_options
 from pufferkit.cli.question_options import QuestionOptions
 
 if TYPE_CHECKING:
@@ -23,6 +20,8 @@ if TYPE_CHECKING:
     from pufferkit.data.table import Table
 
 FAILED = 1
+CONFIDENCE = 0.999999
+"""Confidence of the loss that is proven, if none is given."""
 TRAINED = "trained"
 """The name of the adversary who knows no model."""
 
@@ -41,29 +40,17 @@ def audit(
     question: QuestionOptions,
     form: Form,
     size: inputs.Size,
-    mechanism: Annotated[
-        Text,
-        option(
-            "A name from the plan, or randomized_response, matrix_response, "
-            "correlated_response. Default: least Pufferfish noise.",
-            "NAME",
-        ),
-    ] = None,
-    adversary: Annotated[
-        Text,
-        option(
-            "Beliefs of an adversary outside the model; or trained: boosting on --public people.",
-            "FILE",
-        ),
-    ] = None,
+    mechanism: inputs.Mechanism = None,
+    adversary: inputs.Adversary = None,
     public: Annotated[
         File, option("Public people to train on and to attack, for --adversary trained.", "FILE")
     ] = None,
-    subject: Annotated[Text, option("Column with the subject of each public row.", "COL")] = None,
+    subject: inputs.Subject = None,
     trials: Annotated[int, whole("Releases drawn for each of two secrets.")] = 20_000,
-    confidence: Annotated[float, real("Confidence of the loss that is proven.")] = 0.999999,
-    as_json: Annotated[bool, option("Print JSON.", None, "--json")] = False,
-    plot: Annotated[File, option("Plot the promised, computed and proven loss.", "FILE")] = None,
+    confidence: inputs.Confidence = None,
+    as_json: inputs.AsJson = False,
+    plot: inputs.Plot = None,
+    job: inputs.Job = None,
 ) -> None:
     """Attack a mechanism on simulated data, and compare with its promise; spends nothing.
 
@@ -78,6 +65,7 @@ def audit(
     Exit code 0: no violation. 1: the promise is broken, the noise is not as claimed, or the
     adversary of --adversary learns more than epsilon.
     """
+    confidence = CONFIDENCE if confidence is None else confidence
     local = None if mechanism is None else mechanism.replace("-", "_")
     local = local if local in LOCAL else None
     name = None if local else known_mechanism(mechanism)
@@ -142,8 +130,7 @@ def _public(
             "--adversary trained: give --length, the entries of a release; its data are windows of "
             "--public"
         )
-    rows = replace(size.rows, segment=subject)
-    table = counted_table([path], size.state, rows, beliefs.states, form)
+    table = inputs.read_table([path], size.state, size.rows, form, beliefs.states, subject)
     terminal.summary(table.report())
     return table
 

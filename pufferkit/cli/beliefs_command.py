@@ -1,59 +1,79 @@
-"""``pufferkit beliefs choose``: beliefs from public data, tested on people who were held out."""
+"""``pufferkit beliefs``: choose, fit, check, show beliefs, and say what they are to hide."""
 
 from __future__ import annotations
 
 import base64
+import re
+from collections.abc import Hashable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 
-from pufferkit.cli import inputs, outputs, terminal
-from pufferkit.cli.flags import File, Text, option, real, whole
-from pufferkit.cli.format_options import Form
-from pufferkit.cli.model_command import counted_table
-from pufferkit.cli.options import with_options
+import pufferkit as pk
+from pufferkit.cli import belief_words, inputs, outputs, terminal
+from pufferkit.cli.flags import Text, option, real, refuse_given, whole
+from pufferkit.cli.inputs import Form, with_options
 from pufferkit.cli.question_options import QuestionOptions
+from pufferkit.errors import printable
+from pufferkit.shown import aligned
 
 if TYPE_CHECKING:
-    from pufferkit import Series
+    from pufferkit import ChainClass, MarkovChain, Series
+    from pufferkit.beliefs.base import Beliefs
+    from pufferkit.data.table import Table
     from pufferkit.fitting.choosing import Choice
 
 NOTHING_PASSES = 1
 """Exit code if no class covers the people held out."""
 
+_SHOWN = 4
+_PLAIN_LENGTH = 1000
+_SOON = 5e7
+_MOST_STATES = 1000
+_REGIMES = "2,3,4,6,8,12"
 
-app = typer.Typer(help="Choose beliefs by public people.", rich_markup_mode=None)
+ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="Beliefs: a JSON file.")]
+Regimes = Annotated[
+    Text, option("Number of hidden regimes; choose: those to try.", "2,3,4", "--regimes")
+]
+
+Kind = Literal["chain", "around", "seasonal", "hull", "order", "regimes"]
+"""The class that is fitted."""
+
+app = typer.Typer(
+    help="Choose, fit, check and show beliefs, and say what they hide.", rich_markup_mode=None
+)
 
 
 @app.callback(invoke_without_command=True)
 def root(context: typer.Context) -> None:
-    """Choose beliefs by public people."""
+    """Choose, fit, check and show beliefs, and say what they hide."""
     terminal.help_if_alone(context)
+
+
+# -- choose -------------------------------------------------------------------------------------
 
 
 @app.command()
 @with_options
 def choose(
-    files: inputs.PublicFiles,
+    files: inputs.Files,
     state: inputs.State,
     question: QuestionOptions,
     form: Form,
     time: inputs.Time = None,
-    subject: Annotated[Text, option("Column with the subject of each row.", "COL")] = None,
-    epsilon: Annotated[float, real("Epsilon at which noise is compared.")] = 1.0,
-    length: Annotated[
-        int | None,
-        whole("Entries of the series to release, all observed. Default: the longest public one."),
-    ] = None,
-    day: Annotated[int | None, whole("Entries in a day, if there are no times.")] = None,
-    folds: Annotated[int | None, whole("Groups of people left out in turn. Default: 5.")] = None,
-    regimes: Annotated[str, option("Numbers of regimes to try.", "2,3,4")] = "2,3,4,6,8,12",
+    subject: inputs.Subject = None,
+    epsilon: inputs.MaybeEpsilon = None,
+    length: inputs.OneLength = None,
+    regimes: Regimes = None,
     quick: Annotated[bool, option("Three folds, at most four regimes, fewer entries.")] = False,
-    seed: Annotated[int, whole("Seed of the folds.")] = 0,
-    out: Annotated[File, option("Write the chosen model here.", "FILE")] = None,
-    report: Annotated[File, option("Write an HTML report with figures.", "FILE")] = None,
+    seed: inputs.Seed = None,
+    out: inputs.Out = None,
+    report: inputs.Report = None,
     as_json: inputs.AsJson = False,
 ) -> None:
     """Fit classes of beliefs to public people, test them on every fold, recommend what survives.
@@ -63,16 +83,19 @@ def choose(
     would learn from that noise. Of the classes that survive every fold the widest promise is
     recommended, never a single fitted model. If none survives, or the data have no power to tell,
     --out is not written and the exit code is 1.
+
+    Noise is compared at --epsilon 1, for a series of --length entries, all observed; without it,
+    for the longest public one.
     """
     from pufferkit.fitting.choosing import choose_beliefs  # noqa: PLC0415
     from pufferkit.fitting.people import People  # noqa: PLC0415
 
     named = inputs.files_of(files)
     outputs.check_outputs([out, report], named)
-    counts = _whole_numbers(regimes)
-    table = counted_table(named, state, inputs.Rows(time, subject), None, form)
+    counts = _whole_numbers(_REGIMES if regimes is None else regimes)
+    table = _people(named, state, inputs.Rows(time), form, None, subject)
     terminal.summary(table.report())
-    people = People.of(table, day)
+    people = People.of(table, None)
     # The series with the longest segment, gaps included: shares are of what was observed.
     longest: list[int] | Series = (
         [length]
@@ -83,11 +106,10 @@ def choose(
         choice = choose_beliefs(
             people,
             question.over(table.states, longest),
-            epsilon=epsilon,
-            folds=folds,
+            epsilon=1.0 if epsilon is None else epsilon,
             quick=quick,
             regimes=counts,
-            seed=seed,
+            seed=seed or 0,
             progress=progress,
         )
     aside = any(str(path) == outputs.STREAM for path in (out, report))
@@ -155,3 +177,378 @@ def _page(choice: Choice, person: Series, day: int | None) -> str:
         f"<h1>Whose beliefs?</h1><pre>{escape(str(choice))}</pre>"
         f"<table><tr>{heads}</tr>{body}</table>{shown}<h2>Tests</h2>{tests}</html>\n"
     )
+
+
+# -- show, check, fit -----------------------------------------------------------------------------
+
+
+@app.command()
+def show(
+    model: ModelFile,
+    as_json: inputs.AsJson = False,
+) -> None:
+    """Print chains with their stationary distribution and mixing, or networks."""
+    beliefs = inputs.read_model(model)
+    if as_json:
+        terminal.as_json({"description": beliefs.description, **beliefs.to_dict()})
+        return
+    if beliefs.entries is not None:
+        for line in belief_words.entries(beliefs):
+            terminal.say(line)
+        return
+    terminal.say(f"{beliefs.to_dict()['kind']}: {beliefs.description}")
+    terminal.say(f"states: {', '.join(printable(state) for state in beliefs.states)}")
+    for caveat in beliefs.caveats:
+        terminal.say(f"note: {caveat}")
+    region = beliefs.to_dict()
+    if region["kind"] == "region":
+        for before, low, high in zip(beliefs.states, region["low"], region["high"], strict=True):
+            row = zip(beliefs.states, low, high, strict=True)
+            cells = ", ".join(f"{printable(after)} {a:.4f} to {b:.4f}" for after, a, b in row)
+            terminal.say(f"  after {printable(before)}: {cells}")
+        return
+    try:
+        described = [partial(belief_words.described, member) for member in beliefs.members()]
+    except pk.NotApplicable:
+        with suppress(pk.NotApplicable):
+            terminal.say(belief_words.mixes(beliefs.mixing_bounds()[0].contraction))
+            return
+        described = [partial(belief_words.cells, matrix) for matrix in beliefs.matrices_shown()]
+    for lines in described[:_SHOWN]:
+        terminal.say("")
+        for line in lines():
+            terminal.say(line)
+    if len(described) > _SHOWN:
+        terminal.say(f"\n{len(described) - _SHOWN} more; --json shows them")
+
+
+@app.command()
+@with_options
+def check(
+    model: ModelFile,
+    form: Form,
+    rows: inputs.Rows,
+    data: inputs.Data = None,
+    state: inputs.MaybeState = None,
+    out: inputs.Out = None,
+    as_json: inputs.AsJson = False,
+) -> None:
+    """Check whether beliefs are valid, which mechanisms apply, and whether data fit them.
+
+    With data, test whether one step of memory is enough, whether the distribution is constant over
+    time and whether the class covers the data, and compute what a second-order chain would cost.
+    """
+    outputs.check_outputs([out], [model, data])
+    if out is not None and data is None:
+        raise ValueError("--out: there is nothing to write without --data")
+    if data is None:
+        refuse_given([rows, form], "applies to data; give --data")
+        if state is not None:
+            raise ValueError("--state: applies to data; give --data")
+    beliefs = inputs.read_model(model)
+    if beliefs.entries is not None:
+        if data is not None:
+            raise ValueError("--data: only models of chains can be tested against data")
+        _answer(beliefs, inputs.lengths_of(beliefs), None, as_json=as_json)
+        return
+    series = None
+    if data is not None:
+        series = inputs.read_data(data, state, rows, form, beliefs.states)
+    report = None if series is None else pk.check_model(series, beliefs)
+    lengths = [_PLAIN_LENGTH] if series is None else series.lengths
+    _answer(beliefs, lengths, report, as_json=as_json)
+    if series is not None:
+        if not as_json:
+            count = f"{len(series.lengths)} segment{'s' if len(series.lengths) > 1 else ''}"
+            from pufferkit.data.durations import of_seconds  # noqa: PLC0415
+
+            count += "" if series.step is None else f", {of_seconds(series.step)} apart"
+            terminal.say(f"data: {len(series):,} entries in {count}, all in states of the model")
+            terminal.say(str(report))
+        _warn_if_impossible(beliefs, series)
+        terminal.warn(
+            "the test results reveal facts about the data without noise; keep them private"
+        )
+    if report is not None and out is not None:
+        outputs.write_all({out: (report.to_json() + "\n").encode()})
+        terminal.written([out])
+
+
+@app.command()
+@with_options
+def fit(
+    files: inputs.Files,
+    state: inputs.State,
+    form: Form,
+    rows: inputs.Rows,
+    subject: inputs.Subject = None,
+    kind: Annotated[
+        Kind,
+        option(
+            "One chain; the region around it, any start; a chain for each hour; all mixtures of "
+            "people and parts of the day; longer memory; hidden regimes."
+        ),
+    ] = "chain",
+    states: Annotated[Text, option("All states, if some may be missing.", '"A,B,C"')] = None,
+    smoothing: Annotated[float | None, real("With chain: added to every count.")] = None,
+    confidence: inputs.Confidence = None,
+    memory: Annotated[int | None, whole("With order: entries of memory.")] = None,
+    period: Annotated[Text, option("Period of the clock: a time, or entries.", "7d")] = None,
+    inflate: Annotated[Text, option("With hull: contamination weight, or calibrated.", "X")] = None,
+    regimes: Regimes = None,
+    private: Annotated[
+        bool,
+        option(
+            "Fit to the data to be released anyway; all outputs will record it.",
+            None,
+            "--theta-from-private-data",
+        ),
+    ] = False,
+    out: inputs.Out = None,
+    as_json: inputs.AsJson = False,
+) -> None:
+    """Fit beliefs to a public or historical file, never to the series to be released.
+
+    The model records what it was fitted to, and a release of the same series is refused.
+
+    A transition is counted between rows that both have a state and are one step apart. With
+    --subject the rows may be in any order. States cut from numbers are named after the levels, so
+    that release cuts the same way without further options. With --json the model is printed even
+    with --out.
+    """
+    from pufferkit.data.assemble import states_from_text  # noqa: PLC0415
+    from pufferkit.fitting.fit import rarely_left  # noqa: PLC0415
+
+    named = inputs.files_of(files)
+    out = None if str(out) == "-" else out
+    outputs.check_outputs([out], named)
+    declared = None if states is None else states_from_text(states.split(","))
+    given = _given(kind, smoothing, confidence, memory, period, inflate, regimes)
+    people = kind in ("seasonal", "hull", "regimes")
+    if people and private:
+        raise ValueError(f"--kind {kind}: drop --theta-from-private-data")
+    grid = kind in ("chain", "around") and form.given_bins() is not None
+    timed = rows.time is not None or form.every is not None
+    series: Series | Table
+    if people or subject is not None or len(named) > 1 or (grid and timed):
+        if kind == "order":
+            raise ValueError("--kind order: is fitted to one series; leave out --subject")
+        series = _people(named, state, rows, form, declared, subject)
+    else:
+        series = _few_states(state, inputs.read_data(named[0], state, rows, form, declared), states)
+    if not people:
+        given["theta_from_private_data"] = private
+    model: ChainClass | MarkovChain = pk.fit(series, kind, **given)
+    file = ", ".join(str(name) for name in files)
+    terminal.warn(
+        f"{file} was declared private; the model is a release of it without noise"
+        if private
+        else f"{file} must be public or historical; a model fitted to the series to be released "
+        "would reveal that series"
+    )
+    _tell(series, rarely_left(series))
+    _give(model.to_json(indent=2) + "\n", out, as_json)
+
+
+def _give(text: str, out: Path | None, as_json: bool) -> None:
+    """Write a model to a file, print it, or both."""
+    if out is None or as_json:
+        terminal.give(text)
+    if out is not None:
+        outputs.write_all({out: text.encode()})
+        terminal.written([out])
+
+
+def _given(
+    kind: Kind,
+    smoothing: float | None,
+    confidence: float | None,
+    memory: int | None,
+    period: str | None,
+    inflate: str | None,
+    regimes: str | None,
+) -> dict[str, Any]:
+    """The arguments of `fit` for a class; raises for one that it does not take."""
+    takers: dict[str, tuple[Any, tuple[str, ...]]] = {
+        "smoothing": (smoothing, ("chain",)),
+        "confidence": (confidence, ("around",)),
+        "memory": (memory, ("order",)),
+        "period": (period, ("seasonal", "hull")),
+        "inflate": (inflate, ("hull",)),
+        "regimes": (regimes, ("regimes",)),
+    }
+    for name, (value, kinds) in takers.items():
+        if value is not None and kind not in kinds:
+            raise ValueError(f"--{name}: needs --kind {' or '.join(kinds)}")
+    given: dict[str, Any] = {} if smoothing is None else {"smoothing": smoothing}
+    if kind == "around":
+        given["confidence"] = 0.95 if confidence is None else confidence
+    if kind == "order":
+        given["memory"] = 2 if memory is None else memory
+    if kind == "regimes":
+        if regimes is None or len(_whole_numbers(regimes)) != 1:
+            raise ValueError("--regimes: gives the number of regimes for --kind regimes")
+        given["regimes"] = _whole_numbers(regimes)[0]
+    if kind in ("seasonal", "hull"):
+        given["period"] = int(period) if period is not None and period.isdecimal() else period
+    if kind == "hull":
+        given["inflate"] = inflate if inflate == "calibrated" else terminal.number(inflate or "0")
+    return given
+
+
+def _people(
+    files: Sequence[Path],
+    state: str,
+    rows: inputs.Rows,
+    form: Form,
+    states: Sequence[Hashable] | None,
+    subject: str | None,
+) -> Table:
+    """The table of public people: by a column, a file each, or a column each."""
+    whose = None if inputs.is_wide(state) else subject or rows.segment or "file"
+    return inputs.read_table(files, state, rows, form, states, whose)
+
+
+def _mechanisms(beliefs: Beliefs, lengths: Sequence[int]) -> dict[str, str]:
+    """Which mechanisms apply to a count, as text; slow ones are not tried."""
+    with terminal.progress() as progress:
+        question = pk.count(beliefs.states[0], lengths)
+        plan = pk.plan(beliefs, question, 1.0, progress=progress, most_work=_SOON)
+    words = {}
+    for row in plan.rows:
+        verdict = "applies"
+        if not row["applicable"]:
+            verdict = "applies, but is slow" if row["slow"] else f"does not apply: {row['why']}"
+        elif not row["pufferfish"]:
+            verdict = "applies, but does not hide entries that others predict"
+        words[row["mechanism"]] = verdict
+    return words
+
+
+def _answer(beliefs: Beliefs, lengths: Sequence[int], report: Any, *, as_json: bool) -> None:
+    """A description of a model and the mechanisms that apply; as JSON also the tests on data."""
+    words = _mechanisms(beliefs, lengths)
+    if as_json:
+        record = {"valid": beliefs.description, "lengths": list(lengths), "mechanisms": words}
+        terminal.as_json({**record, "report": None if report is None else report.to_dict()})
+        return
+    terminal.say(f"valid: {beliefs.description}")
+    terminal.say(f"mechanisms, over {sum(lengths):,} entries:")
+    for line in aligned(words.items()):
+        terminal.say(line)
+
+
+def _warn_if_impossible(beliefs: Beliefs, series: Series) -> None:
+    from pufferkit.fitting.fit import impossible_moves  # noqa: PLC0415
+
+    try:
+        members = beliefs.members()
+    except pk.NotApplicable:
+        return
+    moves = [impossible_moves(series, member.chain) for member in members]
+    if all(moves):
+        (before, after), count = next(iter(moves[0].items()))
+        terminal.warn(
+            f"the model gives this series probability zero ({before} then {after}: {count} times), "
+            "so it promises nothing about it; this line reveals the data, do not share it"
+        )
+
+
+def _few_states(column: str, series: Series, declared: str | None) -> Series:
+    """Refuse raw readings as states: the matrix would be enormous and useless."""
+    if declared is None and len(series.states) > _MOST_STATES:
+        raise ValueError(
+            f"--state: {column} has {len(series.states):,} distinct values, too many for states; "
+            "cut numbers into levels with --cuts 100,760"
+        )
+    return series
+
+
+def _tell(counted: Series | Table, rare: Mapping[Hashable, int]) -> None:
+    """Report the counts of a table, and the states with too few of them."""
+    from pufferkit.data.series import first_few  # noqa: PLC0415
+
+    if not isinstance(counted, pk.Series):
+        terminal.summary(counted.report())
+    if rare:
+        listed = first_few(f"{state} ({count})" for state, count in rare.items())
+        measured = len(rare) > 1 and all(re.fullmatch(r"[-\d.]+", str(state)) for state in rare)
+        cut = "; if these are measurements, cut them into levels with --cuts 100,760"
+        terminal.warn(
+            f"states that are rarely or never left, and so poorly estimated: {listed}"
+            + (cut if measured else "")
+        )
+
+
+# -- hide ----------------------------------------------------------------------------------------
+
+
+@app.command()
+def hide(
+    model: ModelFile,
+    secret: Annotated[
+        list[str],
+        option(
+            "runs:N or sets:N, any values of N entries in a row or anywhere; "
+            "at-least:STATE:N[:TIMES], whether a state occurs in N entries in a row; "
+            "throughout:STATE:N, whether all of them have it; pair:STATE:STATE[:TIMES], these "
+            "values of an entry alone, at TIMES epsilon. Repeat for each.",
+            "KIND:...",
+        ),
+    ],
+    only: Annotated[
+        bool, option("Do not also hide the values of single entries.", None, "--only")
+    ] = False,
+    out: inputs.Out = None,
+    as_json: inputs.AsJson = False,
+) -> None:
+    """The same beliefs with other secrets: values of several entries, events, named pairs.
+
+    Every command accepts the new model; its releases promise to hide exactly these secrets.
+    """
+    out = None if str(out) == "-" else out
+    outputs.check_outputs([out], [model])
+    beliefs = inputs.read_model(model)
+    if beliefs.entries is not None:
+        raise ValueError("MODEL: events about several entries in a row need a model of chains")
+    secrets: list[pk.Secrets] = []
+    pairs: dict[tuple[Hashable, Hashable], float] = {}
+    for given in secret:
+        kind, *parts = given.split(":")
+        if kind not in _SECRETS or len(parts) not in _SECRETS[kind] or not all(parts):
+            raise ValueError(f"--secret: {given!r} is not one of {', '.join(_SECRET_FORMS)}")
+        if kind in ("runs", "sets"):
+            secrets.append(getattr(pk.Secrets, kind)(terminal.integer(parts[0])))
+        elif kind == "at-least":
+            often = terminal.integer(parts[2]) if len(parts) > 2 else 1
+            state = _state(parts[0], beliefs)
+            secrets.append(pk.Secrets.at_least(state, terminal.integer(parts[1]), often))
+        elif kind == "throughout":
+            state = _state(parts[0], beliefs)
+            secrets.append(pk.Secrets.throughout(state, terminal.integer(parts[1])))
+        else:
+            both = _state(parts[0], beliefs), _state(parts[1], beliefs)
+            pairs[both] = terminal.number(parts[2]) if len(parts) > 2 else 1.0
+    if pairs:
+        secrets.append(pk.Secrets.pairs(pairs))
+    hiding = cast("ChainClass", beliefs).with_secrets(*secrets, entries=False if only else None)
+    terminal.warn(hiding.caveats[-1])
+    _give(hiding.to_json(indent=2) + "\n", out, as_json)
+
+
+_SECRETS = {"runs": (1,), "sets": (1,), "at-least": (2, 3), "throughout": (2,), "pair": (2, 3)}
+_SECRET_FORMS = (
+    "runs:N",
+    "sets:N",
+    "at-least:STATE:N[:TIMES]",
+    "throughout:STATE:N",
+    "pair:STATE:STATE[:TIMES]",
+)
+
+
+def _state(text: str, beliefs: Beliefs) -> Hashable:
+    for state in beliefs.states:
+        if str(state) == text:
+            return state
+    known = ", ".join(printable(state) for state in beliefs.states)
+    raise ValueError(f"--secret: {text!r} is not a state of the model; it has {known}")

@@ -1,53 +1,387 @@
-"""Options shared by several commands, and the objects they stand for."""
+"""Every option, declared once: a command takes the ones it needs, with the same words everywhere.
+
+Groups of options are frozen dataclasses with a field for each; `with_options` spells them out.
+"""
 
 from __future__ import annotations
 
+import inspect
+import re
 import sys
 import warnings
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, is_dataclass, replace
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 import typer
 
 import pufferkit as pk
 from pufferkit.cli import outputs, terminal
 from pufferkit.cli.flags import File, Text, option, real, refuse_given, whole
-from pufferkit.cli.format_options import Form, duration, time_of
 from pufferkit.records import read_stream, read_whole
 
 if TYPE_CHECKING:
-    from pufferkit import ChainClass, Series
+    from pufferkit import Bins, Calibration, ChainClass, Query, Series, Table, TextFormat
     from pufferkit.beliefs.base import Beliefs
 
+Dates = Literal["day-first", "month-first"]
+Header = Literal["yes", "no"]
+RepeatedHour = Literal["refuse", "shift", "keep-first"]
 
-Model = Annotated[Path, option("Beliefs: a JSON file, see 'model'; - is stdin.", None, "--model")]
+Model = Annotated[Path, option("Beliefs: a JSON file, see 'beliefs'; - is stdin.", None, "--model")]
 Epsilon = Annotated[float, real("Privacy loss; smaller is more private.", "X", "--epsilon")]
-PublicFiles = Annotated[
-    list[Path],
-    typer.Argument(
-        metavar="FILE...", help="Public data: text or Parquet. Several files: one subject each."
-    ),
+MaybeEpsilon = Annotated[
+    float | None, real("Privacy loss; smaller is more private.", "X", "--epsilon")
 ]
-State = Annotated[str, option("Column with the states.", "COL", "--state")]
-MaybeState = Annotated[Text, option("Column with the states.", "COL", "--state")]
-Time = Annotated[Text, option("Column with times; or DATE,TIME for two columns.", "COL", "--time")]
-Segment = Annotated[Text, option("Column that names independent segments.", "COL", "--segment")]
-IndependentAfter = Annotated[
+Mechanism = Annotated[
     Text,
     option(
-        "Declare rows further apart than this independent; recorded in the release.",
-        "3h",
-        "--independent-after",
+        "A name from the plan. Default: least Pufferfish noise. audit: also randomized_response, "
+        "matrix_response, correlated_response.",
+        "NAME",
+        "--mechanism",
     ),
 ]
-Length = Annotated[
-    list[int] | None, whole("Entries in the series; repeat for each segment.", "N", "--length")
+Files = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="FILE...",
+        help="Text or Parquet; - is stdin. Several files: one subject each.",
+        show_default=False,
+    ),
 ]
-Data = Annotated[File, option("Take the lengths from this file.", "FILE", "--data")]
-AsJson = Annotated[bool, option("Print JSON.", None, "--json")]
+Job = Annotated[
+    File, option("Options from this file. Default: job.toml, if there is one.", "FILE", "--job")
+]
+_STATE = option(
+    "Column with the states; A,B or 'house *' if each subject has one.", "COL", "--state"
+)
+State = Annotated[str, _STATE]
+MaybeState = Annotated[Text, _STATE]
+Time = Annotated[Text, option("Column with times; or DATE,TIME for two columns.", "COL", "--time")]
+Subject = Annotated[Text, option("Column with the subject of each row.", "COL", "--subject")]
+Segment = Annotated[Text, option("Column that names independent segments.", "COL", "--segment")]
+_LENGTH = whole("Number of entries; repeat for each segment.", "N", "--length")
+Length = Annotated[list[int] | None, _LENGTH]
+OneLength = Annotated[int | None, _LENGTH]
+Data = Annotated[
+    File, option("Data whose lengths are taken, or that the model is tested on.", "FILE", "--data")
+]
+Every = Annotated[
+    Text, option("Put entries on a grid; without --time, the time between rows.", "5m", "--every")
+]
+Begins = Annotated[Text, option("Without --time: time of the first entry.", "TIME", "--begins")]
+Out = Annotated[File, option("Write the result here; - is stdout.", "FILE", "--out")]
 Plot = Annotated[File, option("Draw to a .png, .svg or .pdf file.", "FILE", "--plot")]
+Report = Annotated[File, option("Write an HTML report with figures.", "FILE", "--report")]
+AsJson = Annotated[bool, option("Print JSON.", None, "--json")]
+Anyway = Annotated[bool, option("Release even if noise drowns the answer.", None, "--anyway")]
+Thorough = Annotated[bool, option("Take minutes, not seconds, for less noise.", None, "--thorough")]
+Seed = Annotated[int | None, whole("Seed; the same seed gives the same draws.", "N", "--seed")]
+Adversary = Annotated[
+    Text,
+    option(
+        "audit: beliefs outside the model, or trained: boosting on --public people. sanitize: "
+        "every, who may know any other entries, or ignorant.",
+        "NAME|FILE",
+        "--adversary",
+    ),
+]
+Confidence = Annotated[
+    float | None, real("Confidence of what is proven or fitted.", "X", "--confidence")
+]
+Account = Annotated[
+    Text,
+    option(
+        "Account of these data in the ledger; of many subjects, the prefix of each account.",
+        "NAME",
+        "--account",
+    ),
+]
+Anchor = Annotated[Text, option("Head kept outside the ledger; must match.", "FILE", "--anchor")]
+AnchorKey = Annotated[Text, option("Key of the anchor, if any.", "FILE", "--anchor-key")]
+_LEDGER = option("The ledger with the accounts.", "FILE|URL", "--ledger")
+MaybeLedger = Annotated[Text, _LEDGER]
+TheLedger = Annotated[str, _LEDGER]
+
+
+# -- groups -------------------------------------------------------------------------------------
+
+
+def with_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The command as typer sees it: an argument that is a dataclass becomes its fields."""
+
+    @wraps(command)
+    def spelled_out(**given: Any) -> None:
+        command(**_grouped(command, given))
+
+    spelled_out.__signature__ = inspect.Signature(list(_options_of(command)))  # type: ignore[attr-defined]
+    return spelled_out
+
+
+def _arguments(made: Callable[..., Any]) -> Iterator[tuple[inspect.Parameter, Any, bool]]:
+    """The arguments of a command or of a group, with their types; whether each is a group."""
+    hints = get_type_hints(made, include_extras=True)
+    for name, parameter in inspect.signature(made).parameters.items():
+        yield parameter, hints[name], is_dataclass(hints[name])
+
+
+def _options_of(made: Callable[..., Any]) -> Iterator[inspect.Parameter]:
+    for parameter, hint, group in _arguments(made):
+        if group:
+            yield from _options_of(hint)
+        else:
+            yield parameter.replace(kind=parameter.KEYWORD_ONLY, annotation=hint)
+
+
+def _grouped(made: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a command or of a group, from the values of all options."""
+    return {
+        parameter.name: hint(**_grouped(hint, given)) if group else given[parameter.name]
+        for parameter, hint, group in _arguments(made)
+    }
+
+
+@dataclass(frozen=True)
+class Form:
+    """Facts that a file does not state, or that must not be guessed."""
+
+    cuts: Annotated[Text, option("Turn numbers into states, cut here.", "100,760")] = None
+    levels: Annotated[
+        Text, option("Turn numbers into states: levels of this width up to a top.", "200W:2kW")
+    ] = None
+    unit: Annotated[Text, option("Unit of the numbers, for levels and labels.", "kW")] = None
+    labels: Annotated[
+        File, option("Turn numbers into states: a CSV with columns from,label.", "FILE")
+    ] = None
+    every: Every = None
+    begins: Begins = None
+    timezone: Annotated[Text, option("Days and weeks begin at midnight there.", "Europe/Paris")] = (
+        None
+    )
+    times_in: Annotated[
+        Text, option("Time zone of times without one. Default: --timezone.", "UTC")
+    ] = None
+    repeated_hour: Annotated[
+        RepeatedHour, option("How to treat the hour that occurs twice when clocks go back.")
+    ] = "refuse"
+    separator: Annotated[Text, option("Cell separator. Default: detected.", ";")] = None
+    header: Annotated[
+        Header | None, option("Whether line 1 names the columns. Default: detected.")
+    ] = None
+    decimal: Annotated[Text, option("Decimal sign. Default: detected.", ",")] = None
+    dates: Annotated[Dates | None, option("Order of dates like 03/04/2024. Default: detected.")] = (
+        None
+    )
+    missing: Annotated[Text, option("Cell values that mean not observed.", "off,-1")] = None
+
+    @property
+    def text(self) -> TextFormat | None:
+        """The format of the file, as far as it was given."""
+        options: dict[str, Any] = {
+            "separator": self.separator,
+            "header": None if self.header is None else self.header == "yes",
+            "decimal": self.decimal,
+            "dates": None if self.dates is None else self.dates.replace("-", " "),
+            "missing": () if self.missing is None else tuple(self.missing.split(",")),
+        }
+        if not any(value is not None and value != () for value in options.values()):
+            return None
+        try:
+            return pk.TextFormat(**options)
+        except ValueError as error:
+            raise ValueError(f"--{error}") from None
+
+    @property
+    def clock(self) -> dict[str, Any]:
+        """The clock of the times, for the reader."""
+        return {
+            "timezone": self.timezone,
+            "times_in": self.times_in,
+            "repeated_hour": self.repeated_hour.replace("-", " "),
+        }
+
+    def given_bins(self) -> Bins | None:
+        """The levels given by options."""
+        given = {"--cuts": self.cuts, "--levels": self.levels, "--labels": self.labels}
+        said = [option for option, value in given.items() if value is not None]
+        if len(said) > 1:
+            raise ValueError(f"{said[1]}: {said[0]} already cuts the numbers; give only one")
+        try:
+            if self.cuts is not None:
+                return pk.Bins(_cut_points(self.cuts), unit=self.unit or "")
+            if self.levels is not None:
+                return pk.Bins.levels(self.levels, unit=self.unit or "")
+            if self.labels is not None:
+                return pk.Bins.from_file(self.labels)
+        except ValueError as error:
+            text = str(error)
+            raise ValueError(text if text.startswith("--") else f"--{text}") from None
+        if self.unit is not None:
+            raise ValueError("--unit: needs --cuts or --levels")
+        return None
+
+    def bins(
+        self, file: Path | Sequence[Path], state: Any, states: Sequence[Hashable] | None
+    ) -> Bins | None:
+        """The levels given by options; else those of the model, if the column holds numbers."""
+        given = self.given_bins()
+        implied = None if states is None or given is not None else pk.Bins.of_names(states)
+        column = state if isinstance(state, str) else state[0]
+        if implied is None or "*" in column:
+            return given
+        from pufferkit.data.files import first_cell  # noqa: PLC0415
+
+        cell = first_cell(file, column, self.text)
+        try:
+            float(str(cell).strip().replace(",", "."))
+        except ValueError:
+            return None
+        cuts = ", ".join(f"{cut:g}" for cut in implied.cuts)
+        terminal.note(f"{column} was cut at {cuts}, like the states of the model")
+        return implied
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The columns of a file, the order of its rows, and where a series is cut."""
+
+    time: Time = None
+    end: Annotated[
+        Text, option("Column with the end of each row, if rows are intervals.", "COL", "--end")
+    ] = None
+    segment: Segment = None
+    independent_after: Annotated[
+        Text,
+        option(
+            "Declare rows further apart than this independent; recorded in the release.",
+            "3h",
+            "--independent-after",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True)
+class Size:
+    """The number of entries: given, or counted in a file."""
+
+    length: Length = None
+    data: Data = None
+    state: MaybeState = None
+    rows: Rows = Rows()
+
+    def of(self, beliefs: Beliefs, form: Form) -> Sequence[int] | Series:
+        """The lengths given, those of the beliefs, or the series in the file."""
+        if self.length and self.data is not None:
+            raise ValueError(_NO_SIZE)
+        if self.data is not None:
+            return read_data(self.data, self.state, self.rows, form, beliefs.states)
+        refuse_given([replace(self, length=None), form], "applies to a file; give --data")
+        lengths = self.length or lengths_of(beliefs)
+        if not lengths:
+            raise ValueError(_NO_SIZE)
+        return lengths
+
+
+_NO_SIZE = "give the size of the series: either --length N or --data FILE --state COL"
+
+
+@dataclass(frozen=True)
+class Book:
+    """The ledger to charge; ``ledger`` is ``None`` if there is none."""
+
+    ledger: MaybeLedger = None
+    budget: Annotated[float | None, real("With --ledger: total epsilon of the account.")] = None
+    account: Account = None
+    label: Annotated[str, option("With --ledger: distinguishes equal releases.")] = ""
+    anchor: Anchor = None
+    anchor_key: AnchorKey = None
+    ledger_key: Annotated[
+        Text, option("Key to recognise data. Default: beside the ledger.", "FILE")
+    ] = None
+    data_meant: Annotated[
+        bool,
+        option("Confirm data known under another account, or changed.", None, "--data-meant"),
+    ] = False
+
+    def check(self, *, needs_account: bool) -> None:
+        """Raise unless a ledger comes with a budget, and with an account where one is needed."""
+        kept = self.ledger is not None
+        if needs_account and not kept == (self.budget is not None) == (self.account is not None):
+            raise ValueError("--ledger, --budget and --account: must be given together")
+        if kept != (self.budget is not None):
+            raise ValueError("--ledger and --budget: must be given together")
+        if self.account is not None and not kept:
+            raise ValueError("--account: is a prefix of account names in a ledger; give --ledger")
+
+    @contextmanager
+    def opened(self) -> Iterator[pk.Ledger | None]:
+        """The ledger, closed afterwards."""
+        if self.ledger is None:
+            refuse_given([self], "needs a ledger; give --ledger", "--budget", "--account")
+            yield None
+            return
+        with pk.Ledger(
+            self.ledger, key=self.ledger_key, anchor=self.anchor, anchor_key=self.anchor_key
+        ) as ledger:
+            if not ledger.recognises_data:
+                terminal.note(
+                    "without a key (--ledger-key, or PUFFERKIT_LEDGER_KEY) the same data "
+                    "under two names are not detected"
+                )
+            yield ledger
+
+    @contextmanager
+    def payer(self) -> Iterator[pk.Account | None]:
+        """The account of one series; what remains of it is printed afterwards."""
+        with self.opened() as ledger:
+            if ledger is None or self.budget is None or self.account is None:
+                yield None
+                return
+            account = pk.Account(ledger, self.account, self.budget, data_meant=self.data_meant)
+            yield account
+            terminal.remaining(self.account, account.remaining, self.budget)
+
+
+# -- what they stand for ------------------------------------------------------------------------
+
+
+def duration(text: str | None) -> Any:
+    """A duration as text, or a number for tables whose times are numbers."""
+    from pufferkit.data.durations import number_or_text  # noqa: PLC0415
+
+    return None if text is None else number_or_text(text)
+
+
+def time_of(text: str | None) -> str | tuple[str, ...] | None:
+    """The column of times, or the columns of dates and times, separated by a comma."""
+    if text is None or "," not in text:
+        return text
+    return tuple(part.strip() for part in text.split(","))
+
+
+def columns_of(text: str) -> Any:
+    """The column of states, a pattern, or the columns of a wide table, separated by commas."""
+    return [part.strip() for part in text.split(",")] if "," in text else text
+
+
+def is_wide(text: str) -> bool:
+    """Whether these are the columns of several subjects."""
+    return "," in text or "*" in text
+
+
+def _cut_points(text: str) -> list[float]:
+    """Numbers separated by commas."""
+    points = []
+    for cut in text.split(","):
+        try:
+            points.append(terminal.number(cut.strip()))
+        except typer.BadParameter:
+            raise ValueError(f"--cuts: {cut!r} is not a number") from None
+    return points
 
 
 def text_of(path: Path) -> str:
@@ -78,7 +412,7 @@ def read_model(path: Path) -> Beliefs:
 
 
 def lengths_of(beliefs: Beliefs) -> list[int]:
-    """The number of entries of beliefs about named entries; ``None`` for chains."""
+    """The number of entries of beliefs about named entries; none for chains."""
     return [] if beliefs.entries is None else [len(beliefs.entries)]
 
 
@@ -88,15 +422,6 @@ def chains(path: Path) -> ChainClass:
     if not isinstance(beliefs, pk.ChainClass):
         raise ValueError(f"{path}: this command needs Markov chains, not {beliefs.description}")
     return beliefs
-
-
-@dataclass(frozen=True)
-class Rows:
-    """The order of the rows of a series, and where it is cut."""
-
-    time: Time = None
-    segment: Segment = None
-    independent_after: IndependentAfter = None
 
 
 def read_data(
@@ -113,6 +438,8 @@ def read_data(
 
     if state is None:
         raise ValueError("--state: name the column of the file that holds the states")
+    if is_wide(state):
+        raise ValueError("--state: several columns are several subjects; name one for one series")
     check_parquet(path)
     if beliefs is not None and lengths_of(beliefs):
         refuse_given([rows, form], "applies to chains; named entries have no times")
@@ -136,6 +463,7 @@ def read_data(
             path,
             state=state,
             time=time_of(rows.time),
+            end=rows.end,
             segment=rows.segment,
             states=states,
             independent_after=duration(rows.independent_after),
@@ -147,13 +475,50 @@ def read_data(
         )
     for warning in caught:
         terminal.warn(str(warning.message))
-    read_as(series.read_as)
+    if series.read_as:
+        terminal.note(f"read as: {'; '.join(series.read_as)}")
     if series.missing:
         terminal.note(
             f"{series.missing:,} of {len(series):,} entries were not observed; the series "
             "continues across them"
         )
     return series
+
+
+def read_table(
+    files: Sequence[Path],
+    state: str,
+    rows: Rows,
+    form: Form,
+    states: Sequence[Hashable] | None,
+    subject: str | None = None,
+    window: Any = None,
+    *,
+    of_model: bool = False,
+) -> Table:
+    """The table in one or several files; with ``of_model`` numbers are cut like its states."""
+    from pufferkit.data.files import check_parquet  # noqa: PLC0415
+
+    for file in files:
+        check_parquet(file)
+    source = files[0] if len(files) == 1 else list(files)
+    columns = columns_of(state)
+    table: Table = pk.read(
+        source,
+        subject=subject,
+        time=time_of(rows.time),
+        end=rows.end,
+        state=columns,
+        states=states,
+        bins=form.bins(source, columns, states if of_model else None),
+        independent_after=duration(rows.independent_after),
+        every=duration(form.every),
+        start=form.begins,
+        window=window,
+        text=form.text,
+        **form.clock,
+    )
+    return table
 
 
 def files_of(files: Sequence[Path]) -> list[Path]:
@@ -163,32 +528,38 @@ def files_of(files: Sequence[Path]) -> list[Path]:
     return named(list(files))
 
 
-def read_as(notes: Sequence[str]) -> None:
-    """Report what was detected or assumed about a file."""
-    if notes:
-        terminal.note(f"read as: {'; '.join(notes)}")
+def period_of(window: str | None) -> Any:
+    """A window as `release` takes it, if it is a period or has two ends; else ``None``."""
+    if window is None or not re.search(r"\d{4}-|,|^\d{4}$", window):
+        return None
+    ends = [part.strip() for part in window.split(",")]
+    if len(ends) > 2:
+        raise ValueError(f"--window: has two ends, FROM,TO, got {window!r}")
+    if len(ends) == 2 and all(end.isdecimal() for end in ends):
+        return int(ends[0]), int(ends[1])
+    return ends[0] if len(ends) == 1 else (ends[0], ends[1])
 
 
-NO_SIZE = "give the size of the series: either --length N or --data FILE --state COL"
+def known_mechanism(mechanism: str | None) -> str | None:
+    """A mechanism as spelled in the plan; hyphens are accepted."""
+    if mechanism is None:
+        return None
+    from pufferkit.mechanisms.plan import MECHANISMS  # noqa: PLC0415
+
+    name = mechanism.replace("-", "_")
+    if name not in MECHANISMS:
+        listed = ", ".join(MECHANISMS)
+        raise ValueError(f"--mechanism: {mechanism!r} is unknown; known are {listed}")
+    return name
 
 
-@dataclass(frozen=True)
-class Size:
-    """The number of entries: given, or counted in a file."""
+def calibrated(
+    mechanism: str | None, beliefs: Beliefs, query: Query, epsilon: float
+) -> Calibration:
+    """The mechanism of this name, or the one with the least noise that hides entries."""
+    from pufferkit.mechanisms.plan import calibrate  # noqa: PLC0415
 
-    length: Length = None
-    data: Data = None
-    state: MaybeState = None
-    rows: Rows = Rows()
-
-    def of(self, beliefs: Beliefs, form: Form) -> Sequence[int] | Series:
-        """The lengths given, those of the beliefs, or the series in the file."""
-        if self.length and self.data is not None:
-            raise ValueError(NO_SIZE)
-        if self.data is not None:
-            return read_data(self.data, self.state, self.rows, form, beliefs.states)
-        refuse_given([replace(self, length=None), form], "applies to a file; give --data")
-        lengths = self.length or lengths_of(beliefs)
-        if not lengths:
-            raise ValueError(NO_SIZE)
-        return lengths
+    with terminal.progress() as progress:
+        if mechanism is None:
+            return pk.plan(beliefs, query, epsilon, progress=progress).best
+        return calibrate(mechanism, beliefs, query, epsilon, progress)

@@ -9,7 +9,7 @@ import typer
 
 import pufferkit as pk
 from pufferkit.cli import inputs, outputs, terminal
-from pufferkit.cli.flags import File, Text, option
+from pufferkit.cli.flags import Text, option
 from pufferkit.cli.terminal import OneLineErrors, help_if_alone
 from pufferkit.errors import printable
 
@@ -20,8 +20,6 @@ app = typer.Typer(
 )
 
 Where = Annotated[str, typer.Argument(metavar="FILE|URL", help="The ledger.")]
-Anchor = Annotated[Text, option("Head kept outside the ledger; must match.", "FILE", "--anchor")]
-AnchorKey = Annotated[Text, option("Key of the anchor.", "FILE", "--anchor-key")]
 
 
 @app.callback(invoke_without_command=True)
@@ -33,7 +31,7 @@ def root(context: typer.Context) -> None:
 @app.command()
 def show(
     ledger: Where,
-    account: Annotated[Text, option("Show the entries of this account.", "NAME")] = None,
+    account: inputs.Account = None,
     as_json: inputs.AsJson = False,
 ) -> None:
     """Print the accounts, or the entries of one."""
@@ -96,8 +94,8 @@ def _rows(book: pk.Ledger, account: str | None) -> list[dict[str, Any]]:
 def verify(
     ledger: Where,
     head: Annotated[Text, option("Digest recorded earlier; must occur.", "DIGEST")] = None,
-    anchor: Anchor = None,
-    anchor_key: AnchorKey = None,
+    anchor: inputs.Anchor = None,
+    anchor_key: inputs.AnchorKey = None,
     as_json: inputs.AsJson = False,
 ) -> None:
     """Check every entry, the chain of digests and the balances. Exit code 1 if there are problems.
@@ -125,11 +123,11 @@ def verify(
 def budget(
     account: Annotated[str, typer.Argument(metavar="ACCOUNT", help="Whose budget.")],
     new: Annotated[float, typer.Argument(metavar="NEW", help="New total epsilon.")],
-    ledger: Annotated[str, option("The ledger.", "FILE|URL")],
+    ledger: inputs.TheLedger,
     why: Annotated[str, option("Reason, recorded with the change.")] = "",
     by: Annotated[Text, option("Name to record. Default: user and host.")] = None,
-    anchor: Anchor = None,
-    anchor_key: AnchorKey = None,
+    anchor: inputs.Anchor = None,
+    anchor_key: inputs.AnchorKey = None,
     as_json: inputs.AsJson = False,
 ) -> None:
     """Change the budget of an account; the ledger records who did it, when and why.
@@ -162,7 +160,7 @@ def budget(
 def anchor(
     ledger: Where,
     file: Annotated[str, typer.Argument(metavar="ANCHOR", help="The file to create.")],
-    anchor_key: AnchorKey = None,
+    anchor_key: inputs.AnchorKey = None,
 ) -> None:
     """Create an anchor: a separate file that holds the head of a ledger.
 
@@ -178,10 +176,11 @@ def anchor(
 @app.command()
 def export(
     ledger: Where,
-    out: Annotated[File, option("Write here instead of stdout.", "FILE")] = None,
-    as_json: Annotated[bool, option("One JSON array instead of lines.", None, "--json")] = False,
+    out: inputs.Out = None,
+    as_json: inputs.AsJson = False,
 ) -> None:
-    """Print every entry as a line of JSON, released values included."""
+    """Print every entry as a line of JSON, released values included; with --json as one array."""
+    out = None if str(out) == "-" else out
     outputs.check_outputs([out])
     with _opened(ledger) as book:
         lines = list(book.export())

@@ -5,73 +5,66 @@ from __future__ import annotations
 import json
 from math import inf
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import pufferkit as pk
 from pufferkit.cli import inputs, outputs, terminal, usefulness_output
-from pufferkit.cli.asked_questions import asked
-from pufferkit.cli.flags import File, Text, option
-from pufferkit.cli.format_options import Form
-from pufferkit.cli.options import with_options
+from pufferkit.cli.asked_questions import AskOption, asked, joint
+from pufferkit.cli.flags import Text, option
+from pufferkit.cli.inputs import Form, with_options
 from pufferkit.cli.question_options import QuestionOptions
+
+Figure = Literal["plan", "errors", "simulated", "graph"]
+"""What ``--plot`` draws."""
 
 
 @with_options
 def plan(
     model: inputs.Model,
-    epsilon: inputs.Epsilon,
     question: QuestionOptions,
     form: Form,
     size: inputs.Size,
-    as_json: Annotated[bool, option("Print rows as JSON.", None, "--json")] = False,
-    plot: inputs.Plot = None,
+    epsilon: inputs.MaybeEpsilon = None,
+    ask: AskOption = None,
     target: Annotated[
         Text,
         option("95% half-width wanted, absolute or relative to the answer.", "0.05|5%"),
     ] = None,
-    error_plot: Annotated[File, option("Draw error against epsilon.", "FILE")] = None,
-    who_binds: Annotated[
-        File, option("Draw the graph of the model and the node that sets the noise.", "FILE")
-    ] = None,
-    active_quilts: Annotated[
-        File, option("Write each node's active quilt and the noise it needs.", "FILE.csv")
-    ] = None,
-    simulate: Annotated[
-        File, option("Draw releases of data simulated from the model.", "FILE")
-    ] = None,
-    slow: Annotated[bool, option("Also try mechanisms that take minutes.")] = False,
+    thorough: inputs.Thorough = False,
     explain: Annotated[
         bool, option("What decides each row, and why other mechanisms do not apply.")
     ] = False,
+    plot: inputs.Plot = None,
+    figure: Annotated[
+        Figure,
+        option(
+            "With --plot: the plan; error against epsilon; releases of data simulated from the "
+            "model; the graph and the node that sets the noise."
+        ),
+    ] = "plan",
+    as_json: inputs.AsJson = False,
+    job: inputs.Job = None,
 ) -> None:
-    """Compare mechanisms for a query, and their noise with the answer; spends nothing.
+    """Compare mechanisms for a question, and their noise with the answer; spends nothing.
 
-    With --target: the epsilon, number of entries or coarser question that reaches it.
+    With --target: the epsilon, number of entries or coarser question that reaches it. With --ask:
+    what several questions would cost together.
     """
-    pictures = [own for own in (error_plot, simulate, who_binds) if own is not None]
-    outputs.check_outputs([*pictures, active_quilts], [model, size.data], plot)
-    _check_kinds(pictures, active_quilts)
+    outputs.check_outputs([], [model, size.data], plot)
     wanted = None if target is None else pk.Target.of_text(target)
+    if figure != "plan" and plot is None:
+        raise ValueError("--figure: says what --plot draws; give --plot")
     beliefs = inputs.read_model(model)
     lengths = size.of(beliefs, form)
+    if ask:
+        _several(joint(ask, question, beliefs, lengths, epsilon).plan, plot, as_json)
+        return
+    if epsilon is None:
+        raise ValueError("--epsilon: the privacy loss must be given")
     about = asked(question, beliefs, lengths, epsilon)
     query = about.query
-    table = _planned(beliefs, query, epsilon, slow=slow)
-    written = {}
-    if active_quilts is not None:
-        written[active_quilts] = _active_quilts(beliefs, query, epsilon, active_quilts)
-    if error_plot is not None:
-        written[error_plot] = usefulness_output.error_picture(beliefs, table, wanted, error_plot)
-    if simulate is not None:
-        written[simulate] = usefulness_output.simulation_picture(beliefs, table, simulate)
-    if who_binds is not None:
-        from pufferkit import plots  # noqa: PLC0415
-
-        written[who_binds] = plots.picture(table.best.plot(), who_binds)
-    if plot is not None:
-        from pufferkit import plots  # noqa: PLC0415
-
-        written[plot] = plots.picture(plots.figure_of(table), plot)
+    table = _planned(beliefs, query, epsilon, thorough=thorough)
+    written = {} if plot is None else {plot: _picture(figure, beliefs, table, wanted, plot)}
     outputs.write_all(written)
     if not as_json:
         terminal.say(table)  # first, because the search for remedies is slower
@@ -105,26 +98,35 @@ def plan(
     terminal.written(written)
 
 
-def _planned(beliefs: Any, query: pk.Query, epsilon: float, *, slow: bool) -> pk.Plan:
+def _several(plan: pk.Dashboard, plot: Path | None, as_json: bool) -> None:
+    """The cost of several questions."""
+    if plot is not None:
+        from pufferkit import plots  # noqa: PLC0415
+
+        outputs.write_all({plot: plots.picture(plots.figure_of(plan), plot)})
+    cost = {"epsilon": plan.epsilon, "level": plan.level, "questions": plan.table_rows()}
+    terminal.say(json.dumps(cost, indent=2) if as_json else str(plan))
+    terminal.written([] if plot is None else [plot])
+
+
+def _planned(beliefs: Any, query: pk.Query, epsilon: float, *, thorough: bool) -> pk.Plan:
     from pufferkit.mechanisms.plan import LONG_WORK  # noqa: PLC0415
 
-    most_work = inf if slow else LONG_WORK
+    most_work = inf if thorough else LONG_WORK
     with terminal.progress() as progress:
         return pk.plan(beliefs, query, epsilon, progress=progress, most_work=most_work)
 
 
-def _check_kinds(pictures: list[Path], table: Path | None) -> None:
-    """Raise unless the files have a supported suffix."""
-    for picture in pictures:
-        outputs.check_outputs([], [], picture)
-    if table is not None and table.suffix.lower() not in (".csv", ".parquet"):
-        raise ValueError(f"--active-quilts: {table} must end in .csv or .parquet")
+def _picture(
+    figure: Figure, beliefs: Any, plan: pk.Plan, target: pk.Target | None, path: Path
+) -> bytes:
+    """The figure that was asked for."""
+    from pufferkit import plots  # noqa: PLC0415
 
-
-def _active_quilts(beliefs: Any, query: pk.Query, epsilon: float, target: Path) -> bytes:
-    """Write the table of all nodes to a file."""
-    from pufferkit.data.write import write_columns  # noqa: PLC0415
-
-    with terminal.working("active quilts"):
-        rows = pk.active_quilts(beliefs, query, epsilon).table_rows()
-    return write_columns(target, {name: [row[name] for row in rows] for name in rows[0]})
+    if figure == "errors":
+        return usefulness_output.error_picture(beliefs, plan, target, path)
+    if figure == "simulated":
+        return usefulness_output.simulation_picture(beliefs, plan, path)
+    if figure == "graph":
+        return plots.picture(plan.best.plot(), path)
+    return plots.picture(plots.figure_of(plan), path)

@@ -13,7 +13,7 @@ import typer
 import pufferkit as pk
 from pufferkit.cli import terminal
 from pufferkit.cli.flags import File, Text, option, real, whole
-from pufferkit.cli.format_options import duration
+from pufferkit.cli.inputs import duration
 from pufferkit.data import queries
 from pufferkit.data.query import NAMES, Question, question
 from pufferkit.records import read_text
@@ -62,6 +62,11 @@ class _Asking:
     """The question, as options."""
 
     query: QueryOption = "histogram"
+
+    @property
+    def replaced(self) -> bool:
+        """Whether the answer is derived from the released numbers, which are not shown."""
+        return self.query in NAMES and NAMES[self.query].replaced
 
     def over(self, states: Sequence[Hashable], lengths: Sequence[int] | Series) -> Query:
         """The query over the states of the model."""

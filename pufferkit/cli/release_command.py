@@ -1,89 +1,104 @@
-"""``pufferkit release``: a noisy answer that may be published."""
+"""``pufferkit release``: noisy answers that may be published, of one series or of many subjects."""
 
 from __future__ import annotations
 
+import json
 import warnings
-from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Annotated, Any
 
 import pufferkit as pk
 from pufferkit.account.periods import in_period
 from pufferkit.beliefs.provenance import owed
 from pufferkit.cli import inputs, outputs, terminal, usefulness_output
-from pufferkit.cli.asked_questions import asked
-from pufferkit.cli.flags import File, Text, option
-from pufferkit.cli.options import ReleaseOptions, calibrated, with_options
+from pufferkit.cli.asked_questions import AskOption, asked, joint
+from pufferkit.cli.flags import Text, option, refuse_given
+from pufferkit.cli.inputs import Book, Form, Rows, with_options
 from pufferkit.cli.question_options import QuestionOptions
-from pufferkit.cli.release_each_command import release_table
-from pufferkit.data.query import NAMES
 from pufferkit.mechanisms.explain import meaning
 
+if TYPE_CHECKING:
+    from pufferkit import Releases, Table
+    from pufferkit.beliefs.base import Beliefs
 
-def _moved(subject: str | None) -> None:
-    if subject is not None:
-        raise ValueError(
-            "--each: for a table of many subjects use "
-            f"pufferkit release-each FILE --subject {subject}"
-        )
+_RULES = {"day": "1d", "week": "7d", "month": "month", "year": "year"}
 
 
-def _refuse_with_windows(options: Mapping[str, object]) -> None:
-    for name, value in options.items():
-        if value is not None:
-            raise ValueError(f"{name}: cannot be combined with --window")
+@dataclass(frozen=True)
+class Output:
+    """Destination and format of an answer."""
+
+    out: inputs.Out = None
+    plot: inputs.Plot = None
+    report: inputs.Report = None
+    show_exact: Annotated[
+        bool, option("Plot the exact answer too. Do not share it.", None, "--show-exact")
+    ] = False
+    anyway: inputs.Anyway = False
+    as_json: inputs.AsJson = False
+
+    @property
+    def file(self) -> Path | None:
+        """The file given; ``None`` for stdout."""
+        return None if str(self.out) == "-" else self.out
 
 
-def _check_exact(question: QuestionOptions, plot: Path | None) -> None:
-    if plot is None:
-        raise ValueError("--show-exact: needs a figure; give --plot")
-    if question.query in NAMES and NAMES[question.query].replaced:
-        raise ValueError(f"--show-exact: not available for --query {question.query}")
-    terminal.warn(f"{plot} shows the exact answer, which has no privacy; do not share it")
+@dataclass(frozen=True)
+class Task:
+    """What is released: the data, the beliefs, the question and the price."""
 
+    files: inputs.Files
+    model: inputs.Model
+    state: inputs.State
+    rows: Rows
+    form: Form
+    question: QuestionOptions
+    book: Book
+    output: Output
+    epsilon: inputs.MaybeEpsilon = None
+    ask: AskOption = None
+    mechanism: inputs.Mechanism = None
+    subject: inputs.Subject = None
+    per: Annotated[
+        Text,
+        option("With --subject: an answer per subject, per all, or per group of a column.", "COL"),
+    ] = None
+    keys: Annotated[Text, option("With groups: all that are possible.", "A,B")] = None
+    entry: Annotated[Text, option("For networks: column that names the entry.", "COL")] = None
+    window: Annotated[
+        Text, option("A row for each window; or a period, 2026-09; or FROM,TO.", "7d|PERIOD")
+    ] = None
+    job: inputs.Job = None
 
-def _paid(
-    payer: pk.Account, series: pk.Series, beliefs: Any, query: pk.Query, options: ReleaseOptions
-) -> pk.Release:
-    noise, book = options.noise, options.book
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # already confirmed
-        answer: pk.Release = pk.release(
-            series,
-            beliefs,
-            query,
-            noise.epsilon,
-            account=payer,
-            mechanism=noise.known_mechanism or "best",
-            window=options.reading.period,
-            label=book.label,
-            anyway=True,
-        )
-    return answer
+    @property
+    def named(self) -> list[Path]:
+        """The files that paths and patterns name."""
+        return inputs.files_of(self.files)
+
+    @property
+    def of_many(self) -> bool:
+        """Whether the data are those of several subjects."""
+        several = len(self.named) > 1 or inputs.is_wide(self.state)
+        return self.subject is not None or self.per is not None or several
+
+    @property
+    def period(self) -> Any:
+        """The period of ``--window``, if it is one."""
+        return inputs.period_of(self.window)
+
+    @property
+    def price(self) -> float:
+        """The epsilon, which must be given but for several questions with errors."""
+        if self.epsilon is None:
+            raise ValueError("--epsilon: the privacy loss must be given")
+        return self.epsilon
 
 
 @with_options
-def release(
-    file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="The series: text or Parquet; - is stdin.")
-    ],
-    options: ReleaseOptions,
-    account: Annotated[Text, option("With --ledger: account of these data.", "NAME")] = None,
-    segment: inputs.Segment = None,
-    entry: Annotated[Text, option("For networks: column that names the entry.", "COL")] = None,
-    show_exact: Annotated[
-        bool, option("Plot the exact answer too. Do not share it.", None, "--show-exact")
-    ] = False,
-    report: Annotated[
-        File, option("Write an HTML report: answer, promise, beliefs, record.", "FILE")
-    ] = None,
-    each: Annotated[
-        str | None, typer.Option("--each", hidden=True, is_eager=True, callback=_moved)
-    ] = None,
-) -> None:
-    """Answer a query about one series with noise.
+def release(task: Task) -> None:
+    """Answer a question with noise: about one series, or for each subject of a table.
 
     Without a ledger every run draws new noise and spends epsilon. With one, the release is charged
     before it is shown, and asking again gives the same answer at no cost. The first release creates
@@ -92,55 +107,68 @@ def release(
     A row without a state is an unobserved entry; with --time, so is every step of the clock without
     a row. The series continues across them, unless --independent-after declares otherwise.
 
-    With --window 7d the file is read as a table with rows in any order, and --out is a CSV or
-    Parquet file. With a period, --window 2026-09-15, or two ends, it is about these entries, which
-    an account pays for. For many subjects, see release-each.
+    --window 7d gives a row for each week, and a table in place of JSON; a period, 2026-09-15, or
+    two ends are these entries alone, which an account pays for.
+
+    With --subject, several files or columns there is a row for each subject, paid by an account of
+    its own; --per all is one answer about all of them, and --per COL one for each group of --keys,
+    at the price of one release. An interrupted run continues when it is started again.
+
+    --ask NAME=ERROR asks several questions at once, at the least epsilon that meets the errors.
     """
-    noise, question, reading = options.noise, options.question, options.reading
-    book, output = options.book, options.output
-    out, plot = output.file, output.plot
-    options.check()
-    if reading.window is not None and reading.period is None:
-        alone = {"--segment": segment, "--entry": entry, "--report": report}
-        _refuse_with_windows(alone | {"--show-exact": show_exact or None})
-        release_table([file], None, options, account)
-        return
-    book.check(account, needs_account=True)
-    if reading.period is not None and book.ledger is None:
+    rule = _RULES.get(task.window or "", task.window) if task.period is None else None
+    if task.ask:
+        _several(task)
+    elif task.of_many or (rule is not None and rule not in ("month", "year")):
+        _table(task, rule)
+    else:
+        _one(task, rule)
+
+
+# -- one series ---------------------------------------------------------------------------------
+
+
+def _one(task: Task, rule: str | None) -> None:
+    book, output, question = task.book, task.output, task.question
+    out, plot, report = output.file, output.plot, output.report
+    book.check(needs_account=True)
+    if (task.period is not None or rule is not None) and book.ledger is None:
         raise ValueError("--window: a part of the series needs an account, with --ledger")
-    mechanism = noise.known_mechanism
-    if show_exact:
+    if task.keys is not None:
+        raise ValueError("--keys: are those of groups; give --subject and --per")
+    mechanism = inputs.known_mechanism(task.mechanism)
+    if output.show_exact:
         _check_exact(question, plot)
-    outputs.check_outputs([out, report], [file, noise.model], plot)
-    beliefs = inputs.read_model(noise.model)
-    rows = inputs.Rows(reading.time, segment, reading.after)
+    outputs.check_outputs([out, report], [*task.named, task.model], plot)
+    beliefs = inputs.read_model(task.model)
     series = inputs.read_data(
-        file, reading.state, rows, options.form, beliefs.states, beliefs, entry
+        task.named[0], task.state, task.rows, task.form, beliefs.states, beliefs, task.entry
     )
-    part = series if reading.period is None else in_period(series, reading.period)
-    about = asked(question, beliefs, part, noise.epsilon)
+    part = series if task.period is None else in_period(series, task.period)
+    about = asked(question, beliefs, part, task.price)
     query = about.query
     if mechanism == "entry_dp":
         terminal.warn("entry_dp does not hide entries that others predict; it is a baseline only")
-    usefulness_output.question(noise.epsilon)
+    usefulness_output.question(task.price)
     # With a ledger the account calibrates, if this was not released before.
-    made = calibrated if book.ledger is None else usefulness_output.soon
-    calibration = made(mechanism, beliefs, query, noise.epsilon)
+    made = inputs.calibrated if book.ledger is None else usefulness_output.soon
+    calibration = made(mechanism, beliefs, query, task.price)
     if book.ledger is None or owed(beliefs.sources) is None:  # else the account charges it
         calibration.checked(part)
     usefulness_output.refuse_drowned(calibration, beliefs, output.anyway)
-    with book.opened() as ledger:
-        if ledger is not None and book.budget is not None and account is not None:
-            payer = pk.Account(ledger, account, book.budget, data_meant=book.data_meant)
-            answer = _paid(payer, series, beliefs, query, options)
-            terminal.remaining(account, payer.remaining, book.budget)
+    with book.payer() as payer:
+        if payer is None:
+            answer: Any = calibration.release(series, anyway=True)
         else:
-            answer = calibration.release(series, anyway=True)
-    answer = answer.as_drawn() if noise.as_drawn else answer
+            given = question.named(beliefs.states) if rule is not None else query
+            answer = _paid(payer, series, beliefs, given, task, rule or task.period)
+    if rule is not None:
+        _windows(answer, output)
+        return
     record = about.record(answer) + "\n"
     written = {} if out is None else {out: record.encode()}
     if plot is not None:
-        exact = [float(value) for value in query.exact(part)] if show_exact else None
+        exact = [float(value) for value in query.exact(part)] if output.show_exact else None
         written[plot] = about.picture(answer, exact, plot)
     means = meaning(calibration)
     if report is not None:
@@ -149,3 +177,212 @@ def release(
     terminal.say(record.rstrip() if out is None or output.as_json else str(about.shown(answer)))
     terminal.summary("\n".join(means))
     terminal.written(written)
+
+
+def _paid(
+    payer: pk.Account, series: pk.Series, beliefs: Beliefs, query: Any, task: Task, window: Any
+) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # already confirmed
+        return pk.release(
+            series,
+            beliefs,
+            query,
+            task.price,
+            account=payer,
+            mechanism=inputs.known_mechanism(task.mechanism) or "best",
+            window=window,
+            label=task.book.label,
+            anyway=True,
+        )
+
+
+def _windows(answers: Any, output: Output) -> None:
+    """A release for each month or year, by its name."""
+    record = {name: json.loads(answer.to_json()) for name, answer in answers.items()}
+    text = json.dumps(record, indent=2)
+    outputs.write_all({} if output.file is None else {output.file: f"{text}\n".encode()})
+    if answers.left_out:
+        terminal.note(f"covered in part, and left out: {', '.join(answers.left_out)}")
+    plain = output.file is not None and not output.as_json
+    shown = (f"{name}\n{answer}" for name, answer in answers.items())
+    terminal.say("\n".join(shown) if plain else text)
+    terminal.written([] if output.file is None else [output.file])
+
+
+def _check_exact(question: QuestionOptions, plot: Path | None) -> None:
+    if plot is None:
+        raise ValueError("--show-exact: needs a figure; give --plot")
+    if question.replaced:
+        raise ValueError(f"--show-exact: not available for --query {question.query}")
+    terminal.warn(f"{plot} shows the exact answer, which has no privacy; do not share it")
+
+
+# -- several questions --------------------------------------------------------------------------
+
+
+def _several(task: Task) -> None:
+    """A joint release of several questions."""
+    refuse_given([task.question], "is the one question; with --ask leave it out", *_of_all(task))
+    if task.of_many or task.window is not None:
+        raise ValueError("--ask: is for one series without windows")
+    if task.mechanism is not None or task.output.report is not None or task.output.show_exact:
+        raise ValueError("--ask: takes no --mechanism, --report or --show-exact")
+    book, output = task.book, task.output
+    book.check(needs_account=True)
+    outputs.check_outputs([output.file], [*task.named, task.model], output.plot)
+    beliefs = inputs.chains(task.model)
+    series = inputs.read_data(task.named[0], task.state, task.rows, task.form, beliefs.states)
+    parts = joint(task.ask or (), task.question, beliefs, series, task.epsilon)
+    terminal.summary(parts.plan)
+    with book.payer() as payer:
+        if payer is None:
+            answer: pk.Release = parts.plan.calibration.release(series, anyway=True)
+        else:
+            answer = pk.release(
+                series, beliefs, parts.asked, task.epsilon, account=payer, label=book.label
+            )
+    record = parts.record(answer)
+    written = {} if output.file is None else {output.file: record.encode() + b"\n"}
+    if output.plot is not None:
+        from pufferkit import plots  # noqa: PLC0415
+
+        written[output.plot] = plots.picture(plots.figure_of(answer), output.plot)
+    outputs.write_all(written)
+    plain = output.file is not None and not output.as_json
+    terminal.say(parts.shown(answer) if plain else record)
+    terminal.written(written)
+
+
+def _of_all(task: Task) -> list[str]:
+    """The options that the questions of ``--ask`` may share."""
+    from pufferkit.cli.question_options import OPTIONS  # noqa: PLC0415
+
+    return [f"--{name.replace('_', '-')}" for name in OPTIONS if name != "state_value"]
+
+
+# -- many subjects ------------------------------------------------------------------------------
+
+
+def _table(task: Task, rule: str | None) -> None:
+    """One answer for each subject, or each group, and window."""
+    form, book, output, question = task.form, task.book, task.output, task.question
+    out, period = output.file, task.period
+    _check_table(task, rule)
+    alone = not task.of_many
+    book.check(needs_account=alone)
+    mechanism = inputs.known_mechanism(task.mechanism)
+    if mechanism == "entry_dp":
+        raise ValueError("--mechanism: entry_dp does not hide entries that others predict")
+    record = None if out is None else out.with_suffix(".json")
+    outputs.check_outputs([out, record], [*task.named, task.model], output.plot)
+    beliefs = inputs.chains(task.model)
+    window = question.window(None if rule is None else inputs.duration(rule))
+    whose = None if inputs.is_wide(task.state) else task.subject or "file"
+    data = inputs.read_table(
+        task.named, task.state, task.rows, form, beliefs.states, whose, window, of_model=True
+    )
+    prefix = book.account or ""
+    if alone and book.account is not None:
+        data, prefix = replace(data, subjects=(book.account,)), ""
+    usefulness_output.question(task.price)
+    per, keys = _groups(task, data)
+    with (
+        book.opened() as ledger,
+        terminal.bar("releasing") as progress,
+        usefulness_output.guarded(beliefs, output.anyway),
+    ):
+        accounts = None
+        if ledger is not None and book.budget is not None:
+            accounts = ledger.accounts_for(data, prefix, book.budget, data_meant=book.data_meant)
+        releases: Releases = pk.release(
+            data,
+            beliefs,
+            question.of_many(beliefs.states),
+            task.price,
+            account=accounts,
+            mechanism=mechanism or "best",
+            per=per,
+            keys=keys,
+            window=period,
+            label=book.label,
+            progress=progress,
+        )
+    terminal.summary(data.report())
+    _give(releases, out, record, output.plot, output.as_json)
+
+
+def _check_table(task: Task, rule: str | None) -> None:
+    """Raise if an option would be ignored, or one is missing."""
+    output = task.output
+    alone = {
+        "--segment": task.rows.segment,
+        "--entry": task.entry,
+        "--report": output.report,
+        "--show-exact": output.show_exact or None,
+    }
+    for name, value in alone.items():
+        if value is not None:
+            with_what = "many subjects" if task.of_many else "--window"
+            raise ValueError(f"{name}: cannot be combined with {with_what}")
+    if rule in ("month", "year"):
+        raise ValueError(f"--window {rule}: is for one series; of a table give days, like 28d")
+    if task.rows.time is None and task.form.every is None:
+        raise ValueError(
+            "--time: give the column with the times; for rows without times, give the time "
+            "between rows with --every 1m"
+        )
+    grouped = task.per not in (None, "subject", "all")
+    if grouped != (task.keys is not None):
+        raise ValueError(
+            "--per and --keys: groups need both; which groups occur is a fact about the data, so "
+            "declare all possible groups"
+        )
+    if grouped and task.subject is None:
+        raise ValueError("--per: a column of groups needs a table of many subjects; give --subject")
+    if output.file is not None and output.file.suffix.lower() not in (".csv", ".parquet"):
+        raise ValueError(f"--out: {output.file} must end in .csv or .parquet")
+
+
+def _groups(task: Task, data: Table) -> tuple[Any, Sequence[str] | None]:
+    """What an answer is about: each subject, all of them, or the groups of a column."""
+    if task.per in (None, "subject", "all") or task.keys is None or task.subject is None:
+        return task.per or "subject", None
+    from pufferkit.data.files import opened  # noqa: PLC0415
+    from pufferkit.data.read import groups_of  # noqa: PLC0415
+
+    source = task.named[0] if len(task.named) == 1 else task.named
+    rows = opened(source, task.form.text).lazy
+    pairs = groups_of(rows, subject=task.subject, group=str(task.per))
+    by_name = {str(who): str(group) for who, group in pairs.items()}
+    members = {who: by_name[str(who)] for who in data.subjects if str(who) in by_name}
+    return members, [key.strip() for key in task.keys.split(",")]
+
+
+def _give(
+    releases: Releases, out: Path | None, record: Path | None, plot: Path | None, as_json: bool
+) -> None:
+    """Write the table, its record and the figure, and print the promise."""
+    from pufferkit.data.write import write_columns  # noqa: PLC0415
+
+    content = write_columns(out or Path("stdout.csv"), releases.columns())
+    for note in releases.notes:
+        terminal.note(note)
+    written = {}
+    if plot is not None:
+        from pufferkit import plots  # noqa: PLC0415
+
+        written[plot] = plots.picture(plots.figure_of(releases), plot)
+    files: list[Any] = list(written)
+    if out is not None and record is not None:
+        written |= {out: content, record: releases.to_json().encode() + b"\n"}
+        files.insert(0, f"{out}, and {record} for pufferkit verify")
+    outputs.write_all(written)
+    if as_json:
+        terminal.say(releases.to_json())
+    elif out is None:
+        terminal.give(content.decode())
+    else:
+        words = f"{releases.guarantee}: epsilon {releases.epsilon:g} for all rows of a subject"
+        terminal.say(words)
+    terminal.written(files)

@@ -10,9 +10,8 @@ import typer
 
 import pufferkit as pk
 from pufferkit.cli import inputs, outputs, terminal
-from pufferkit.cli.flags import File, Text, option, whole
-from pufferkit.cli.format_options import Form, time_of
-from pufferkit.cli.options import Book, with_options
+from pufferkit.cli.flags import option
+from pufferkit.cli.inputs import Book, Form, time_of, with_options
 
 if TYPE_CHECKING:
     from pufferkit import MarkovChain, Series
@@ -24,15 +23,11 @@ def sanitize(
     model: inputs.Model,
     epsilon: inputs.Epsilon,
     state: inputs.State,
-    out: Annotated[Path, option("Write answers here: .csv or .parquet.", "FILE")],
     form: Form,
     book: Book,
-    account: Annotated[Text, option("With --ledger: account of these data.", "NAME")] = None,
     time: inputs.Time = None,
     segment: inputs.Segment = None,
-    adversary: Annotated[
-        str, option("every: may know any other entries; ignorant: knows no entry.")
-    ] = "every",
+    adversary: inputs.Adversary = None,
     design: Annotated[
         str,
         option(
@@ -40,36 +35,32 @@ def sanitize(
             "states; correlated: flips in runs, two states."
         ),
     ] = "independent",
-    length: Annotated[int | None, whole("Longest series covered. Default: any length.")] = None,
-    record: Annotated[File, option("Write mechanism and estimates as JSON.", "FILE")] = None,
-    as_json: Annotated[
-        bool, option("Print mechanism and estimates as JSON.", None, "--json")
-    ] = False,
+    length: inputs.OneLength = None,
+    out: inputs.Out = None,
+    as_json: inputs.AsJson = False,
 ) -> None:
     """Answer every entry of a series by randomised response ([B]).
 
     All answers may be published; any number of questions can be asked of them later at no cost.
     Every run draws new noise and spends epsilon; with a ledger it is charged before it is drawn,
-    by what all answers reveal about each entry. Times and segments of the entries are kept.
+    by what all answers reveal about each entry. Times and segments of the entries are kept. The
+    answers are a .csv or .parquet file; the mechanism and estimates are beside it, as .json. With
+    --length the promise holds for series of at most so many entries; without it, for any.
     """
     from pufferkit.data.write import answer_table, check_table  # noqa: PLC0415
     from pufferkit.local import cheapest_noise, estimate  # noqa: PLC0415
 
-    book.check(account, needs_account=True)
-    if book.label:
-        raise ValueError("--label: every run draws new answers and is charged; leave it out")
-    outputs.check_outputs([out, record], [file, model])
+    adversary = adversary or "every"
+    out = _checked(book, form, out)
     alone = str(out) == "-"
+    record = None if alone else out.with_suffix(".json")
+    outputs.check_outputs([out, record], [file, model])
     if alone and as_json:
         raise ValueError("--json: the answers also go to stdout; write one of the two to a file")
     target = Path("stdout.csv") if alone else out
     check_table(target)
     chain = _one_chain(model)
-    if form.every is not None or form.repeated_hour == "keep-first":
-        raise ValueError(
-            "--every and --repeated-hour keep-first: drop rows, and sanitize keeps all"
-        )
-    series = inputs.read_data(file, state, inputs.Rows(time, segment), form, chain.states)
+    series = inputs.read_data(file, state, inputs.Rows(time, segment=segment), form, chain.states)
     with terminal.working("searching for the least noise"):
         mechanism = cheapest_noise(chain, epsilon, adversary, length, design=design)
     if adversary == "ignorant":
@@ -77,13 +68,11 @@ def sanitize(
     times = time_of(time)
     kept = [times] if isinstance(times, str) else list(times or ())
     kept += [] if segment is None else [segment]
-    with book.opened() as ledger:
-        if ledger is not None and book.budget is not None and account is not None:
-            payer = pk.Account(ledger, account, book.budget, data_meant=book.data_meant)
-            answered: Series = mechanism.sanitize(series, account=payer, beliefs=chain)
-            terminal.remaining(account, payer.remaining, book.budget)
+    with book.payer() as payer:
+        if payer is None:
+            answered: Series = mechanism.sanitize(series)
         else:
-            answered = mechanism.sanitize(series)
+            answered = mechanism.sanitize(series, account=payer, beliefs=chain)
     try:
         estimated = estimate(answered, mechanism)
     except ValueError:  # the answers carry no information
@@ -115,6 +104,20 @@ def sanitize(
         if estimated is not None:
             terminal.say(str(estimated), err=alone)
     terminal.written(written)
+
+
+def _checked(book: Book, form: Form, out: Path | None) -> Path:
+    """The file for the answers; options that would be ignored are refused."""
+    book.check(needs_account=True)
+    if out is None:
+        raise ValueError("--out: the answers need a file, .csv or .parquet; or - for stdout")
+    if book.label:
+        raise ValueError("--label: every run draws new answers and is charged; leave it out")
+    if form.every is not None or form.repeated_hour == "keep-first":
+        raise ValueError(
+            "--every and --repeated-hour keep-first: drop rows, and sanitize keeps all"
+        )
+    return out
 
 
 def _one_chain(path: Path) -> MarkovChain:

@@ -10,26 +10,25 @@ import typer
 
 import pufferkit as pk
 from pufferkit.cli import inputs, outputs, terminal
-from pufferkit.cli.flags import File, Text, option, whole
+from pufferkit.cli.flags import File, option
 
 
 def synthetic(
     release: Annotated[
         Path,
         typer.Argument(
-            metavar="RELEASE", help="JSON of --query transitions, or of a dashboard with them."
+            metavar="RELEASE", help="JSON of --query transitions, or of several questions with it."
         ),
     ],
-    length: Annotated[int, whole("Number of entries to draw.", "N", "--length")],
+    length: inputs.OneLength,
     hours: Annotated[File, option("JSON of --query by-hour, of the same series.", "FILE")] = None,
-    begins: Annotated[
-        Text, option("Time of the first entry; required with --hours.", "TIME", "--begins")
-    ] = None,
-    every: Annotated[Text, option("Time between entries, as in the data.", "10m")] = None,
-    seed: Annotated[int | None, whole("Seed; the same seed gives the same series.")] = None,
-    out: Annotated[File, option("Write the series here: .csv or .parquet.", "FILE")] = None,
+    begins: inputs.Begins = None,
+    every: inputs.Every = None,
+    seed: inputs.Seed = None,
+    out: inputs.Out = None,
     plot: inputs.Plot = None,
     as_json: inputs.AsJson = False,
+    job: inputs.Job = None,
 ) -> None:
     """Draw a synthetic series from released transition counts and hours; costs nothing.
 
@@ -37,6 +36,8 @@ def synthetic(
     compares its statistics with the released ones. Without --out the series goes to standard output
     and the report to standard error.
     """
+    if length is None:
+        raise ValueError("--length: the number of entries to draw must be given")
     if out is not None and out.suffix.lower() not in (".csv", ".parquet"):
         raise ValueError(f"--out: {out} must end in .csv or .parquet")
     if (begins is None) != (every is None):

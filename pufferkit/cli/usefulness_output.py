@@ -6,18 +6,15 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import pufferkit as pk
 from pufferkit.cli import terminal
-from pufferkit.cli.flags import option
 
 if TYPE_CHECKING:
     from pufferkit import Calibration, Plan, Query, Target
     from pufferkit.beliefs.base import Beliefs
     from pufferkit.mechanisms.target_errors import Remedy
-
-Anyway = Annotated[bool, option("Release even if noise drowns the answer.", None, "--anyway")]
 
 _EPSILONS = 9
 _DRAWS = 20
@@ -140,7 +137,7 @@ def simulation_picture(beliefs: Beliefs, plan: Plan, path: Path) -> bytes:
     try:
         chain = beliefs.members()[0].chain
     except (pk.NotApplicable, AttributeError):
-        raise ValueError("--simulate: needs a model with a chain to simulate data from") from None
+        raise ValueError("--figure simulated: needs a model with a chain") from None
     calibration: Any = pk.plan(beliefs, _whole(plan), plan.epsilon).best
     pieces = [
         [chain.states[code] for code in chain.sample(n, seed=number)]

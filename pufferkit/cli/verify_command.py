@@ -14,25 +14,26 @@ from pufferkit.cli import inputs, outputs, terminal
 
 
 def verify(
-    file: Annotated[
+    release: Annotated[
         Path,
         typer.Argument(
-            metavar="RELEASE", help="A release as JSON, - is stdin; or a table of release-each."
+            metavar="RELEASE", help="A release as JSON, - is stdin; or a table of releases."
         ),
     ],
     as_json: inputs.AsJson = False,
+    job: inputs.Job = None,
 ) -> None:
-    """Check, by recomputation from the recorded beliefs, that the reported scale is enough.
+    """Check, with the proof in the record, that the reported noise is enough for the promise.
 
     For a table, every row is checked against the record beside it. Facts that cannot be recomputed
     are listed as assumed.
 
     Exit code 0: it is enough. 1: it is not, or it could not be checked.
     """
-    source: object = file
-    if str(file) == outputs.STREAM:
+    source: object = release
+    if str(release) == outputs.STREAM:
         try:
-            source = json.loads(inputs.text_of(file))
+            source = json.loads(inputs.text_of(release))
         except (ValueError, RecursionError) as error:
             raise ValueError(f"standard input: this is not JSON ({error})") from None
     verdict = pk.verify(source)

@@ -308,9 +308,9 @@ def first_cell(source: Any, column: str, form: TextFormat | None = None) -> Any:
 
 
 @readable
-def first_rows(source: Any, count: int) -> dict[str, list[Any]]:
+def first_rows(source: Any, count: int, form: TextFormat | None = None) -> dict[str, list[Any]]:
     """The first cells of every column, by its name; unchanged text for a text file."""
-    return opened(source).lazy.head(count).collect().to_dict(as_series=False)
+    return opened(source, form).lazy.head(count).collect().to_dict(as_series=False)
 
 
 _READ: WeakKeyDictionary[Any, bytes] = WeakKeyDictionary()

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, Self
 
+from pufferkit.data.roles import FileColumns, columns_of
 from pufferkit.explore import calls
 from pufferkit.explore.choices import DataFile, PageQuestion, Request, topics
-from pufferkit.explore.column_roles import Columns, columns_of
 from pufferkit.explore.demo import make_demo
 from pufferkit.explore.worker import Cancelled, Refused, Worker
 
@@ -31,7 +31,7 @@ class File:
     """A file with a role: how it is read, its columns, and what may be shown."""
 
     source: DataFile
-    columns: Columns
+    columns: FileColumns
     seen: dict[str, Any] = field(default_factory=dict)
 
 

@@ -77,7 +77,7 @@ _MORE_FOR_THE_CURVE = 20
 
 _MOST_BY_BIN = 8
 _MOST_ATTACKED = 10
-_BY_NAME = "ask for it by name, or for slow mechanisms (--slow)"
+_BY_NAME = "ask for it by name, or for slow mechanisms (--thorough)"
 
 
 @dataclass(frozen=True)

@@ -141,7 +141,7 @@ def verify(release: Any, *, most_work: float = MOST_WORK) -> Verdict:
     ----------
     release
         A `Release`, or the `Releases` of many subjects; or the dictionary that a file of either
-        contains, or the path of such a file. For a CSV file that ``pufferkit release-each`` wrote,
+        contains, or the path of such a file. For a CSV file that ``pufferkit release`` wrote,
         the record beside it is checked, and that the table agrees with it.
     most_work
         Give up beyond this, in units of about a nanosecond; the verdict is then not ``checked``.

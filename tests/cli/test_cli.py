@@ -30,14 +30,16 @@ HEAVY = ("numpy", "scipy", "opendp", "polars", "narwhals", "matplotlib", "rich")
 # -- help and imports ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("command", [[], ["plan"], ["release"], ["model"], ["model", "fit"]])
+@pytest.mark.parametrize(
+    "command", [[], ["plan"], ["release"], ["init"], ["beliefs"], ["beliefs", "fit"]]
+)
 def test_help(command: list[str]):
     text = good(*command, "--help")
     assert text.startswith("Usage: ")
     assert all(len(line) <= 80 for line in text.splitlines())
 
 
-@pytest.mark.parametrize("command", [[], ["model"]])
+@pytest.mark.parametrize("command", [[], ["beliefs"]])
 def test_no_command_shows_help(command: list[str]):
     assert good(*command) == good(*command, "--help")
 
@@ -55,7 +57,7 @@ def test_no_command_shows_help(command: list[str]):
 )
 def test_a_command_is_made_alone_unless_the_whole_is_asked_for(words: list[str], whole: bool):
     made = application(words)
-    assert len(made.registered_commands + made.registered_groups) == (14 if whole else 1)
+    assert len(made.registered_commands + made.registered_groups) == (10 if whole else 1)
 
 
 def test_version():
@@ -75,7 +77,7 @@ def test_importing_the_package_imports_nothing_heavy():
     assert loaded("import pufferkit") == set()
 
 
-@pytest.mark.parametrize("command", [["--help"], ["plan", "--help"], ["model", "--help"], []])
+@pytest.mark.parametrize("command", [["--help"], ["plan", "--help"], ["beliefs", "--help"], []])
 def test_help_imports_nothing_heavy(command: list[str]):
     code = (
         f"sys.argv = ['pufferkit', *{command}]\nfrom pufferkit.cli import main\n"
@@ -147,10 +149,10 @@ def test_slow_mechanisms_are_tried_on_request(folder: Path, monkeypatch: pytest.
     monkeypatch.setattr(pk.mechanisms.plan, "LONG_WORK", 1.0)
     quick, slow = (
         {row["mechanism"]: row for row in json.loads(good(*asked, *more, "--json"))["rows"]}
-        for more in ([], ["--slow"])
+        for more in ([], ["--thorough"])
     )
     assert quick["wasserstein"]["slow"]
-    assert "--slow" in quick["wasserstein"]["why"]
+    assert "--thorough" in quick["wasserstein"]["why"]
     assert "not tried" in good(*asked)
     assert slow["wasserstein"]["applicable"]
 
@@ -248,10 +250,7 @@ def test_a_histogram_is_proper_and_keeps_the_raw_answer(folder: Path):
     assert sum(record["value"]) == pytest.approx(1)
     assert min(record["value"]) >= 0
     assert len(record["raw"]) == 2
-    drawn = json.loads(good(*RELEASE, "--query", "frequencies", "--as-drawn"))
-    assert drawn["value"] == drawn["raw"]
-    assert drawn["presentation"] == "as drawn"
-    assert drawn["noise"] == "discrete laplace"
+    assert record["noise"] == "discrete laplace"
 
 
 def test_exact_is_drawn_on_request_only_and_with_a_warning(folder: Path):
@@ -279,7 +278,7 @@ def test_integer_states(folder: Path):
 
 
 def test_model_show(folder: Path):
-    text = good("model", "show", "model.json")
+    text = good("beliefs", "show", "model.json")
     assert "states: rest, run" in text
     assert "irreducible: yes; period: 1; reversible: yes" in text
     assert "eigengap: 0.75" in text
@@ -294,21 +293,16 @@ def test_model_show(folder: Path):
         ({"kind": "any_start", "transitions": [[[0, 1], [1, 0]]]}, "period: 2"),
         ({"initial": [1, 0], "transition": [[1, 0], [0, 1]]}, "not unique"),
         ({"transition": [[1]]}, "entries are independent"),
-        ({"kind": "finite", "chains": [MODEL] * 9}, "5 more; --all"),
+        ({"kind": "finite", "chains": [MODEL] * 9}, "5 more; --json"),
     ],
 )
 def test_model_show_other_classes(folder: Path, model: dict[str, object], words: str):
     Path("other.json").write_text(json.dumps(model))
-    assert words in good("model", "show", "other.json")
-
-
-def test_model_show_all(folder: Path):
-    Path("other.json").write_text(json.dumps({"kind": "finite", "chains": [MODEL] * 9}))
-    assert "chain 9 of 9" in good("model", "show", "other.json", "--all")
+    assert words in good("beliefs", "show", "other.json")
 
 
 def test_model_check(folder: Path):
-    text = good("model", "check", "model.json", "--data", "data.csv", "--state", "state")
+    text = good("beliefs", "check", "model.json", "--data", "data.csv", "--state", "state")
     assert text.startswith("valid: 1 chain")
     assert "markov_quilt" in text
     assert "gk16" in text
@@ -318,13 +312,13 @@ def test_model_check(folder: Path):
 
 def test_model_check_says_when_the_data_cannot_happen(folder: Path):
     Path("m.json").write_text(json.dumps({**MODEL, "transition": [[0, 1], [0.5, 0.5]]}))
-    result = run("model", "check", "m.json", "--data", "data.csv", "--state", "state")
+    result = run("beliefs", "check", "m.json", "--data", "data.csv", "--state", "state")
     assert result.exit_code == 0
     assert "this series probability zero" in result.stderr
 
 
 def test_model_fit(folder: Path):
-    result = run("model", "fit", "data.csv", "--state", "state", "--out", "fitted.json")
+    result = run("beliefs", "fit", "data.csv", "--state", "state", "--out", "fitted.json")
     assert result.exit_code == 0
     assert "must be public or historical" in result.stderr
     chain = pk.MarkovChain.from_json(Path("fitted.json").read_text())
@@ -338,17 +332,27 @@ def test_model_fit(folder: Path):
     assert "private_transitions" in words
 
 
-@pytest.mark.parametrize("around", [[], ["--around", "0.9"]])
-def test_fit_and_check_at_the_top_level(folder: Path, around: list[str]):
-    fit = ("fit", "data.csv", "--state", "state", "--out", "m.json", *around)
+@pytest.mark.parametrize("around", [[], ["--kind", "around", "--confidence", "0.9"]])
+def test_fit_and_check(folder: Path, around: list[str]):
+    fit = ("beliefs", "fit", "data.csv", "--state", "state", "--out", "m.json", *around)
     assert run(*fit).exit_code == 0
     release = ("release", "data.csv", "--model", "m.json", *RELEASE[4:])
     assert "fitted to the very series" in refusal(*release)
     assert run(*fit, "--theta-from-private-data").exit_code == 0
     assert "Theta was fitted to private data" in good(*release)
     assert "FITTED TO PRIVATE DATA" in good("plan", "--model", "m.json", *PLAN[3:])
-    assert "Theta was fitted to private data" in good("model", "show", "m.json")
-    check = ("check", "m.json", "--data", "data.csv", "--state", "state", "--out", "report.json")
+    assert "Theta was fitted to private data" in good("beliefs", "show", "m.json")
+    check = (
+        "beliefs",
+        "check",
+        "m.json",
+        "--data",
+        "data.csv",
+        "--state",
+        "state",
+        "--out",
+        "report.json",
+    )
     text = good(*check)
     assert "one step of memory is enough" in text
     assert "a second-order chain needs" in text
@@ -356,7 +360,9 @@ def test_fit_and_check_at_the_top_level(folder: Path, around: list[str]):
 
 
 def test_fit_a_second_order_chain(folder: Path):
-    result = run("fit", "data.csv", "--state", "state", "--order", "2")
+    result = run(
+        "beliefs", "fit", "data.csv", "--state", "state", "--kind", "order", "--memory", "2"
+    )
     theta = pk.ChainClass.from_json(result.stdout)
     assert theta.states == ("rest", "run")
     assert "memory of 2 entries" in theta.description
@@ -364,36 +370,33 @@ def test_fit_a_second_order_chain(folder: Path):
 
 @refusals(
     {
-        "--around 2": "confidence: must be",
-        "--around 0.9 --smoothing 1": "--around: do not combine",
-        "--order 0": "order",
-        "--order 2 --start first": "--order: needs --start stationary",
+        "--kind around --confidence 2": "confidence: must be",
+        "--kind around --confidence 0.9 --smoothing 1": "--smoothing: needs --kind chain",
+        "--kind order --memory 0": "order",
+        "--memory 2": "--memory: needs --kind order",
     }
 )
 def test_bad_regions(folder: Path, options: list[str], words: str):
-    assert words in refusal("fit", "data.csv", "--state", "state", *options)
+    assert words in refusal("beliefs", "fit", "data.csv", "--state", "state", *options)
 
 
 def test_bad_checks(folder: Path):
-    assert "without --data" in refusal("check", "model.json", "--out", "r.json")
-    bad = ("check", "model.json", "--data", "data.csv", "--state", "state", "--level", "2")
-    assert "level: must lie" in refusal(*bad)
+    assert "without --data" in refusal("beliefs", "check", "model.json", "--out", "r.json")
 
 
-def test_model_fit_from_the_first_state_with_declared_states(folder: Path):
+def test_model_fit_with_declared_states(folder: Path):
     Path("p.csv").write_text("state\n" + "0\n1\n" * 30)
-    options = ("--states", "0,1,2", "--smoothing", "0.5", "--start", "first")
-    result = run("model", "fit", "p.csv", "--state", "state", *options)
+    options = ("--states", "0,1,2", "--smoothing", "0.5")
+    result = run("beliefs", "fit", "p.csv", "--state", "state", *options)
     chain = pk.MarkovChain.from_json(result.stdout)
     assert chain.states == (0, 1, 2)
-    assert chain.initial == pytest.approx([0.6, 0.2, 0.2])
     assert "rarely or never left, and so poorly estimated: 2 (0)" in result.stderr
     assert "--cuts" not in result.stderr
 
 
 def test_measurements_as_states_get_a_word(folder: Path):
     Path("p.csv").write_text("heart\n" + "".join(f"{60 + n % 30 / 7}\n" for n in range(300)))
-    result = run("fit", "p.csv", "--state", "heart")
+    result = run("beliefs", "fit", "p.csv", "--state", "heart")
     assert " and 22 more; if these are measurements, cut them into levels" in result.stderr
 
 

@@ -77,32 +77,29 @@ def test_what_cannot_be_asked(table, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for wrong in ("0", "two", "2,,3", ""):
         assert "--regimes" in refusal("beliefs", "choose", table, *ASKED, "--regimes", wrong)
-    done = run("beliefs", "choose", table, *ASKED, "--regimes", "2", "--folds", "6")
-    assert done.exit_code == 2
-    assert done.stderr.splitlines()[-1].startswith("error: folds: 6 folds of 5 people")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--class", "seasonal"], "48 slots of the clock"),
-        (["--class", "seasonal", "--period", "7d"], "336 slots of the clock"),
-        (["--class", "hull"], "hull of 26 chains"),
-        (["--class", "hull", "--inflate", "0.05"], "rows inflated by 0.05"),
-        (["--class", "hull", "--inflate", "calibrated", "--period", "24"], "hull of 26 chains"),
+        (["--kind", "seasonal"], "48 slots of the clock"),
+        (["--kind", "seasonal", "--period", "7d"], "336 slots of the clock"),
+        (["--kind", "hull"], "hull of 26 chains"),
+        (["--kind", "hull", "--inflate", "0.05"], "rows inflated by 0.05"),
+        (["--kind", "hull", "--inflate", "calibrated", "--period", "24"], "hull of 26 chains"),
         pytest.param(
-            ["--class", "regimes", "--regimes", "2"], "2 hidden regimes", marks=pytest.mark.slow
+            ["--kind", "regimes", "--regimes", "2"], "2 hidden regimes", marks=pytest.mark.slow
         ),
-        (["--order", "3"], "memory of 3 entries"),
+        (["--kind", "order", "--memory", "3"], "memory of 3 entries"),
     ],
 )
 def test_each_class_is_counted_by_one_command(table, tmp_path, monkeypatch, options, words):
     monkeypatch.chdir(tmp_path)
     people = ("--segment", "id", "--time", "t", "--state", "s", "--out", "m.json")
-    done = run("fit", table, *people, *options)
+    done = run("beliefs", "fit", table, *people, *options)
     assert done.exit_code == 0, done.stderr
-    shown = run("model", "show", "m.json")
+    shown = run("beliefs", "show", "m.json")
     assert shown.exit_code == 0, shown.stderr
     assert words in shown.stdout
     assert re.search(r"\d\.\d\d", shown.stdout)  # a matrix, not its description alone
@@ -116,19 +113,19 @@ def test_each_class_is_counted_by_one_command(table, tmp_path, monkeypatch, opti
 
 @refusals(
     {
-        "--class hull --around 0.9": "--class hull: drop --around",
-        "--class seasonal --inflate 0.1": "--inflate: needs --class",
-        "--class regimes": "--regimes: gives the number",
-        "--regimes 2": "--regimes: gives the number",
-        "--period 7d": "--period: needs --class",
-        "--class hull --inflate much": "much",
-        "--class seasonal --period 45m": "period",
+        "--kind hull --confidence 0.9": "--confidence: needs --kind around",
+        "--kind seasonal --inflate 0.1": "--inflate: needs --kind",
+        "--kind regimes": "--regimes: gives the number",
+        "--regimes 2": "--regimes: needs --kind regimes",
+        "--period 7d": "--period: needs --kind",
+        "--kind hull --inflate much": "much",
+        "--kind seasonal --period 45m": "period",
     }
 )
 def test_classes_that_cannot_be_counted(table, tmp_path, monkeypatch, options, words):
     monkeypatch.chdir(tmp_path)
     people = ("--segment", "id", "--time", "t", "--state", "s", "--out", "m.json")
-    assert words in refusal("fit", table, *people, *options)
+    assert words in refusal("beliefs", "fit", table, *people, *options)
     assert not Path("m.json").exists()
 
 

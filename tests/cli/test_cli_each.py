@@ -1,18 +1,17 @@
-"""``pufferkit release-each``: many subjects on the command line."""
+"""``pufferkit release --subject``: many subjects on the command line."""
 
 import json
 from pathlib import Path
 
 import polars as pl
 import pytest
-import typer
 
 import pufferkit as pk
-from pufferkit.cli import app, terminal
+from pufferkit.cli import terminal
 from tests.strategies.command_line import MODEL, folder, good, refusal, refusals, run  # noqa: F401
 
 EACH = (
-    "release-each", "table.csv", "--model", "model.json", "--epsilon", "1", "--state", "what",
+    "release", "table.csv", "--model", "model.json", "--epsilon", "1", "--state", "what",
     "--time", "when", "--subject", "who",
 )  # fmt: skip
 
@@ -41,7 +40,7 @@ def test_one_row_for_each_subject_to_parquet(table: Path):
 
 
 def test_weeks_to_csv_on_stdout(table: Path):
-    out = good(*EACH, "--window", "7d", "--query", "frequencies", "--max-gap", "1h")
+    out = good(*EACH, "--window", "7d", "--query", "frequencies", "--independent-after", "1h")
     lines = out.splitlines()
     assert lines[0] == "subject,window_start,entries,scale,rest,run"
     assert len(lines) == 5
@@ -70,7 +69,7 @@ def test_numbers_cut_into_states(table: Path):
     )
     numbers.write_parquet("watts.parquet")
     out = good(
-        "release-each", "watts.parquet", "--model", "model.json", "--epsilon", "1",
+        "release", "watts.parquet", "--model", "model.json", "--epsilon", "1",
         "--state", "watts", "--time", "when", "--subject", "who", "--cuts", "200", "--window", "5",
     )  # fmt: skip
     assert [line.split(",")[:3] for line in out.splitlines()[1:]] == [
@@ -90,7 +89,6 @@ def test_numbers_cut_into_states(table: Path):
         "--ledger l.db": "must be given together",
         "--account x": "--ledger",
         "--mechanism entry-dp": "entry_dp",
-        "--max-gap 1h --independent-after 1h": "old name",
         "--cuts a": "not a number",
         "--subject nobody": "no column 'nobody'",
         "--out table.csv": "already uses this file",
@@ -101,35 +99,12 @@ def test_refusals(table: Path, options, words):
 
 
 def test_refusals_without_each_or_time(table: Path):
-    assert "--subject" in refusal(*EACH[:-2])
     assert "--time" in refusal(*EACH[:8], "--subject", "who")
     start = ("release", *EACH[1:-2])
     assert "--subject" in refusal(*start, "--window", "7d")
     assert "--every 1m" in refusal(*start[:8], "--window", "7d")
     windowed = ("--window", "7d", "--show-exact", "--plot", "x.png")
     assert "--show-exact: cannot be combined with --window" in refusal(*start, *windowed)
-
-
-def test_the_former_option_names_the_command(table: Path):
-    for end in ((), ("--window", "7d"), ("--plot", "x.png")):
-        line = refusal("release", *EACH[1:-2], "--each", "who", *end)
-        assert "pufferkit release-each FILE --subject who" in line
-    assert "release-each FILE --subject who" in refusal("release", "table.csv", "--each", "who")
-    assert "--each" not in good("release", "--help").replace("release-each", "")
-
-
-def test_both_commands_share_their_options():
-    """What is said once is offered twice: the same flags with the same help."""
-    commands = typer.main.get_command(app).commands
-    one, many = (
-        {option.name: (option.opts, option.help) for option in commands[name].params[1:]}
-        for name in ("release", "release-each")
-    )
-    own = {"account", "time", "out"}
-    assert {name: one[name] for name in many if name in one and name not in own} == {
-        name: many[name] for name in many if name in one and name not in own
-    }
-    assert set(many) - set(one) == {"subject", "group_by", "keys"}
 
 
 @pytest.fixture
@@ -147,7 +122,7 @@ def meter(folder: Path) -> Path:  # noqa: F811
 
 METER = (
     "release", "meter.csv", "--model", "model.json", "--epsilon", "1", "--state", "watts",
-    "--time", "when", "--cuts", "300", "--max-gap", "1h", "--window", "1d",
+    "--time", "when", "--cuts", "300", "--independent-after", "1h", "--window", "1d",
 )  # fmt: skip
 
 
@@ -215,8 +190,10 @@ def test_an_account_of_single_releases_is_not_shared_with_windows(meter: Path):
 
 
 def test_a_model_of_levels_is_counted_from_readings(meter: Path):
-    fit = ("fit", "meter.csv", "--state", "watts", "--time", "when", "--cuts", "300")
-    model = pk.ChainClass.from_json(good(*fit, "--max-gap", "1h", "--around", "0.9"))
+    fit = ("beliefs", "fit", "meter.csv", "--state", "watts", "--time", "when", "--cuts", "300")
+    model = pk.ChainClass.from_json(
+        good(*fit, "--independent-after", "1h", "--kind", "around", "--confidence", "0.9")
+    )
     assert model.states == ("below 300", "300 and more")
     named = pk.ChainClass.from_json(good(*fit, "--states", "rest,run"))
     assert named.states == ("rest", "run")
@@ -224,15 +201,17 @@ def test_a_model_of_levels_is_counted_from_readings(meter: Path):
     own = [*METER[:3], "own.json", *METER[4:12]]
     assert "very series being released" in run(*own).stderr
     assert not Path("out.json").exists()
-    rows = pk.ChainClass.from_json(good("fit", "meter.csv", "--state", "watts", "--cuts", "300"))
+    rows = pk.ChainClass.from_json(
+        good("beliefs", "fit", "meter.csv", "--state", "watts", "--cuts", "300")
+    )
     assert rows.states == model.states
-    longer = pk.ChainClass.from_json(good(*fit, "--order", "2"))
+    longer = pk.ChainClass.from_json(good(*fit, "--kind", "order", "--memory", "2"))
     assert longer.states == model.states
 
 
 def test_readings_are_not_taken_for_states(folder: Path):  # noqa: F811
     Path("many.csv").write_text("\n".join(["watts", *(str(n / 7) for n in range(1500)), ""]))
-    assert "1,500 distinct values" in refusal("fit", "many.csv", "--state", "watts")
+    assert "1,500 distinct values" in refusal("beliefs", "fit", "many.csv", "--state", "watts")
 
 
 def test_duplicates_name_their_rows(table: Path):

@@ -97,12 +97,14 @@ def test_work_that_needs_too_much_memory_is_refused_before_it_starts(folder: Pat
 
 
 def test_show_and_check(flu: Path):
-    printed = good("model", "show", "flu.json")
+    printed = good("beliefs", "show", "flu.json")
     assert "Ben given Ada: well 0.8, sick 0.2" in printed
-    assert "influence_curve            applies" in good("check", "flu.json")
-    assert "--data" in refusal("check", "flu.json", "--data", "flu.csv", "--state", "status")
+    assert "influence_curve            applies" in good("beliefs", "check", "flu.json")
+    assert "--data" in refusal(
+        "beliefs", "check", "flu.json", "--data", "flu.csv", "--state", "status"
+    )
     Path("flu.json").write_text(FLU.joint().to_json())
-    assert "Ben: well 0.8, sick 0.2" in good("model", "show", "flu.json")
+    assert "Ben: well 0.8, sick 0.2" in good("beliefs", "show", "flu.json")
 
 
 def test_bif_files(folder: Path):
@@ -152,25 +154,15 @@ def test_a_random_field_from_plan_to_verify(flu: Path):
     pairs = [("Ada", "Ben"), ("Ben", "Cem"), ("Ada", "Cem"), ("Cem", "Dia")]
     field = pk.MarkovRandomField.ising(pairs, 0.4, -1, values=("well", "sick"))
     Path("flu.json").write_text(field.to_json())
-    rows = json.loads(good("plan", *ASK, "--json", "--who-binds", "who.svg"))["rows"]
+    rows = json.loads(good("plan", *ASK, "--json", "--plot", "who.svg", "--figure", "graph"))[
+        "rows"
+    ]
     by_name = {row["mechanism"]: row for row in rows}
     assert "Cem" in by_name["influence_curve"]["why"]
     assert by_name["exact_sum"]["scale"] <= by_name["influence_curve"]["scale"]
     assert "who sets the noise" in Path("who.svg").read_text()
     good(*FLU_RELEASE, "--mechanism", "influence_curve", "--out", "release.json")
     assert good("verify", "release.json").startswith("ok")
-    shown = good("model", "show", "flu.json")
+    shown = good("beliefs", "show", "flu.json")
     assert "1 independent parts, the largest of 4 nodes" in shown
     assert "Ada: well" in shown
-
-
-def test_active_quilts_of_a_network_in_a_file(flu: Path):
-    rows = json.loads(good("plan", *ASK, "--json", "--active-quilts", "quilts.csv"))["rows"]
-    (scale,) = [row["scale"] for row in rows if row["mechanism"] == "markov_quilt"]
-    header, *lines = Path("quilts.csv").read_text().splitlines()
-    assert header == "node,quilt,nearby,influence,scale,belief"
-    assert [line.partition(",")[0] for line in lines] == NAMES
-    table = pk.active_quilts(FLU, pk.count("sick", 4), 1)
-    assert table.scale == pytest.approx(scale, rel=1e-9)
-    assert "must end in .csv" in refusal("plan", *ASK, "--active-quilts", "quilts.txt")
-    assert "already uses this file" in refusal("plan", *ASK, "--active-quilts", "flu.json")

@@ -105,7 +105,7 @@ def test_plan_needs_a_size(folder: Path):
         "--time state": "a different column",
         "--mechanism magic": "'magic' is unknown; known are ",
         "--mechanism gk16": "spectral norm",
-        "--query count --state-value run --as-drawn": "--as-drawn",
+        "--keys a,b": "--keys",
         "--show-exact": "--plot",
         "--out nowhere/r.json": "no directory nowhere",
         "--out .": "is a directory",
@@ -137,7 +137,7 @@ def test_bad_options_of_release(folder: Path, options: list[str], words: str):
 def test_bad_data(folder: Path, name: str, content: bytes, words: str):
     Path(name).write_bytes(content)
     assert words in refusal("release", name, *RELEASE[2:], "--out", "r.json", "--plot", "r.png")
-    assert words in refusal("model", "check", "model.json", "--data", name, "--state", "state")
+    assert words in refusal("beliefs", "check", "model.json", "--data", name, "--state", "state")
 
 
 def test_data_that_is_not_there(folder: Path):
@@ -160,7 +160,7 @@ def test_data_that_is_not_there(folder: Path):
 )
 def test_bad_fits(folder: Path, content: str, options: list[str], words: str):
     Path("p.csv").write_text(content)
-    fit = ("model", "fit", "p.csv", "--state", "state", "--out", "m.json")
+    fit = ("beliefs", "fit", "p.csv", "--state", "state", "--out", "m.json")
     assert words in refusal(*fit, *options)
 
 
@@ -183,7 +183,7 @@ def test_no_noise_is_drawn_for_a_command_that_fails(folder: Path, monkeypatch: p
     monkeypatch.setattr("pufferkit.noise.discrete_laplace", lambda *a: drawn.append(a))
     for options in (["--out", "nowhere/r.json"], ["--plot", "r.gif"], ["--mechanism", "gk16"]):
         refusal(*RELEASE, *options)
-    refusal(*RELEASE, "--query", "count", "--state-value", "run", "--as-drawn")
+    refusal(*RELEASE, "--query", "count", "--state-value", "run", "--keys", "a")
     assert drawn == []
 
 

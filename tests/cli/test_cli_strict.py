@@ -27,15 +27,25 @@ def test_numbers_are_plain_digits(folder: Path, text: str):
     assert "--budget" in refusal(*RELEASE, *ledger)
     sanitize = ("sanitize", "data.csv", "--model", "model.json", "--state", "state")
     assert "--length" in refusal(*sanitize, "--epsilon", "1", "--out", "o.csv", "--length", text)
-    for option in ("--level", "--smoothing", "--around"):
-        command = ("check", "model.json") if option == "--level" else ("fit", "data.csv")
-        assert option in refusal(*command, option, text, *(["--state", "state"]))
+    for option in ("--smoothing", "--confidence"):
+        fit = ("beliefs", "fit", "data.csv", "--state", "state")
+        assert option in refusal(*fit, option, text)
 
 
 @pytest.mark.parametrize("text", ["１", "1_0", "nan", "0x1", "1e999"])
 def test_values_and_cuts_are_plain_digits(folder: Path, text: str):
     assert "values" in refusal(*RELEASE, "--query", "mean", "--values", f"rest=0,run={text}")
-    fit = ("fit", "data.csv", "--state", "when", "--time", "when", "--cuts", f"10,{text}")
+    fit = (
+        "beliefs",
+        "fit",
+        "data.csv",
+        "--state",
+        "when",
+        "--time",
+        "when",
+        "--cuts",
+        f"10,{text}",
+    )
     assert "cuts" in refusal(*fit)
 
 
@@ -125,17 +135,17 @@ def test_names_are_shown_and_not_obeyed(folder: Path):
         ("ledger", "show", "book.db", "--account", name),
         ("ledger", "show", "book.db", "--account", f"{name}?"),
         ("ledger", "show", name),
-        ("model", "show", "model.json"),
-        ("model", "show", "region.json"),
-        ("check", "model.json", "--data", "data.parquet", "--state", "state"),
-        ("fit", "data.parquet", "--state", "state", "--smoothing", "0.1"),
-        ("fit", name, "--state", "state"),
+        ("beliefs", "show", "model.json"),
+        ("beliefs", "show", "region.json"),
+        ("beliefs", "check", "model.json", "--data", "data.parquet", "--state", "state"),
+        ("beliefs", "fit", "data.parquet", "--state", "state", "--smoothing", "0.1"),
+        ("beliefs", "fit", name, "--state", "state"),
         ("verify", "out.json"),
         (name,),
         ("plan", f"--{name}"),
     ):
         shows_nothing_strange(run(*args))
-    assert printable(name) in run("model", "show", "model.json").stdout
+    assert printable(name) in run("beliefs", "show", "model.json").stdout
 
 
 def test_printable():
@@ -179,7 +189,7 @@ def test_every_csv_of_the_command_line_is_harmless(folder: Path):
     ]
     Path("people.csv").write_text("\n".join([*rows, ""]))
     each = (
-        "release-each",
+        "release",
         "people.csv",
         "--model",
         "model.json",
@@ -204,9 +214,9 @@ def test_every_csv_of_the_command_line_is_harmless(folder: Path):
 
 def test_only_the_owner_reads_what_is_written(folder: Path):
     good(*RELEASE, "--out", "r.json", "--plot", "r.png")
-    good("fit", "data.csv", "--state", "state", "--out", "m.json")
+    good("beliefs", "fit", "data.csv", "--state", "state", "--out", "m.json")
     good("sanitize", "data.csv", "--model", "model.json", "--epsilon", "2", "--state", "state",
-         "--out", "a.csv", "--record", "a.json")  # fmt: skip
+         "--out", "a.csv")  # fmt: skip
     for name in ("r.json", "r.png", "m.json", "a.csv", "a.json"):
         assert stat.S_IMODE(Path(name).stat().st_mode) == 0o600
 
@@ -220,7 +230,7 @@ def test_a_file_that_others_could_read_is_closed_to_them(folder: Path):
 
 
 def test_the_model_fitted_on_the_data_is_noticed_by_every_command(folder: Path):
-    good("fit", "data.csv", "--state", "state", "--out", "own.json")
+    good("beliefs", "fit", "data.csv", "--state", "state", "--out", "own.json")
     lines = Path("data.csv").read_text().splitlines()
     Path("part.csv").write_text("\n".join([*lines[:-40], ""]))
     own = ("--model", "own.json", "--epsilon", "1", "--state", "state")
@@ -267,10 +277,10 @@ def test_bytes_that_are_no_text_near_the_end_of_a_file_are_named(folder, bad):
     for ask in (
         ("release", "late.csv", *model),
         ("release", "late.csv", *model, "--every", "5m", "--window", "100"),
-        ("release-each", "late.csv", *model, "--subject", "who", "--every", "1m"),
-        ("release-each", "late.csv", *model, "--subject", "who", "--time", "t",
-         "--group-by", "who", "--keys", "0,1,2"),
-        ("fit", "late.csv", "--state", "state"),
+        ("release", "late.csv", *model, "--subject", "who", "--every", "1m"),
+        ("release", "late.csv", *model, "--subject", "who", "--time", "t",
+         "--per", "who", "--keys", "0,1,2"),
+        ("beliefs", "fit", "late.csv", "--state", "state"),
     ):  # fmt: skip
         assert "late.csv" in refusal(*ask), ask
     with pytest.raises(ValueError, match="late"):

@@ -8,16 +8,17 @@ from tests.strategies.command_line import folder, good, refusal, refusals, run
 
 __all__ = ["folder"]
 
-FILES = ("dashboard", "data.csv", "--model", "model.json", "--state", "state")
+FILES = ("release", "data.csv", "--model", "model.json", "--state", "state")
+PLAN = ("plan", "--data", *FILES[1:])
 ASKED = ("--ask", "histogram=30", "--ask", "episodes:run=25")
 
 
 def test_planned_released_and_verified(folder):
-    plan = json.loads(good(*FILES, *ASKED, "--plan", "--json"))
+    plan = json.loads(good(*PLAN, *ASKED, "--json"))
     assert [row["question"] for row in plan["questions"]] == ["histogram", "episodes:run"]
     assert [row["half_width"] for row in plan["questions"]] == [30, 25]
-    assert "2 questions together" in good(*FILES, *ASKED, "--plan")
-    assert good(*FILES, *ASKED[:2], "--plan").startswith("1 question: ")
+    assert "2 questions together" in good(*PLAN, *ASKED)
+    assert good(*PLAN, *ASKED[:2]).startswith("1 question: ")
     told = run(*FILES, *ASKED, "--out", "joint.json").stderr.splitlines()
     assert told[0].startswith("2 questions together: epsilon ")
     assert [line.split()[0] for line in told[1:3]] == ["histogram", "episodes:run"]
@@ -27,7 +28,7 @@ def test_planned_released_and_verified(folder):
 
 
 def test_a_total_epsilon_stretches_the_errors(folder):
-    plan = json.loads(good(*FILES, *ASKED, "--plan", "--json", "--epsilon", "0.5"))
+    plan = json.loads(good(*PLAN, *ASKED, "--json", "--epsilon", "0.5"))
     assert plan["epsilon"] == 0.5
 
 
@@ -42,7 +43,7 @@ def test_questions_about_numbers_with_pictures(folder):
     more = ("--values", "rest=0,run=10", "--clip", "0,4", "--at", "0.5", "--top", "1")
     asked = [("--ask", f"{name}=40") for name in ("mean", "variance", "quantile", "top-states")]
     texts = [text for pair in asked for text in pair]
-    good(*FILES, *texts, *more, "--plan", "--plot", "plan.svg")
+    good(*PLAN, *texts, *more, "--plot", "plan.svg")
     good(*FILES, *texts, *more, "--out", "joint.json", "--plot", "joint.svg")
     record = json.loads(Path("joint.json").read_text())
     assert sorted(record["derived"]) == ["quantile", "top-states", "variance"]

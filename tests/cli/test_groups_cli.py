@@ -10,9 +10,9 @@ from tests.strategies.command_line import MODEL, folder, good, refusal, refusals
 
 __all__ = ["folder"]
 
-EACH = ("release-each", "people.csv", "--model", "model.json", "--epsilon", "2")
+EACH = ("release", "people.csv", "--model", "model.json", "--epsilon", "2")
 COLUMNS = ("--subject", "who", "--time", "t", "--state", "s")
-GROUPS = ("--group-by", "region", "--keys", "north,south,west")
+GROUPS = ("--per", "region", "--keys", "north,south,west")
 
 
 @pytest.fixture
@@ -44,11 +44,11 @@ def test_groups_cost_what_one_release_costs(people):
 
 @refusals(
     {
-        "--group-by region": "--group-by and --keys: must be given together",
-        "--keys north": "--group-by and --keys: must be given together",
-        "--group-by region --keys north": "'south' not among the declared keys",
-        "--group-by nothing --keys a,b": "there is no column 'nothing'",
-        "--group-by t --keys a,b": "two groups",
+        "--per region": "--per and --keys: groups need both",
+        "--keys north": "--per and --keys: groups need both",
+        "--per region --keys north": "'south' not among the declared keys",
+        "--per nothing --keys a,b": "there is no column 'nothing'",
+        "--per t --keys a,b": "two groups",
     }
 )
 def test_what_does_not_fit_is_refused(people, options, words):

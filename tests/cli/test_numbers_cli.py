@@ -37,7 +37,7 @@ def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     write(FILE, 1)
     write("public.txt", 2)
-    good("fit", "public.txt", *COLUMNS, *PARIS, "--cuts", "1", "--out", "model.json")
+    good("beliefs", "fit", "public.txt", *COLUMNS, *PARIS, "--cuts", "1", "--out", "model.json")
     return tmp_path
 
 
@@ -46,7 +46,7 @@ MODEL = ("--model", "model.json", "--epsilon", "1")
 
 
 def test_what_was_sniffed_is_said(house):
-    said = run("fit", "public.txt", *COLUMNS, *PARIS, "--cuts", "1").stderr
+    said = run("beliefs", "fit", "public.txt", *COLUMNS, *PARIS, "--cuts", "1").stderr
     for part in (
         "separator ;",
         "day first",
@@ -78,7 +78,7 @@ def test_the_levels_of_the_model_are_those_of_the_numbers(house):
 def test_every_command_takes_numbers(house):
     data = ("--data", FILE, *COLUMNS, *PARIS)
     assert "360 entries, 1 not observed" in good("plan", *MODEL, *data)
-    assert "one step of memory is enough" in good("check", "model.json", *data)
+    assert "one step of memory is enough" in good("beliefs", "check", "model.json", *data)
     said = good("audit", *MODEL, *data, "--trials", "200", "--plot", "a.png")
     assert "verdict      passed" in said
     assert Path("a.png").stat().st_size > 0
@@ -112,7 +112,7 @@ def test_weeks_are_cut_at_local_midnight(house):
 
 
 def test_widths_units_and_labels(house):
-    fit = ("fit", "public.txt", *COLUMNS, *PARIS)
+    fit = ("beliefs", "fit", "public.txt", *COLUMNS, *PARIS)
     levels = ("--levels", "500W:2kW", "--unit", "kW", "--smoothing", "0.5")
     named = pk.ChainClass.from_json(good(*fit, *levels))
     assert named.states == ("below 0.5 kW", "0.5 to 1 kW", "1 to 1.5 kW", "1.5 kW and more")
@@ -146,8 +146,8 @@ def test_standard_input_gzip_and_patterns(house):
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["lengths"] == [360]
     write("other.txt", 3)
-    said = run("release-each", FILE, "other.txt", *COLUMNS, *PARIS, *MODEL)
+    said = run("release", FILE, "other.txt", *COLUMNS, *PARIS, *MODEL)
     assert said.exit_code == 0, said.output
     assert [line.split(",")[0] for line in said.stdout.splitlines()[1:]] == ["meter", "other"]
-    pattern = good("release-each", "*t*r.txt", *COLUMNS, *PARIS, *MODEL)
+    pattern = good("release", "*t*r.txt", *COLUMNS, *PARIS, *MODEL)
     assert len(pattern.splitlines()) == 3

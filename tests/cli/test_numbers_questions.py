@@ -113,7 +113,7 @@ def test_of_each_subject_with_a_picture(folder, name):
     rows = [f"{who},{line}" for who in ("ann", "bob") for line in lines]
     Path("people.csv").write_text("\n".join(["who,when,state", *rows, ""]))
     columns = ("--state", "state", "--subject", "who", "--time", "when", "--window", "100")
-    asked = ("release-each", "people.csv", "--model", "model.json", "--epsilon", "2", *columns)
+    asked = ("release", "people.csv", "--model", "model.json", "--epsilon", "2", *columns)
     good(*asked, "--query", name, *QUESTIONS[name], "--out", "each.csv", "--plot", "each.png")
     assert pk.verify("each.csv").ok
     assert Path("each.png").stat().st_size > 1000
@@ -146,11 +146,11 @@ def test_a_table_of_stays_is_compared_with_its_record(folder):
     rows = [f"ann,{line}" for line in Path("data.csv").read_text().splitlines()[1:]]
     Path("people.csv").write_text("\n".join(["who,when,state", *rows, ""]))
     columns = ("--state", "state", "--subject", "who", "--time", "when")
-    asked = ("release-each", "people.csv", "--model", "model.json", "--epsilon", "2", *columns)
+    asked = ("release", "people.csv", "--model", "model.json", "--epsilon", "2", *columns)
     good(*asked, "--query", "stays", "--state-value", "run", "--out", "each.csv")
     assert pk.verify("each.csv").ok
     text = Path("each.csv").read_text().splitlines()
     Path("each.csv").write_text("\n".join([text[0], text[1] + "9", ""]))
     assert not pk.verify("each.csv").ok
-    groups = ("--group-by", "who", "--keys", "ann")
+    groups = ("--per", "who", "--keys", "ann")
     assert "is the column of subjects" in refusal(*asked, *groups)

@@ -25,7 +25,7 @@ ANYWAY = ["--anyway"]
 ALL = ["--window", "2026-11-16 00:00,2026-12-01 00:00"]
 SERIES = ["data.csv", *TIMED]
 PAID = [*BOOK, "--budget", "3", *ANYWAY]
-FIT = ["model", "fit", "data.csv", "--state", "state"]
+FIT = ["beliefs", "fit", "data.csv", "--state", "state"]
 COUNT = ["--query", "count", "--state-value", "run"]
 
 BASES = {
@@ -37,16 +37,16 @@ BASES = {
     "release by week": ["release", *SERIES, "--window", "7d", *ANYWAY],
     "release paid": ["release", *SERIES, *BOOK, "--budget", "3", *ANYWAY],
     "release a count": ["release", *SERIES, *COUNT, *ANYWAY],
-    "release-each": ["release-each", *SERIES, "--subject", "part", *ANYWAY],
+    "release of people": ["release", *SERIES, "--subject", "part", *ANYWAY],
     "release a period": ["release", *SERIES, *ALL, *PAID],
     "release a window": ["release", "data.csv", *READ, *PAID, "--window", "1,336"],
-    "release-each, a period": ["release-each", "--subject", "part", *SERIES, *ALL, *PAID],
-    "dashboard": ["dashboard", "data.csv", *READ[:2], *READ[4:], "--ask", "histogram=30"],
-    "model check": ["model", "check", "model.json"],
-    "model check of data": ["model", "check", "model.json", "--data", "data.csv", *READ[4:]],
-    "model fit": FIT,
-    "model fit with times": [*FIT, "--time", "when"],
-    "model fit of people": [*FIT, "--time", "when", "--segment", "part", "--class", "hull"],
+    "release of people, a period": ["release", "--subject", "part", *SERIES, *ALL, *PAID],
+    "several questions": ["release", "data.csv", *READ[:2], *READ[4:], "--ask", "histogram=30"],
+    "check": ["beliefs", "check", "model.json"],
+    "check of data": ["beliefs", "check", "model.json", "--data", "data.csv", *READ[4:]],
+    "fit": FIT,
+    "fit with times": [*FIT, "--time", "when"],
+    "fit of people": [*FIT, "--time", "when", "--segment", "part", "--kind", "hull"],
 }
 
 VALUES = {
@@ -57,23 +57,21 @@ VALUES = {
     "--dates": "day-first", "--missing": "run", "--cuts": "1,2", "--levels": "1W:4W",
     "--unit": "kW", "--labels": "labels.csv", "--query": "episodes", "--state-value": "run",
     "--values": "rest=0,run=1", "--clip": "0,1", "--at": "0.5", "--at-least": "2",
-    "--between": "22:00-06:00", "--top": "1", "--weights": "rest=0,run=1",
-    "--mechanism": "markov_quilt", "--window": "1d", "--max-gap": "2h", "--plot": "p.svg",
-    "--out": "out.json", "--target": "5%", "--error-plot": "e.svg", "--who-binds": "w.svg",
-    "--active-quilts": "q.csv", "--simulate": "s.svg", "--label": "again",
+    "--between": "22:00-06:00", "--top": "1", "--weights": "rest=0,run=1", "--report": "r.html",
+    "--mechanism": "markov_quilt", "--window": "1d", "--end": "when", "--plot": "p.svg",
+    "--out": "out.json", "--target": "5%", "--figure": "errors", "--label": "again",
+    "--per": "all", "--confidence": "0.9", "--memory": "2", "--kind": "around", "--job": "job.toml",
     "--anchor": "a.txt", "--anchor-key": "k", "--ledger-key": "k", "--ledger": "m.db",
-    "--budget": "2", "--account": "bob", "--entry": "when", "--group-by": "part",
+    "--budget": "2", "--account": "bob", "--entry": "when",
     "--keys": "a,b", "--share": "0.5", "--late": "refuse", "--by": "somebody",
-    "--epsilon": "2", "--ask": "episodes:run=20", "--level": "0.2", "--states": "rest,run,walk",
-    "--smoothing": "1", "--start": "first", "--around": "0.9", "--order": "2",
-    "--class": "seasonal", "--period": "2d", "--inflate": "0.1", "--regimes": "2",
+    "--epsilon": "2", "--ask": "episodes:run=20", "--states": "rest,run,walk",
+    "--smoothing": "1", "--period": "2d", "--inflate": "0.1", "--regimes": "2",
 }  # fmt: skip
 
 NOTHING_TO_SHOW = {
     "--anyway": "silences a refusal that these calls do not meet",
     "--help": "is another command",
-    "--each": "is always refused",
-    "--slow": "there is nothing slow to try",
+    "--thorough": "there is nothing slow to try",
     "--json": "answers without --out are JSON already",
     "--one-question": "a histogram tells all states apart",
     "--data-meant": "there is nothing to confirm",
@@ -81,7 +79,7 @@ NOTHING_TO_SHOW = {
 FITS_ANYWAY = {
     ("--separator", "--header", "--decimal", "--dates"): "the file may be what is said of it",
     ("--timezone", "--times-in", "--repeated-hour"): "no hour occurs twice, and none is asked for",
-    ("--independent-after", "--max-gap"): "there is no gap that long",
+    ("--independent-after",): "there is no gap that long",
     ("--states",): "all of them",
 }
 

@@ -51,10 +51,10 @@ def test_every_command(folder, name):
     assert json.loads(good("plan", *model, "--data", "one.csv", *columns, *more, "--json"))["rows"]
     good("release", "one.csv", *model, *columns, *more, "--out", "one.json", "--plot", "one.svg")
     assert pk.verify("one.json").ok
-    each = ("release-each", "people.csv", *model, *columns, "--subject", "who", *more)
+    each = ("release", "people.csv", *model, *columns, "--subject", "who", *more)
     good(*each, "--out", "each.csv", "--plot", "each.svg")
     assert pk.verify("each.csv").ok
-    good(*each, "--group-by", "region", "--keys", "a,b", "--out", "groups.csv")
+    good(*each, "--per", "region", "--keys", "a,b", "--out", "groups.csv")
     assert pk.verify("groups.csv").ok
     audited = ("--data", "few.csv", *columns, "--trials", "100")
     assert "passed" in good("audit", *model, *more, *audited)
@@ -62,7 +62,7 @@ def test_every_command(folder, name):
     of = ":run" if MORE.get(name, ())[:2] == OF else ""
     asked = ("--ask", f"{name}{of}=60", "--ask", "by-day=80", *details)
     asked = asked if name != "by-day" else asked[:2]
-    files = ("dashboard", "one.csv", "--model", "model.json", *columns)
+    files = ("release", "one.csv", "--model", "model.json", *columns)
     good(*files, *asked, "--out", "both.json", "--plot", "both.svg")
     assert pk.verify("both.json").ok
     day = ("release", "one.csv", *model, *columns, *more, "--window", "2024-03-05")

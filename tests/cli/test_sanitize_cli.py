@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("folder")
 
 
 def test_answers_keep_times_and_order():
-    printed = good(*SANITIZE, "--time", "when", "--out", "answers.csv", "--record", "record.json")
+    printed = good(*SANITIZE, "--time", "when", "--out", "answers.csv")
     assert "rho_0" in printed
     assert "300 answers" in printed
     table, before = pl.read_csv("answers.csv"), pl.read_csv("data.csv")
@@ -26,7 +26,7 @@ def test_answers_keep_times_and_order():
     assert table["when"].to_list() == before["when"].to_list()
     assert set(table["state"]) <= {"rest", "run"}
     assert table["state"].to_list() != before["state"].to_list()
-    record = json.loads(Path("record.json").read_text())
+    record = json.loads(Path("answers.json").read_text())
     made = RandomizedResponse.from_dict(record["mechanism"])
     assert made.loss <= made.epsilon == 2
     again = estimate(table["state"].to_list(), made)

@@ -19,7 +19,7 @@ def joint(folder):
     times = [f"2024-01-{1 + n // 144:02d} {n // 6 % 24:02d}:{n % 6}0" for n in range(len(lines))]
     rows = [f"{when},{line.partition(',')[2]}" for when, line in zip(times, lines, strict=True)]
     Path("data.csv").write_text("\n".join(["when,state", *rows, ""]))
-    good("dashboard", "data.csv", "--model", "model.json", "--state", "state", "--time", "when",
+    good("release", "data.csv", "--model", "model.json", "--state", "state", "--time", "when",
          "--ask", "transitions=60", "--ask", "by-hour=60", "--out", "joint.json")  # fmt: skip
 
 

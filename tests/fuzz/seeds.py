@@ -109,6 +109,7 @@ def write(folder: Path) -> None:
     (folder / "quilt.json").write_text(quilt.to_json())
     moves = pk.influence_curve(CHAIN, pk.transition_counts(STATES, len(PRIVATE)), 1)
     (folder / "moves.json").write_text(moves.release(series).to_json())
+    (folder / "job.toml").write_text(JOB)
     response = cheapest_noise(CHAIN, 2)
     (folder / "response.json").write_text(response.to_json())
     with pk.Ledger(str(folder / "book.db")) as book:
@@ -119,14 +120,26 @@ def write(folder: Path) -> None:
         session.release(query, 1.0, window=(1, len(PRIVATE)))
 
 
+JOB = """[data]
+file = "data.csv"
+state = "state"
+time = "when"
+[beliefs]
+model = "chain.json"
+[question]
+query = "count"
+state-value = "run"
+[release]
+epsilon = 1.0
+"""
 RELEASE = "release data.csv --model chain.json --epsilon 1 --state state --anyway"
 EACH = (
-    "release-each people.csv --model chain.json --epsilon 1 --state state --time when "
+    "release people.csv --model chain.json --epsilon 1 --state state --time when "
     "--subject who --anyway"
 )
 SANITIZE = "sanitize data.csv --model chain.json --epsilon 1 --state state --out out.csv"
 TOGETHER = (
-    "dashboard data.csv --model chain.json --state state --ask histogram=20 --ask episodes:run=15"
+    "release data.csv --model chain.json --state state --ask histogram=20 --ask episodes:run=15"
 )
 DAY = (
     "release days.csv --model chain.json --epsilon 1 --state state --time time "
@@ -143,7 +156,7 @@ plan --model network.json --epsilon 1 --query count --state-value 1
 plan --model joint.json --epsilon 1 --query mean --values 0=0,1=2.5
 plan --model chain.json --epsilon 1 --data data.csv --state state --json
 {RELEASE}
-{RELEASE} --out out.json --as-drawn
+{RELEASE} --out out.json
 {RELEASE} --query count --state-value run --mechanism markov_quilt
 {RELEASE} --time when --segment part --query total --values rest=0,run=1.5
 {RELEASE} {ANNA}
@@ -155,32 +168,36 @@ release entries.csv --model network.json --epsilon 1 --state state --entry who -
 {EACH} --window 4 --out out.parquet
 {EACH.replace("csv", "parquet")} --out out.csv
 {EACH} --ledger new.db --budget 2 --out out.csv
-{EACH} --group-by region --keys north,south --out out.csv
-{TOGETHER} --plan
+{EACH} --per region --keys north,south --out out.csv
+{TOGETHER.replace("release", "plan --data")}
 {TOGETHER} --out out.json
 {DAY}
 {DAY} --query by-hour
-release-each walks.csv --model chain.json --epsilon 1 --state state --time time \
+release walks.csv --model chain.json --epsilon 1 --state state --time time \
     --subject who --ledger stream.db --budget 1 --window 2026-11-16 --anyway
 synthetic moves.json --length 20 --seed 1
 synthetic moves.json --length 20 --seed 1 --out out.csv
-beliefs choose public.csv --state state --time when --subject who --regimes 1 --day 12
-model check chain.json
-model fit data.csv --state state --smoothing 1
-model hide chain.json --runs 2
-model hide chain.json --at-least run:3 --out out.json
+beliefs choose public.csv --state state --time when --subject who --regimes 1 --quick
+beliefs check chain.json
+beliefs fit data.csv --state state --smoothing 1
+beliefs hide chain.json --secret runs:2
+beliefs hide chain.json --secret at-least:run:3 --out out.json
 {SANITIZE}
-{SANITIZE} --record out.json --time when --adversary ignorant --length 12
-fit data.csv --state state --smoothing 0.5 --out out.json
-fit data.csv --state state --around 0.9 --states rest,run
-fit data.csv --state state --order 2 --start stationary
-fit people.csv --state load --time when --segment who --cuts 30,60 --max-gap 2 --smoothing 1
-check chain.json --data data.csv --state state --level 0.01
-check network.json
-model show finite.json --all
-model show region.json
-model show network.json
-verify release.json
+{SANITIZE} --time when --adversary ignorant --length 12
+beliefs fit data.csv --state state --smoothing 0.5 --out out.json
+beliefs fit data.csv --state state --kind around --confidence 0.9 --states rest,run
+beliefs fit data.csv --state state --kind order --memory 2
+beliefs fit people.csv --state load --time when --segment who --cuts 30,60 --smoothing 1
+beliefs check chain.json --data data.csv --state state
+beliefs check network.json
+beliefs show finite.json
+beliefs show region.json
+beliefs show network.json
+init days.csv --query frequencies --out new.toml
+init people.csv --out new.toml --json
+plan --job job.toml
+release --job job.toml --anyway
+verify release.json --job job.toml
 verify quilt.json
 ledger show book.db
 ledger show book.db --account anna
@@ -238,12 +255,12 @@ SERIES = (
 TABLES = (
     "people.csv --state state --time when --subject who",
     "people.parquet --state state --time when --subject who",
-    "people.csv --state state --time when --subject who --group-by region --keys north,south",
+    "people.csv --state state --time when --subject who --per region --keys north,south",
     "people.csv --state state --time when --subject who --window 4",
     "walks.csv --state state --time time --subject who",
 )
 MECHANISMS = ("influence_curve", "markov_quilt", "markov_quilt_approx", "group_dp", "exact_sum")
-OUTPUTS = ("", "--json", "--out out.json", "--as-drawn", "--label again")
+OUTPUTS = ("", "--json", "--out out.json", "--label again")
 EPSILONS = ("0.1", "0.5", "1", "1.0", "3", "20")
 
 
@@ -265,27 +282,25 @@ def valid(rng: Random) -> list[str]:
             words = f"plan {base} {where} {asked} {rng.choice(['', '--json', '--target 5'])}"
         case 1 | 2:
             account = rng.choice(["", "", "--ledger new.db --budget 25 --account a"])
-            words = f"release {series} {base} {asked} {by} {account} {_output(rng, asked, account)}"
+            words = f"release {series} {base} {asked} {by} {account} {_output(rng, account)}"
         case 3:
             account = rng.choice(["", "--ledger new.db --budget 25"])
             asked = rng.choice(["--query histogram", "--query frequencies", QUESTIONS[3]])
             output = rng.choice(["", "--json", "--out out.csv", "--out out.parquet"])
-            words = f"release-each {rng.choice(TABLES)} {base} {asked} {account} {output}"
+            words = f"release {rng.choice(TABLES)} {base} {asked} {account} {output}"
         case 4:
             place = "--ledger stream.db --account home --budget 9 --window 2026-11-16"
             asked = rng.choice([*QUESTIONS, *OF_TIMES])
             words = f"release {SERIES[-1]} {base} {place} {asked}"
         case _:
-            output = rng.choice(["", "--plan", "--json", "--out out.json"])
+            output = rng.choice(["", "--json", "--out out.json"])
             model = f"--model {rng.choice(PLANS)}.json"
-            words = f"dashboard {series} {model} --ask histogram=20 --ask transitions=30 {output}"
+            words = f"release {series} {model} --ask histogram=20 --ask transitions=30 {output}"
     if words.startswith("release"):
         words += " --anyway"
     return words.split()
 
 
-def _output(rng: Random, asked: str, account: str) -> str:
+def _output(rng: Random, account: str) -> str:
     wanted = rng.choice(OUTPUTS)
-    if "--as-drawn" in wanted and not ("histogram" in asked or "frequencies" in asked):
-        return ""
     return "" if "--label" in wanted and not account else wanted

@@ -152,7 +152,7 @@ def test_quilts_of_a_large_network_are_left_out_of_a_plan_with_a_word():
     query = pk.count(1, 30)
     left_out = named(pk.plan(network, query, 1, most_work=1e7))["markov_quilt"]
     assert left_out["slow"]
-    assert "--slow" in left_out["why"]
+    assert "--thorough" in left_out["why"]
     every = named(pk.plan(network, query, 1, most_work=inf))
     assert every["markov_quilt"]["scale"] == pk.markov_quilt(network, query, 1).scale
     assert every["wasserstein"]["applicable"]

@@ -66,7 +66,7 @@ def test_every_public_name_has_a_docstring():
 
 def test_the_page_of_commands_shows_their_help():
     shown = "\n".join(hooks().command_pages().values())
-    for command in ("plan", "release", "sanitize", "fit", "check", "verify", "audit"):
+    for command in ("init", "plan", "release", "sanitize", "beliefs fit", "verify", "audit"):
         assert f"## pufferkit {command}\n" in shown
     assert "--epsilon" in shown
 

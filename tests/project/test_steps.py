@@ -193,7 +193,7 @@ def files(tmp_path, monkeypatch):
         pl.DataFrame(rows).write_csv(tmp_path / f"{name}.csv")
     model = str(tmp_path / "m.json")
     read = ["--state", "x", "--time", "when"]
-    good("model", "fit", str(tmp_path / "public.csv"), *read, "--every", "5m", "--out", model)
+    good("beliefs", "fit", str(tmp_path / "public.csv"), *read, "--every", "5m", "--out", model)
     assert json.loads((tmp_path / "m.json").read_text())["step"] == 300
     return tmp_path, [str(tmp_path / "private.csv"), "--model", model, *read]
 
@@ -203,7 +203,7 @@ PAID = ["--ledger", "LEDGER", "--account", "s"]
 COMMANDS = {
     "release": ["release", *ASKED],
     "day": ["release", *ASKED, *PAID, "--budget", "1", "--window", "2026-11-16"],
-    "each": ["release-each", *ASKED, "--subject", "who"],
+    "each": ["release", *ASKED, "--subject", "who"],
     "session": ["release", *ASKED, *PAID, "--budget", "1"],
 }
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pufferkit.explore.column_roles import guess
+from pufferkit.data.roles import guess
 
 TIMES = ["2024-03-04T00:00", "2024-03-04T00:05"]
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import date, datetime
 from datetime import time as clock
 from itertools import pairwise
 from typing import Any
+
+from pufferkit.data.files import TextFormat, first_rows
 
 _ROWS = 200
 _FEW = 20
@@ -30,7 +32,7 @@ _STATES = re.compile(
 
 
 @dataclass(frozen=True)
-class Columns:
+class FileColumns:
     """The columns of a file and their guessed roles; ``numbers`` lists numeric columns."""
 
     names: tuple[str, ...]
@@ -38,9 +40,14 @@ class Columns:
     time: str
     subject: str
     numbers: tuple[str, ...]
+    cells: Mapping[str, Sequence[Any]] = field(default_factory=dict, repr=False)
+
+    def many(self, column: str) -> bool:
+        """Whether the first cells of a column have more values than states usually are."""
+        return len(set(self.cells.get(column, ()))) > _FEW
 
 
-def guess(cells: dict[str, list[Any]]) -> Columns:
+def guess(cells: dict[str, list[Any]]) -> FileColumns:
     """The columns by their roles, from the first cells of each.
 
     >>> guess({"time": ["2024-03-04T00:00"], "activity": ["resting"]}).state
@@ -65,7 +72,7 @@ def guess(cells: dict[str, list[Any]]) -> Columns:
         )
 
     state = next(iter(sorted(left, key=rank)), "")
-    return Columns(tuple(names), state, time, subject, numbers)
+    return FileColumns(tuple(names), state, time, subject, numbers, cells)
 
 
 def _time(cells: dict[str, list[Any]], clocks: Sequence[str]) -> str:
@@ -85,11 +92,9 @@ def _rises(cells: Sequence[Any]) -> bool:
     return len(numbers) > _FEW and all(a < b for a, b in pairwise(numbers))
 
 
-def columns_of(path: str) -> Columns:
+def columns_of(path: str, text: TextFormat | None = None) -> FileColumns:
     """The columns of a file."""
-    from pufferkit.data.files import first_rows  # noqa: PLC0415
-
-    return guess(first_rows(path, _ROWS))
+    return guess(first_rows(path, _ROWS, text))
 
 
 def _all(cells: Sequence[Any], holds: Any) -> bool:

@@ -1,0 +1,292 @@
+"""``job.toml``: the options of a task in a file, and ``pufferkit init``, which writes one.
+
+A job has sections for reading, and each line is an option by its name: ``state = "activity"`` is
+``--state activity``. An option of a command beats the job, the job beats what is detected.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+import pufferkit as pk
+from pufferkit.cli import inputs, outputs, terminal
+from pufferkit.cli.flags import File, option
+from pufferkit.cli.inputs import with_options
+from pufferkit.cli.question_options import OPTIONS, QuestionOptions
+
+NAME = "job.toml"
+"""The job of a folder."""
+
+_SECTIONS = ("data", "beliefs", "question", "release", "account")
+_PATHS = (
+    "file",
+    "model",
+    "labels",
+    "weights",
+    "ledger",
+    "out",
+    "plot",
+    "report",
+    "anchor",
+    "hours",
+)
+_MOST_BYTES = 1 << 20
+_SHOWN = 8
+
+
+class JobCommand(TyperCommand):
+    """A command whose options may stand in a job."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """The options given; those that are not come from the job, if there is one."""
+        given, _, _ = self.make_parser(ctx).parse_args(args=list(args))
+        lines = _lines(given.get("job"))
+        if lines is not None:
+            path, settings = lines
+            taken = _taken(settings, given, {own.name for own in self.params if own.name})
+            flags = {own.name for own in self.params if getattr(own, "is_flag", False)}
+            for name, value in taken.items():
+                if isinstance(value, bool) != (name in flags):
+                    raise ValueError(f"{path}: {name}: must not be {json.dumps(value)}")
+            ctx.default_map = {
+                name: value if isinstance(value, (bool, list)) else str(value)
+                for name, value in taken.items()
+            }
+            if taken:
+                terminal.note(f"from {path}: {', '.join(name.replace('_', '-') for name in taken)}")
+        rest: list[str] = super().parse_args(ctx, args)
+        return rest
+
+
+def _lines(named: Any) -> tuple[Path, dict[str, dict[str, Any]]] | None:
+    """The job given by ``--job``, or the one of this folder; by sections."""
+    path = Path(named) if named else Path(NAME)
+    if not named and not path.is_file():
+        return None
+    if not path.is_file() or path.stat().st_size > _MOST_BYTES:
+        raise ValueError(f"--job: {path} is not a file of at most 1 MB")
+    try:
+        read = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path}: this is not TOML ({error})") from None
+    for section, lines in read.items():
+        if section not in _SECTIONS or not isinstance(lines, dict):
+            raise ValueError(f"{path}: {section}: sections are {', '.join(_SECTIONS)}")
+        for name, value in lines.items():
+            if name.replace("-", "_") not in _known():
+                raise ValueError(f"{path}: [{section}] {name}: there is no such option")
+            if isinstance(value, dict) or (isinstance(value, list) and name != "ask"):
+                raise ValueError(f"{path}: [{section}] {name}: must be text, a number or true")
+    return path, {
+        section: {
+            name.replace("-", "_"): _placed(path, name, value) for name, value in lines.items()
+        }
+        for section, lines in read.items()
+    }
+
+
+def _known() -> set[str]:
+    """The lines that a job may have: the options of the commands that take one."""
+    from pufferkit.cli import application  # noqa: PLC0415
+
+    app = typer.main.get_command(application())
+    named = {"file"}
+    for name in ("plan", "release", "audit", "synthetic"):
+        named |= {own.name for own in app.commands[name].params if own.name}  # type: ignore[attr-defined]
+    return named - {"files", "job", "release", "data"}
+
+
+def _placed(job: Path, name: str, value: Any) -> Any:
+    """A value; a path is relative to the folder of the job."""
+    if name not in _PATHS or not isinstance(value, str) or "://" in value or value == "-":
+        return value
+    return value if job.parent == Path() else str(job.parent / value)
+
+
+def _taken(
+    settings: Mapping[str, Mapping[str, Any]], given: Mapping[str, Any], known: set[str]
+) -> dict[str, Any]:
+    """The lines that a command takes: none that what was given replaces."""
+    said = {name for name, value in given.items() if value not in (None, (), [])}
+    lines = {name: own for section in settings.values() for name, own in section.items()}
+    if said & {"query", "ask"}:  # another question has other arguments
+        lines = {k: v for k, v in lines.items() if k not in {"query", "ask", *OPTIONS}}
+    if said & {"ask"}:  # the least epsilon that meets the errors, unless one is given
+        lines.pop("epsilon", None)
+    if said & {"length"}:
+        lines = {k: v for k, v in lines.items() if k not in settings.get("data", {})}
+    if said & {"cuts", "levels", "labels"}:
+        lines = {k: v for k, v in lines.items() if k not in {"cuts", "levels", "labels"}}
+    file, result = lines.pop("file", None), lines.get("out")
+    places = {"files": None if file is None else [file], "data": file, "release": result}
+    if "release" in known:  # verify and synthetic read what the job wrote
+        lines.pop("out", None)
+    if "files" not in known and "data" not in known:
+        lines = {k: v for k, v in lines.items() if k not in settings.get("data", {})}
+    lines |= {name: place for name, place in places.items() if place is not None}
+    return {name: own for name, own in lines.items() if name in known and name not in said}
+
+
+# -- init ---------------------------------------------------------------------------------------
+
+
+@with_options
+def init(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A raw file: text or Parquet.")],
+    form: inputs.Form,
+    rows: inputs.Rows,
+    question: QuestionOptions,
+    state: inputs.MaybeState = None,
+    subject: inputs.Subject = None,
+    model: Annotated[
+        File, option("Beliefs: a JSON file, see 'beliefs'; - is stdin.", None, "--model")
+    ] = None,
+    epsilon: inputs.MaybeEpsilon = None,
+    ledger: inputs.MaybeLedger = None,
+    out: inputs.Out = None,
+    as_json: inputs.AsJson = False,
+) -> None:
+    """Read a raw file, say what it was taken for, and write job.toml for the other commands.
+
+    Columns, step and format are detected; an option decides where a guess is wrong. plan, release,
+    verify, audit and synthetic take their options from the job in this folder, or from --job.
+    Levels and beliefs are never taken from the data: they would reveal them.
+    """
+    target = out or Path(NAME)
+    outputs.check_outputs([target], [file, model])
+    if target.exists():
+        raise ValueError(f"{target}: is there already; remove it, or name another with --out")
+    from pufferkit.data.roles import columns_of  # noqa: PLC0415
+
+    there = columns_of(str(file), form.text)
+    chosen = {
+        "state": state or there.state,
+        "time": rows.time or (None if form.begins is not None else there.time) or None,
+        "subject": subject or there.subject or None,
+    }
+    if not chosen["state"]:
+        raise ValueError(f"--state: {file} has no column that looks like states; name one")
+    numbers = chosen["state"] in there.numbers and there.many(chosen["state"])
+    statements = list(_columns(there.names, chosen, rows))
+    if numbers and form.given_bins() is None:
+        statements.append(
+            f"{chosen['state']} holds numbers: give public cut points as levels or cuts in {target}"
+        )
+    else:
+        chosen, more = _read(file, chosen, form, rows)
+        statements += more
+    job = _written(file, chosen, form, rows, question, model, epsilon, ledger, numbers)
+    outputs.write_all({target: job.encode()})
+    if as_json:
+        terminal.as_json({"job": str(target), "columns": chosen, "statements": statements})
+    for line in () if as_json else statements:
+        terminal.say(line)
+    terminal.written([target])
+
+
+def _columns(
+    names: Sequence[str], chosen: Mapping[str, str | None], rows: inputs.Rows
+) -> Iterator[str]:
+    for role, column in chosen.items():
+        yield f"{role}: {column or 'none'}"
+    used = {part for own in chosen.values() if own for part in (own, *own.split(","))}
+    rest = [name for name in names if name not in used | {rows.end, rows.segment}]
+    if rest:
+        more = f" and {len(rest) - _SHOWN} more" if len(rest) > _SHOWN else ""
+        yield f"columns left out: {', '.join(rest[:_SHOWN])}{more}"
+
+
+def _read(
+    file: Path, chosen: Mapping[str, str | None], form: inputs.Form, rows: inputs.Rows
+) -> tuple[dict[str, str | None], list[str]]:
+    """What the file says as data: its step, its gaps, its states; and the columns with the step."""
+    from pufferkit.data.durations import of_seconds  # noqa: PLC0415
+
+    state, time, subject = chosen["state"] or "", chosen["time"], chosen["subject"]
+    options: dict[str, Any] = {
+        "state": inputs.columns_of(state),
+        "time": inputs.time_of(time),
+        "end": rows.end,
+        "bins": form.given_bins(),
+        "every": inputs.duration(form.every),
+        "start": form.begins,
+        "independent_after": inputs.duration(rows.independent_after),
+        "text": form.text,
+        **form.clock,
+    }
+    data = pk.read(file, subject=subject, segment=None if subject else rows.segment, **options)
+    said = [f"read as: {note}" for note in data.read_as]
+    found = dict(chosen)
+    if isinstance(data, pk.Series):
+        step = data.step
+        observed = len(data) - data.missing
+        said.append(
+            f"{len(data):,} entries in {len(data.lengths)} segments, {observed:,} of them observed"
+        )
+    else:
+        step = data.step
+        said.append(data.report())
+    if step is not None:
+        said.append(f"step: {of_seconds(step)}")
+    elif time is not None and form.every is None:
+        said.append("step: the times are not even; rows are neighbours. Put them on a grid: every")
+    states = ", ".join(map(str, data.states[:_SHOWN]))
+    said.append(f"states: {states}{' ...' if len(data.states) > _SHOWN else ''}")
+    return found, said
+
+
+def _written(
+    file: Path,
+    chosen: Mapping[str, str | None],
+    form: inputs.Form,
+    rows: inputs.Rows,
+    question: QuestionOptions,
+    model: Path | None,
+    epsilon: float | None,
+    ledger: str | None,
+    numbers: bool,
+) -> str:
+    """The job as TOML."""
+    data = {"file": str(file), **chosen}
+    more = {**vars(form), **{name: own for name, own in vars(rows).items() if name != "time"}}
+    more = {name: own for name, own in more.items() if own != "refuse"}
+    lines = [
+        "# The options of pufferkit plan, release, verify, audit and synthetic in this folder."
+    ]
+    lines += ["# An option on the command line beats a line here.", "", "[data]"]
+    lines += _toml({**data, **more})
+    if numbers and form.given_bins() is None:
+        lines.append('# levels = "200:2000"  # public cut points, never from these data')
+    if "every" not in more or more["every"] is None:
+        lines.append('# every = "5m"  # the step, where times are not even')
+    lines += ["", "[beliefs]"]
+    fitted = "# from public data: pufferkit beliefs fit PUBLIC_FILE --out beliefs.json"
+    lines += [fitted] if model is None and not Path("beliefs.json").is_file() else []
+    lines += _toml({"model": str(model or "beliefs.json")})
+    asked = {name: own for name, own in vars(question).items() if own is not None}
+    lines += ["", "[question]", *_toml(asked)]
+    lines += ["", "[release]", *_toml({"epsilon": 1.0 if epsilon is None else epsilon})]
+    one = chosen["subject"] is None
+    lines += _toml({"out": "release.json" if one else "releases.csv"})
+    name = file.stem.partition(".")[0]
+    account = {"ledger": ledger or "ledger.db", "budget": 2.0, "account": name}
+    written = _toml(account)
+    lines += ["", "[account]", *(written if ledger else [f"# {line}" for line in written])]
+    return "\n".join(lines) + "\n"
+
+
+def _toml(lines: Mapping[str, Any]) -> list[str]:
+    """Lines of TOML; texts of JSON are texts of TOML."""
+    shown = {name: str(own) if isinstance(own, Path) else own for name, own in lines.items()}
+    return [
+        f"{name.replace('_', '-')} = {json.dumps(own, ensure_ascii=False)}"
+        for name, own in shown.items()
+        if own is not None
+    ]

@@ -57,8 +57,8 @@ from pufferkit.fitting.check_model import (
     rows_check,
 )
 from pufferkit.fitting.fit import fit
-from pufferkit.fitting.measured_influence import MeasuredInfluence
-from pufferkit.fitting.people import SMOOTHING, Codes, People
+from pufferkit.fitting.measured_influence import VISITS, MeasuredInfluence, TooFewWindows
+from pufferkit.fitting.people import PARTS, SMOOTHING, Codes, People
 from pufferkit.fitting.row_tests import Check
 from pufferkit.influence.progress import TextProgress
 from pufferkit.mechanisms.influence_curve import influence_curve, loss_at
@@ -416,6 +416,7 @@ def choose_beliefs(
     ]
     trial.tell("what the others' adversaries would learn")
     rows = list(_with_losses(rows, query, epsilon))
+    notes += _too_rare(everybody)
     numbers = tuple(tuple(n + 1 for n in group) for group in groups)
     choice = Choice(
         tuple(rows), measured, len(everybody.series), numbers, seed, query.name, epsilon
@@ -459,10 +460,11 @@ class _Trial:
         people, states = len(self.everybody.series), len(self.everybody.states)
         fits, fitted = 1 + len(self.groups), min(entries, self.most)
         again = REFITS if people < FEW_PEOPLE else 1
+        kernels = (1 + people * (1 + PARTS * self.clock.known)) * states
         takes = {
             "tests": 3e-6 * entries * fits,
             "the seasonal chain": 5e-4 * self.clock.day * states if self.clock.known else 0.0,
-            "hulls": 1e-3 * people * states * fits,
+            "hulls": 1e-7 * kernels**2 * (2 * self.clock.window + 1) * 2 * fits,
             "hidden regimes": (6e-5 * fitted + 2e-6 * fitted * fits * again + 0.03 * people * fits)
             * bool(regimes),
         }
@@ -540,6 +542,8 @@ class _Trial:
                 repetitions=self.repetitions,
                 seed=self.seed,
             )
+        except TooFewWindows as reason:
+            influence = InfluenceCheck(INFLUENCE, None, str(reason), more_data=reason.more_data)
         except NotApplicable as reason:
             influence = InfluenceCheck(INFLUENCE, None, str(reason))
         return Fold(numbers, rows, influence)
@@ -837,14 +841,36 @@ def _power_words(choice: Choice, everybody: People) -> list[str]:
         more = row.more_data or 1.0
         if more > 1:
             lines.append(
-                f"{row.name}: no power; about {more:.2g} times these {days:,.0f} {unit} would show "
-                "an influence of twice what it budgets"
+                f"{row.name}: no power; about {more:.2g} times these {days:,.0f} {unit} of "
+                f"{len(everybody.series)} people would show an influence of twice what it budgets"
             )
         else:
             fold = next(fold for fold in row.folds if fold.verdict == "no power")
             why = fold.influence if fold.influence.passed is None else fold.rows
             lines.append(f"{row.name}: no power on {', '.join(map(str, fold.people))}; {why.text}")
     return lines
+
+
+def _too_rare(everybody: People) -> list[str]:
+    """States that nobody visits often enough to test what they give away."""
+    most = np.max(
+        [
+            np.bincount(one.codes[one.codes >= 0], minlength=len(everybody.states))
+            for one in everybody.series
+        ],
+        axis=0,
+    )
+    rare = [
+        f"{state} ({count})"
+        for state, count in zip(everybody.states, most.tolist(), strict=True)
+        if count <= VISITS
+    ]
+    if not rare:
+        return []
+    return [
+        f"too rare to test what they give away, with the most entries of one person: "
+        f"{', '.join(rare)}; there the class is taken at its word, or merge levels"
+    ]
 
 
 def _thinned(people: People, factor: int) -> People:

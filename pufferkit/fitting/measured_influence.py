@@ -68,6 +68,14 @@ class MeasuredInfluence:
     """Share of series drawn from a class that reach ``plug_in``; ``None`` if none were drawn."""
 
 
+class TooFewWindows(NotApplicable):
+    """There are too few windows to measure influence; ``more_data`` times these would do."""
+
+    def __init__(self, message: str, more_data: float | None) -> None:
+        super().__init__(message)
+        self.more_data = more_data
+
+
 @dataclass(frozen=True, eq=False)
 class _DaySums:
     """For every day and state: the visits, and the histograms around them added up."""
@@ -75,6 +83,14 @@ class _DaySums:
     visits: Floats
     sums: Floats
     kept: NDArray[np.bool_]
+
+    def more_data(self, visits: int) -> float | None:
+        """How many times the data would show a second state often enough; ``None`` if never."""
+        windows = np.sort(self.visits.sum(axis=0))[::-1]
+        if len(windows) < 2 or windows[1] == 0:
+            return None
+        days = int((self.visits[:, np.argsort(self.visits.sum(axis=0))[-2]] > 0).sum())
+        return float(max((visits + 1) / windows[1], _DAYS / max(days, 1), 1.0))
 
     def means(self, weights: Floats) -> tuple[Floats, NDArray[np.bool_]]:
         """Mean histogram around each state with these weights of the days; which are known."""
@@ -146,10 +162,11 @@ def measured_influence(
     summed = _summed(coded, states, width, length, visits)
     total = len(summed.visits)
     if total < 2 or summed.kept.sum() < 2:
-        raise NotApplicable(
+        raise TooFewWindows(
             f"influence: needs two days of {length} entries and two states with more than {visits} "
             f"whole windows of {width} entries on either side; there are {total} days and "
-            f"{int(summed.kept.sum())} states: give more data, or a shorter window"
+            f"{int(summed.kept.sum())} states: give more data, or a shorter window",
+            summed.more_data(visits),
         )
     everything = np.ones(total)
     plug_in, x, y, difference = summed.largest(everything)

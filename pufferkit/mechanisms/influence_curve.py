@@ -49,6 +49,10 @@ WORTH = 1e-3
 _CLOSE = 1e-4
 """Relative precision of the search."""
 
+_LONG = 200
+"""A stretch of so many entries without a gap is judged by itself first, since a pattern takes many
+times as long; where it alone loses too much, its gaps gain nothing, and the span's noise stays."""
+
 
 def patterns_of(query: Query) -> list[SegmentPattern]:
     """The distinct patterns of the segments, most entries first; empty if they are not used."""
@@ -86,6 +90,9 @@ def curve_of_observed(
 
     most = min(curve.largest_cost(epsilon) for curve in curves.values())
     start = min(most, least * (1 + WORTH))
+    stretch = max(max(runs[::2]) for runs in patterns)
+    if stretch >= _LONG and InfluenceCurve(theta, stretch, metric).epsilon(start) > epsilon:
+        return None
     if binding(start)[0] > epsilon:
         return None
     best = largest_within(binding, epsilon, start, most, _CLOSE)

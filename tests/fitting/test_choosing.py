@@ -252,3 +252,20 @@ def test_recommended_beliefs_tell_how_they_were_tested():
         noise = pk.influence_curve(chosen, pk.histogram(one.states, 480), 1)
         with pytest.raises(ValueError, match="fitted"):
             noise.release(people(2).series[0])
+
+
+def test_no_power_names_the_data_it_would_take_and_the_states_it_did_not_test():
+    """A second state is seen too rarely: how many times the data would show it enough."""
+    codes = np.zeros(240, dtype=int)
+    codes[::24] = 1
+    codes[5] = 2
+    those = [Series(codes, ("rest", "run", "fall"), (240,)) for _ in range(3)]
+    query = pk.relative_frequencies(("rest", "run", "fall"), 240)
+    choice = choose_beliefs(those, query, day=24, regimes=(), repetitions=2)
+    assert choice.best is None
+    hull = next(one for one in choice.rows if one.name == "hull of people")
+    assert hull.verdict == "no power"
+    assert hull.more_data == pytest.approx(51 / 9, rel=0.2)  # nine or ten visits in place of 51
+    assert f"about {hull.more_data:.2g} times these 30 days of 3 people" in str(choice)
+    assert "too rare to test what they give away" in str(choice)
+    assert "run (10), fall (1)" in str(choice)

@@ -182,3 +182,10 @@ def test_every_theorem_has_a_test():
         tree = ast.parse((TESTS / file).read_text(encoding="utf-8"))
         functions = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
         assert function in functions, f"{name}: no {function} in {file}"
+
+
+def test_the_page_says_where_each_theorem_is():
+    page = (TESTS.parent / "docs" / "theory.md").read_text(encoding="utf-8")
+    table = page[page.index("## Where each theorem is") :]
+    told = dict(re.findall(r"^\| (.+?) \| `(.+?)` \|$", table, re.MULTILINE))
+    assert told == {name: place for name, (place, _) in THEOREMS.items()}

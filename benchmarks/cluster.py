@@ -16,7 +16,7 @@ import tempfile
 import threading
 import time
 import uuid
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -124,6 +124,27 @@ def made(spark, rows: int, subjects: int, skew: float, path: str):
     return spark.read.parquet(path)
 
 
+def session(folder: str, cores: int):
+    """A Spark on this machine that spills into a folder."""
+    from pyspark.sql import SparkSession
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.driver.memory": "2g",
+        "spark.local.dir": folder,
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.ui.showConsoleProgress": "false",
+    }
+    builder = SparkSession.builder.master(f"local[{cores}]")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
 def bare(frame, path: str) -> None:
     """Sort and link with Spark's own window functions, and count states for each subject."""
     from pyspark.sql import Window
@@ -147,39 +168,27 @@ def main() -> None:
     parser.add_argument("--folder", help="for files and for what Spark spills")
     parser.add_argument("--what", default="bare each all")
     chosen = parser.parse_args()
-    os.environ["PYSPARK_PYTHON"] = sys.executable
     if os.getpgid(0) != os.getpid():
         os.setsid()
-    from pyspark.sql import SparkSession
-
     import pufferkit as pk
-    from pufferkit.account.tables import release_all, release_each
 
     folder = tempfile.mkdtemp(dir=chosen.folder)
-    settings = {
-        "spark.ui.enabled": "false",
-        "spark.driver.memory": "2g",
-        "spark.local.dir": folder,
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.host": "127.0.0.1",
-        "spark.ui.showConsoleProgress": "false",
-    }
-    builder = SparkSession.builder.master(f"local[{chosen.cores}]")
-    for name, value in settings.items():
-        builder = builder.config(name, value)
-    spark = builder.getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
+    spark = session(folder, chosen.cores)
     chain = pk.MarkovChain.steady(np.full((5, 5), 0.1) + 0.5 * np.eye(5))
     rows, subjects = int(chosen.rows), int(chosen.subjects)
     try:
         frame = made(spark, rows, subjects, chosen.skew, f"{folder}/rows")
         table = pk.read(frame, subject="who", time="when", state="what", states=STATES)
 
-        def timed(name: str, call, **options) -> None:
-            with new_ledger(chosen.ledger, folder) as ledger:
-                if ledger is not None:
-                    options |= {"ledger": ledger, "budget": 1.0, "label": "bench"}
-                processes.timed(name, partial(call, table, chain, 1, **options))
+        def timed(name: str, per: str, **options) -> None:
+            with (
+                new_ledger(chosen.ledger, folder) as url,
+                nullcontext() if url is None else pk.Ledger(url) as ledger,
+            ):
+                account = None if ledger is None else ledger.accounts_for(table, "", 1.0)
+                asked = pk.histogram(), 1
+                options |= {"per": per, "account": account, "label": "bench", "anyway": True}
+                processes.timed(name, partial(pk.release, table, chain, *asked, **options))
 
         processes = Processes(chosen.ledger)
         print(f"{rows:,} rows of {subjects:,} subjects, {chosen.skew:.0%} of them of one")
@@ -187,9 +196,9 @@ def main() -> None:
             if "bare" in chosen.what:
                 processes.timed("Spark alone", lambda: bare(frame, f"{folder}/bare"))
             if "each" in chosen.what:
-                timed("release_each", release_each, storage=f"{folder}/{uuid.uuid4().hex}")
+                timed("for each", "subject", storage=f"{folder}/{uuid.uuid4().hex}")
             if "all" in chosen.what:
-                timed("release_all", release_all)
+                timed("for all", "all")
     finally:
         spark.stop()
         shutil.rmtree(folder, ignore_errors=True)

@@ -7,14 +7,14 @@
 Times are CPU seconds of one thread, the best of a few runs; of the ledger also seconds of the
 clock, which are not compared with earlier ones. The growth is the exponent of time over size, by
 least squares through all three sizes. The ledger on PostgreSQL is measured if the environment names
-a server in PUFFERKIT_TEST_POSTGRES. Two tables are compared in units of a small
-job of numpy and Python that is timed in the same run, so that another machine does not count as a
-change. A job that takes 1.5 times as long as in the table kept last at the same size, and more than
-50 ms longer, fails the command. A ratio below 1 says that ours is faster than the peer, or within
-the limit: the seconds that a user may be asked to wait for the largest size. Loops are compiled
-before a job is timed, whatever was compiled before; the first plans ever find none compiled. Every
-run has beliefs of its own, which differ from those of the run before in the last digits: nothing
-that was kept for equal beliefs can serve.
+a server in PUFFERKIT_TEST_POSTGRES, Spark if PUFFERKIT_BENCH_SPARK is set. Two tables are compared
+in units of a small job of numpy and Python that is timed in the same run, so that another machine
+does not count as a change. A job that takes 1.5 times as long as in the table kept last at the same
+size, and more than 50 ms longer, fails the command. A ratio below 1 says that ours is faster than
+the peer, or within the limit: the seconds that a user may be asked to wait for the largest size.
+Loops are compiled before a job is timed, whatever was compiled before; the first plans ever find
+none compiled. Every run has beliefs of its own, which differ from those of the run before in the
+last digits: nothing that was kept for equal beliefs can serve.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from itertools import count, product
 from pathlib import Path
 from time import perf_counter, process_time, time_ns
@@ -49,6 +49,7 @@ RESULTS = Path(__file__).parent / "results"
 SLOWER, LEAST, WIDE = 1.5, 0.05, 21
 MODEL = Path(__file__).parents[1] / "examples" / "activity_model.json"
 SERVER = "PUFFERKIT_TEST_POSTGRES"
+SPARK = "PUFFERKIT_BENCH_SPARK"
 BYTECODE = tempfile.TemporaryDirectory()
 SLEEP = [[0.9, 0.1], [0.4, 0.6]]
 SITTING = [[0.9, 0.08, 0.02], [0.1, 0.8, 0.1], [0.05, 0.15, 0.8]]
@@ -120,6 +121,60 @@ def verification(chain: pk.MarkovChain) -> Work:
 def sum_of(states: int) -> Work:
     chain = dense(states)
     return lambda: pk.exact_sum(chain, pk.count(1, 1000), 1)
+
+
+def of_days(days: int) -> Work:
+    """Days with an hour or more of one state, by the distribution of their number."""
+    chain, clock = steady(SLEEP), pk.Calendar("2026-01-01", "1h")
+    question = pk.days_with(1, 2, 24 * days, calendar=clock)
+    return lambda: pk.exact_sum(chain, question, 1)
+
+
+def of_one_sum(length: int) -> Work:
+    chain = steady(SLEEP)
+    return lambda: pk.exact_sum(chain, pk.count(1, length), 1)
+
+
+def beliefs_from_data(entries: int) -> Work:
+    """Six people with days of 24 entries: every class fitted, tested and compared."""
+    chain = steady(SITTING)
+    people = [pk.Series.of(chain.sample(entries, seed=n).tolist(), range(3)) for n in range(6)]
+    query = pk.histogram(range(3), 24 * 7)
+    return lambda: pk.choose_beliefs(people, query, day=24, quick=True, repetitions=20)
+
+
+@cache
+def spark() -> Any:
+    """A session on this machine, and a folder for it; both end with the process."""
+    from cluster import session
+
+    folder = tempfile.TemporaryDirectory()
+    made = session(folder.name, 2)
+    atexit.register(made.stop)
+    return made, folder
+
+
+def spark_frame(rows: int) -> tuple[Any, str]:
+    from cluster import made
+
+    session, folder = spark()
+    path = f"{folder.name}/{time_ns()}"
+    return made(session, rows, max(1, rows // 100), 0.0, f"{path}-rows"), path
+
+
+def spark_each(rows: int) -> Work:
+    frame, path = spark_frame(rows)
+    table = pk.read(frame, subject="who", time="when", state="what", states=range(5))
+    chain = steady(np.full((5, 5), 0.1) + 0.5 * np.eye(5))
+    released = {"per": "subject", "storage": f"{path}-released", "anyway": True}
+    return lambda: pk.release(table, chain, pk.histogram(), 1, **released)
+
+
+def bare_spark(rows: int) -> Work:
+    from cluster import bare
+
+    frame, path = spark_frame(rows)
+    return lambda: bare(frame, f"{path}-counts")
 
 
 def transported(chain: pk.MarkovChain, length: int) -> Work:
@@ -230,14 +285,14 @@ def star(nodes: int) -> pk.BayesianNetwork:
 
 
 def sticky_quilt(length: int) -> Work:
-    from quilt import sticky_chain
+    from inputs import sticky_chain
 
     chain = steady(sticky_chain(51, stay=3))
     return lambda: pk.markov_quilt(chain, pk.count(0, length), 5)
 
 
 def quilt_scan(length: int) -> Work:
-    from quilt import scan, sticky_chain
+    from inputs import scan, sticky_chain
 
     optimum = pk.markov_quilt(
         pk.MarkovChain.steady(sticky_chain(51, stay=3)), pk.count(0, length), 5
@@ -304,7 +359,7 @@ def spends(number: int, server: str | None = None) -> Work:
 
 
 def bare_spends(number: int) -> Work:
-    from ledger import bare_sqlite
+    from inputs import bare_sqlite
 
     folder = tempfile.TemporaryDirectory()
     act = bare_sqlite(f"{folder.name}/b.db")
@@ -316,41 +371,69 @@ def server_spends(number: int) -> Work:
 
 
 def bare_server_spends(number: int) -> Work:
-    from ledger import bare_server
+    from inputs import bare_server
 
     return repeated(bare_server(os.environ[SERVER]), number)
 
 
 def rows_of(number: int) -> Work:
-    from tables import COLUMNS, made
+    from inputs import COLUMNS, made
 
     frame = made(number, 100)
     return lambda: pk.read(frame, **COLUMNS)
 
 
 def bare_rows(number: int) -> Work:
-    from tables import bare, made
+    from inputs import bare, made
 
     frame = made(number, 100)
     return lambda: bare(frame)
 
 
+def text_rows(number: int) -> Work:
+    from inputs import COLUMNS, in_text, made
+
+    frame = in_text(made(number, 100))
+    return lambda: pk.read(frame, **COLUMNS)
+
+
+def bare_text_rows(number: int) -> Work:
+    from inputs import bare, in_text, made
+
+    frame = in_text(made(number, 100))
+    return lambda: bare(frame)
+
+
+def integer_rows(number: int) -> Work:
+    from inputs import COLUMNS, in_integers, made
+
+    frame = in_integers(made(number, 100))
+    return lambda: pk.read(frame, **COLUMNS)
+
+
+def bare_integer_rows(number: int) -> Work:
+    from inputs import bare, in_integers, made
+
+    frame = in_integers(made(number, 100))
+    return lambda: bare(frame)
+
+
 def pandas_rows(number: int) -> Work:
-    from tables import COLUMNS, made
+    from inputs import COLUMNS, made
 
     frame = made(number, 100).to_pandas()
     return lambda: pk.read(frame, **COLUMNS)
 
 
 def short_series(subjects: int) -> Work:
-    from tables import COLUMNS, made
+    from inputs import COLUMNS, made
 
     frame = made(8 * subjects, subjects)
     return lambda: pk.read(frame, **COLUMNS)
 
 
 def bare_short_series(subjects: int) -> Work:
-    from tables import bare, made
+    from inputs import bare, made
 
     frame = made(8 * subjects, subjects)
     return lambda: bare(frame)
@@ -378,7 +461,7 @@ def hourly_releases(hours: int) -> Work:
 
 def in_duckdb(number: int) -> tuple[Any, Any]:
     import duckdb
-    from tables import made
+    from inputs import made
 
     connection = duckdb.connect()
     connection.execute("SET threads = 1")
@@ -388,7 +471,7 @@ def in_duckdb(number: int) -> tuple[Any, Any]:
 
 
 def duckdb_rows(number: int) -> Work:
-    from tables import COLUMNS
+    from inputs import COLUMNS
 
     connection, rows = in_duckdb(number)
     return lambda: (pk.read(rows, **COLUMNS), connection)
@@ -516,7 +599,8 @@ JOBS = [
     Job("fresh verify, length", (100, 500, 2016), fresh_verification, 1, (LIBRARIES,)),
     Job("verify, dense rows, states", (75, 150, 300), lambda n: verification(dense(n)), 10),
     Job("exact_sum, states", (25, 50, 100), sum_of, 3),
-    Job("quilt, 51 states, length", (10**5, 10**6, 10**7), lambda n: quilt(dense(51), n)),
+    Job("exact_sum, days with, days", (30, 100, 365), of_days, 4),
+    Job("quilt, 51 states, length", (10**5, 10**6, 10**7), lambda n: quilt(dense(51), n), 1),
     Job(
         "quilt, 51 sticky states, length",
         (10**5, 10**6, 10**7),
@@ -533,6 +617,7 @@ JOBS = [
         "curve, any start, length",
         (10**9, 10**12, 10**15),
         lambda n: curve(pk.ChainClass.any_start(anew(SLEEP)), n),
+        0.5,
     ),
     Job("curve, dense rows, states", (50, 70, 100), lambda n: curve(dense(n), 10**6), 1),
     Job("curve, dense, 10^12, states", (75, 150, 300), lambda n: curve(dense(n), 10**12), 2),
@@ -567,9 +652,10 @@ JOBS = [
     Job("curve, field of degree 14, nodes", (50, 100, 200), lambda n: curve(field(n), n), 1),
     Job(
         "wasserstein, binary, length",
-        (2500, 5000, 10**4),
+        (5000, 10**4, 2 * 10**4),
         lambda n: transported(steady(SLEEP), n),
-        5,
+        4,
+        peers=(("exact_sum", of_one_sum),),
     ),
     Job(
         "wasserstein, 5 states, length",
@@ -627,7 +713,7 @@ JOBS = [
             ("numpy, unsafe", draws.unsafe_draws),
         ),
     ),
-    Job("noise, scales of 3 draws", (3000, 6000, 12_000), draws.scales_drawn),
+    Job("noise, scales of 3 draws", (3000, 6000, 12_000), draws.scales_drawn, 2),
     Job(
         "randomised response, bits",
         (10**6, 3 * 10**6, 10**7),
@@ -651,7 +737,16 @@ JOBS = [
         for clock in (False, True)
     ),
     Job("session, hourly releases", (100, 300, 1000), hourly_releases, 20),
-    Job("release_each, accounts", (2_000, 6_000, 20_000), each_with_accounts),
+    Job("beliefs, entries a person", (250, 500, 1000), beliefs_from_data, 30),
+    Job("release_each, accounts", (2_000, 6_000, 20_000), each_with_accounts, 2),
+    Job(
+        "each subject on Spark, rows, clock",
+        (10**5, 3 * 10**5, 10**6),
+        spark_each,
+        peers=(("Spark alone", bare_spark),),
+        clock=True,
+        needs=SPARK,
+    ),
     Job(
         "release_each, accounts on PostgreSQL",
         (2_000, 6_000, 20_000),
@@ -673,6 +768,18 @@ JOBS = [
         peers=(("bare polars", bare_csv),),
     ),
     Job("table, rows", (10**5, 3 * 10**5, 10**6), rows_of, peers=(("bare polars", bare_rows),)),
+    Job(
+        "table, text for subjects, rows",
+        (10**5, 3 * 10**5, 10**6),
+        text_rows,
+        peers=(("bare polars", bare_text_rows),),
+    ),
+    Job(
+        "table, integers for states, rows",
+        (10**5, 3 * 10**5, 10**6),
+        integer_rows,
+        peers=(("bare polars", bare_integer_rows),),
+    ),
     Job(
         "table of pandas, rows",
         (10**5, 3 * 10**5, 10**6),

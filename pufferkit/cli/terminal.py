@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -42,7 +43,7 @@ class _OneLine:
             message = _explained(error)
             if message is None:
                 raise
-            say(f"error: {message}", err=True)
+            say(f"error: {message}", err=True, colour="red")
             sys.exit(BAD_INPUT)
         sys.exit(code or 0)
 
@@ -72,9 +73,29 @@ def _explained(error: BaseException) -> str | None:
     return _PASSWORD.sub(r"\1***@", " ".join(str(text).split()))
 
 
-def say(text: object = "", *, err: bool = False) -> None:
-    """Lines on stdout or stderr; control characters in names are escaped."""
-    typer.echo("\n".join(printable(line) for line in str(text).split("\n")), err=err)
+def say(text: object = "", *, err: bool = False, colour: str | None = None) -> None:
+    """Lines on stdout or stderr; control characters in names are escaped.
+
+    A terminal gets them wrapped at words, and in colour where one is given; JSON as it is.
+    """
+    lines = [printable(line) for line in str(text).split("\n")]
+    if not (sys.stderr if err else sys.stdout).isatty():
+        typer.echo("\n".join(lines), err=err)
+        return
+    if not lines[0].startswith(("{", "[")):
+        from pufferkit.shown import wrapped  # noqa: PLC0415
+
+        wide = shutil.get_terminal_size().columns
+        lines = [part for line in lines for part in _fitted(line, wide, wrapped)]
+    typer.secho("\n".join(lines), err=err, fg=colour)
+
+
+def _fitted(line: str, wide: int, wrapped: Callable[[str, int], list[str]]) -> list[str]:
+    """A line in as many as the terminal needs, with the indent that it has."""
+    if len(line) <= wide:
+        return [line]
+    indent = line[: len(line) - len(line.lstrip())]
+    return [indent + part for part in wrapped(line.lstrip(), max(wide - len(indent), 20))]
 
 
 def give(content: str) -> None:
@@ -170,7 +191,7 @@ def _silent() -> bool:
 
 def warn(message: str) -> None:
     """One line on stderr."""
-    say(f"warning: {' '.join(message.split())}", err=True)
+    say(f"warning: {' '.join(message.split())}", err=True, colour="yellow")
 
 
 @contextmanager

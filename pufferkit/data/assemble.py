@@ -245,6 +245,14 @@ def _codes(states: pl.Series, coded: pl.DataFrame) -> Counts:
     """The code of each state, `UNOBSERVED` where there is none; ``coded`` lists the codes."""
     import polars as pl  # noqa: PLC0415
 
+    if states.dtype.is_integer() and coded.height:
+        low, high = int(coded[STATE].min()), int(coded[STATE].max())  # type: ignore[arg-type]
+        if high - low < _NEAR:  # a place in an array for each number; the last one is for none
+            at = (coded[STATE].cast(pl.Int64) - low).to_numpy()
+            code_of = np.full(high - low + 2, UNOBSERVED, dtype=np.int64)
+            code_of[at] = coded["_code"].to_numpy()
+            number = states if states.dtype == pl.Int64 else states.cast(pl.Int64)
+            return np.asarray(code_of[number.fill_null(high + 1).to_numpy() - low])
     if states.dtype != pl.Categorical:
         rows = states.to_frame().join(coded, on=STATE, how="left", maintain_order="left")
         return np.asarray(rows["_code"].fill_null(UNOBSERVED))
@@ -366,6 +374,9 @@ def steps_between(pairs: pl.DataFrame) -> tuple[float, float] | None:
         return None
     return float(inside["low"].min()), float(inside["high"].max())  # type: ignore[arg-type]
 
+
+_NEAR = 1 << 16
+"""States that are whole numbers and not further apart than this are found in an array."""
 
 _INTERVAL = re.compile(r"[\[(]\s*([^,\s]+),\s*([^,\s]+)\s*[\])]")
 

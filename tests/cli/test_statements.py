@@ -81,3 +81,15 @@ def test_a_plan_says_the_same_to_both_and_no_more(fresh):
         assert said in flat
     assert set(words(shown)) == set(words(piped))
     assert all(len(line) <= 80 for line in shown.splitlines())
+
+
+@pytest.mark.parametrize("columns", [60, 80])
+def test_lines_fit_the_terminal_and_break_at_words(fresh, columns):
+    fresh(f"fit {columns}")
+    for args in (PLAN, ["verify", "release.json"], ["beliefs", "check", "chain.json"],
+                 ["beliefs", "fit", "data.csv", "--state", "state"]):  # fmt: skip
+        shown = on_a_terminal(args, columns)
+        long = [line for line in shown.splitlines() if len(line) > columns and " " in line.strip()]
+        tables = [line for line in long if "---" in line or "  " in line.strip()]
+        assert [line for line in long if line not in tables] == [], args
+        assert not words(through_a_pipe(args)) - words(shown), args

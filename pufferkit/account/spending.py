@@ -328,7 +328,7 @@ class SpentProfile:
         bound = math.inf
         if enough or horizon is not None:
             # A profile with the largest spending everywhere loses no less.
-            bound = _constant(ByDigest(theta), max(horizon or 0, *sizes), most.tobytes())
+            bound = _loss_of(ByDigest(theta), (max(horizon or 0, *sizes), most.tobytes()))
             if enough is not None and bound <= enough:
                 return bound
         if horizon is not None and theta.hides_states:
@@ -344,15 +344,15 @@ class SpentProfile:
             if tuple(own) in seen:
                 continue
             seen.add(tuple(own))
-            runs = [PairRun(count, self._cost(apart, row)) for count, row in own]
-            worst = max(worst, curve_of(theta, size).epsilon(runs))
+            runs = [(count, self._cost(apart, row).tobytes()) for count, row in own]
+            worst = max(worst, _loss_of(ByDigest(theta), *runs))
         return min(worst, bound)
 
     def largest_loss(self, theta: Beliefs, length: int) -> float:
         """The loss if each of so many entries spent as much as the one that spends most."""
         if not self.runs:
             return 0.0
-        return _constant(ByDigest(theta), length, self._largest(theta)[1].tobytes())
+        return _loss_of(ByDigest(theta), (length, self._largest(theta)[1].tobytes()))
 
     def _largest(self, theta: Beliefs) -> tuple[list[Floats], Floats]:
         """The distances of states under each kind, and the largest spending of an entry."""
@@ -483,12 +483,12 @@ def _either(row: Amounts, other: Amounts) -> Amounts:
     return tuple(max(own) for own in zip_longest(row, other, fillvalue=0.0))
 
 
-@lru_cache(maxsize=256)
-def _constant(known: ByDigest[Beliefs], length: int, cost: bytes) -> float:
-    """The loss when every entry spends the same."""
-    size = len(known.itself.states)
-    every = PairRun(length, np.frombuffer(cost).reshape(size, size))
-    return _curve(known, length).epsilon([every])
+@lru_cache(maxsize=4096)
+def _loss_of(known: ByDigest[Beliefs], *runs: tuple[int, bytes]) -> float:
+    """The loss of a segment of these runs of entries; many subjects have the same."""
+    size, length = len(known.itself.states), sum(count for count, _ in runs)
+    spent = [PairRun(count, np.frombuffer(cost).reshape(size, size)) for count, cost in runs]
+    return _curve(known, length).epsilon(spent)
 
 
 def curve_of(theta: Beliefs, length: int) -> InfluenceCurve:

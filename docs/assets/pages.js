@@ -3,7 +3,7 @@ addEventListener("load", () => setTimeout(() => {
   document.querySelectorAll(".md-code__nav").forEach((nav, n) => nav.setAttribute("aria-label", `code block ${n + 1}`))
   document.querySelectorAll(".md-search").forEach((box) => box.setAttribute("aria-label", "Search"))
   document.querySelectorAll("input.md-toggle").forEach((box) => box.setAttribute("aria-label", box.id))
-  document.querySelectorAll(".md-typeset__scrollwrap, div.arithmatex").forEach((box) => {
+  document.querySelectorAll(".md-typeset__scrollwrap, div.arithmatex, .picture, pre > code").forEach((box) => {
     if (box.scrollWidth > box.clientWidth) box.tabIndex = 0
   })
 }, 300))

@@ -161,7 +161,7 @@ def release(
             "ledger": account.ledger,
             "budget": account.budget,
             "prefix": account.prefix,
-            "data_meant": account.data_meant,
+            "confirm_data": account.confirm_data,
             "horizon": account.horizon,
         }
     if epsilon is None:

@@ -51,8 +51,8 @@ def for_all(table, beliefs, epsilon, *, query="histogram", groups=None, **option
 def _paid(table, options):
     """The options of `release`, with the accounts that ledger, budget and prefix name."""
     ledger, budget = options.pop("ledger", None), options.pop("budget", None)
-    prefix, meant = options.pop("prefix", ""), options.pop("data_meant", False)
+    prefix, meant = options.pop("prefix", ""), options.pop("confirm_data", False)
     if ledger is None:
         return options
     book = ledger if isinstance(ledger, pk.Ledger) else pk.Ledger(ledger)
-    return {**options, "account": book.accounts_for(table, prefix, budget, data_meant=meant)}
+    return {**options, "account": book.accounts_for(table, prefix, budget, confirm_data=meant)}

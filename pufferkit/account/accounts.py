@@ -130,7 +130,7 @@ class Account(Shown):
     horizon
         The most entries that one segment of the series may ever have. By default a series without
         an end; for beliefs that do not mix, the longest segment of the first data.
-    data_meant
+    confirm_data
         The same data under a second name, and data that changed since an earlier release, are
         refused; ``True`` confirms that this is intended.
 
@@ -158,13 +158,13 @@ class Account(Shown):
         budget: float,
         *,
         horizon: int | None = None,
-        data_meant: bool = False,
+        confirm_data: bool = False,
     ) -> None:
         self.ledger = ledger if isinstance(ledger, Ledger) else Ledger(ledger)
         self.name = checked_name("name", name)
         self._budget = allowed_micro(budget)
         self._horizon = None if horizon is None else checks.whole("horizon", horizon, 1)
-        self._meant = checks.flag("data_meant", data_meant)
+        self._meant = checks.flag("confirm_data", confirm_data)
         self._made: dict[str, Calibration] = {}
         self._marks: tuple[Any, SeriesData] | None = None
         self._beliefs: Beliefs | None = None
@@ -706,7 +706,7 @@ class Subject:
         balance, standing = standing_of(read, account.name, self.terms)
         standing.whole(account.name, self.lengths, clocked=self.clocked)
         if marks is not None:
-            account.ledger.check_data({account.name: marks}, data_meant=account._meant)
+            account.ledger.check_data({account.name: marks}, confirm_data=account._meant)
         return balance
 
     def cost(self, asked: Payment) -> int:
@@ -762,7 +762,7 @@ class Subject:
             everything,
             draw,
             read=read,
-            data_meant=account._meant,
+            confirm_data=account._meant,
             refused=refused,
         )
         account._beliefs = self.theta

@@ -659,7 +659,7 @@ class TableAccounts:
     ledger: Ledger
     prefix: str
     budget: float
-    data_meant: bool = False
+    confirm_data: bool = False
     horizon: int | None = None
 
 
@@ -823,9 +823,9 @@ class Ledger(Shown):
 
         return self._write(act)
 
-    def check_data(self, data: Mapping[str, Data], *, data_meant: bool = False) -> None:
+    def check_data(self, data: Mapping[str, Data], *, confirm_data: bool = False) -> None:
         """Raise now the error that a charge about these data would raise."""
-        self._read(lambda connection: self._recognition.check(connection, data, data_meant))
+        self._read(lambda connection: self._recognition.check(connection, data, confirm_data))
 
     def change_budget(self, account: str, budget: float, *, why: str = "") -> Balance:
         """Change a budget; the chain records who changed it, when and why.
@@ -902,7 +902,7 @@ class Ledger(Shown):
         budget: float,
         *,
         horizon: int | None = None,
-        data_meant: bool = False,
+        confirm_data: bool = False,
     ) -> TableAccounts:
         """The accounts of the subjects of a table, each with this budget; `release` takes them.
 
@@ -918,7 +918,7 @@ class Ledger(Shown):
             Pufferfish epsilon of each subject, for everything that is ever released about it.
         horizon
             The most entries that one segment may ever have, as for `Account`.
-        data_meant
+        confirm_data
             A table that is known under other names, and data that changed since an earlier release,
             are refused where their counts show it; ``True`` confirms that this is intended.
 
@@ -937,7 +937,7 @@ class Ledger(Shown):
         if len({f"{prefix}{subject}" for subject in subjects}) < len(subjects):
             raise ValueError("subject: two subjects print alike; give them different names")
         longest = None if horizon is None else checks.whole("horizon", horizon, 1)
-        return TableAccounts(self, prefix, budget, data_meant, longest)
+        return TableAccounts(self, prefix, budget, confirm_data, longest)
 
     # -- spending ------------------------------------------------------------------------------
 
@@ -1006,7 +1006,7 @@ class Ledger(Shown):
             self._last.wrote(entry, now)
         return entry
 
-    def charge_many(self, charges: Sequence[Charge], *, data_meant: bool = False) -> bool:
+    def charge_many(self, charges: Sequence[Charge], *, confirm_data: bool = False) -> bool:
         """Charge many accounts in one transaction: all or none, each key once.
 
         Accounts that do not exist are opened on the terms of their charge, and values are stored
@@ -1026,13 +1026,13 @@ class Ledger(Shown):
         def act(connection: Connection) -> bool:
             read = Read.of(connection, [*names, LEDGER], keys, states=False)
             read.check(terms)
-            marks = self._recognition.marks(connection, data, data_meant)
+            marks = self._recognition.marks(connection, data, confirm_data)
             made = drafts_of(charges, read, marks)
             if made is not None:
                 before, drafts = connection.head, made[0]
                 if drafts:
                     drafts = [*_named_beliefs(connection, charges, read.balances), *drafts]
-                    drafts += self._recognition.rows(connection, charges, data_meant)
+                    drafts += self._recognition.rows(connection, charges, confirm_data)
                 append(connection, drafts, self.by, read.balances, made[1])
                 self._recognition.wrote(before, connection.head, names)
             return made is not None

@@ -448,7 +448,7 @@ def _second(name: str, known: str) -> str:
         f"account: the data of {name!r} are, in whole or in part, those of {known!r}; two names "
         "for the same data would give them two budgets. Use the existing name. Only if a second "
         "account is intended (or another person's data happen to be equal), confirm it with "
-        "data_meant=True (--data-meant)"
+        "confirm_data=True (--confirm-data)"
     )
 
 
@@ -539,8 +539,8 @@ class Recognition:
                 raise ValueError(
                     f"data: are, row for row, those of another window of {charge.account!r} "
                     f"(ledger entry {known.seq}), which they have spent already; give the rows "
-                    "of this window. If they happen to be equal, confirm it with data_meant=True "
-                    "(--data-meant)"
+                    "of this window. If they happen to be equal, confirm it with confirm_data=True "
+                    "(--confirm-data)"
                 )
         return drafts
 
@@ -569,8 +569,8 @@ class Recognition:
             raise LedgerError(
                 f"key: the key by which this ledger recognises data is missing ({where}); "
                 "restore it from a backup, or name its file with key= (--ledger-key, "
-                "PUFFERKIT_LEDGER_KEY). If it is lost, data_meant=True (--data-meant) continues "
-                "without recognising data"
+                "PUFFERKIT_LEDGER_KEY). If it is lost, confirm_data=True (--confirm-data) "
+                "continues without recognising data"
             )
         return key
 
@@ -626,5 +626,5 @@ def _unchanged(key: bytes, name: str, stored: Any, data: Data) -> None:
         raise ValueError(
             f"account: entries 1 to {place} of {name!r} differ from those it was charged for: "
             "rows were inserted, changed or removed. The data of an account may only grow at "
-            "the end; if the change is intended, confirm it with data_meant=True (--data-meant)"
+            "the end; if the change is intended, confirm it with confirm_data=True (--confirm-data)"
         )

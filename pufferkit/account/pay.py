@@ -118,7 +118,7 @@ def pay(
     draw: DrawValues,
     *,
     read: Read | None = None,
-    data_meant: bool = False,
+    confirm_data: bool = False,
     refused: Refused | None = None,
 ) -> Paid:
     """The stored value of each of the asked, charged and drawn once.
@@ -133,7 +133,7 @@ def pay(
         Draws values; called when all can pay, and again if another process paid in between.
     read
         What `Ledger.look` gave for the asked, if it was looked at already.
-    data_meant
+    confirm_data
         Whether data that look like those of another account are meant.
     refused
         The error for an account that cannot pay.
@@ -160,7 +160,7 @@ def pay(
             charge if number is None else charge._replace(value=drawn[number])
             for charge, number in zip(charges, numbers, strict=True)
         ]
-        if ledger.charge_many(stored, data_meant=data_meant):
+        if ledger.charge_many(stored, confirm_data=confirm_data):
             return Paid([drawn.get(number, value) for number, value in enumerate(values)], total)
         read = None
 

@@ -22,7 +22,7 @@ from pufferkit.records import digest
 _LISTED = 8
 """Segments up to which their lengths are recorded; a digest stands for more."""
 
-ALONE, PROFILE, FOR_EVER = "single", "entry_profile", "for ever"
+ALONE, PROFILE, ENDLESS = "single", "entry_profile", "endless"
 """The rules that give a price: a promise of its own, the profile, a promise without an end."""
 
 
@@ -174,9 +174,9 @@ def price(
 
     if endless and profile is not None and profile.nowhere_above(new[0]):
         if own <= total:
-            return total, FOR_EVER
+            return total, ENDLESS
         loss = loss_of(profile) if exact else own
-        return (max(total, loss), PROFILE) if loss <= own else (own, FOR_EVER)
+        return (max(total, loss), PROFILE) if loss <= own else (own, ENDLESS)
     alone = None if before.releases else _alone(new, theta, lengths, horizon)
     if profile is None:
         if alone is None:

@@ -603,7 +603,7 @@ class Accounts:
         The run that is released.
     data
         The data of each account, where they can be recognised.
-    data_meant
+    confirm_data
         Confirms data that changed, or that are known under another name.
     """
 
@@ -613,10 +613,10 @@ class Accounts:
         budget: float,
         run: FleetRun,
         data: Mapping[str, Data] | None = None,
-        data_meant: bool = False,
+        confirm_data: bool = False,
     ) -> None:
         self.ledger, self.run = ledger, run
-        self._data, self._meant = data or {}, data_meant
+        self._data, self._meant = data or {}, confirm_data
         self._budget, self._beliefs = allowed_micro(budget), kept(run.beliefs)
         self._prices = Prices(run.beliefs, run.horizon)
         self._terms: dict[Any, Terms] = {}
@@ -633,7 +633,7 @@ class Accounts:
         owing(read, self._prices, asked, _refused)
         data = {one.account: one.data for one in asked if one.data is not None}
         if data:
-            self.ledger.check_data(data, data_meant=self._meant)
+            self.ledger.check_data(data, confirm_data=self._meant)
 
     def telling(self, names: Sequence[str]) -> set[str]:
         """The accounts that can be refused: those that exist, and one that is new.
@@ -720,7 +720,7 @@ class Accounts:
     def _paid(self, asked: Sequence[Payment], draw: DrawValues, read: Read) -> Paid:
         meant = self._meant
         return pay(
-            self.ledger, self._prices, asked, draw, read=read, data_meant=meant, refused=_refused
+            self.ledger, self._prices, asked, draw, read=read, confirm_data=meant, refused=_refused
         )
 
     def forget(self) -> None:

@@ -224,7 +224,7 @@ def release_each(
     label: str = "",
     prefix: str = "",
     progress: Progress | None = None,
-    data_meant: bool = False,
+    confirm_data: bool = False,
     horizon: int | None = None,
     period: Period | None = None,
     anyway: bool = False,
@@ -261,7 +261,7 @@ def release_each(
         Put before the subject's label to name its account.
     progress
         Called with the number of rows done and the number of all rows.
-    data_meant
+    confirm_data
         A table that is known under other names, and data that changed since an earlier release,
         are refused where their counts show it; ``True`` confirms that this is intended.
     anyway
@@ -303,7 +303,7 @@ def release_each(
     together = [run.epsilon]
     wanted = np.array([calibrations[n].scale for n in used.tolist()])[asked.owner]
     data = TableData(table, account_names(table, prefix)) if ledger is not None else {}
-    with accounts_of_run(run, ledger, budget, data, data_meant) as accounts:
+    with accounts_of_run(run, ledger, budget, data, confirm_data) as accounts:
         chunks = chunks_of(asked.owner)
         for rows in chunks if accounts is not None and len(chunks) > 1 else ():
             pending = pending_releases(table, asked, rows, used, calibrations, prefix)
@@ -350,7 +350,7 @@ def release_all(
     budget: float | None = None,
     label: str = "",
     prefix: str = "",
-    data_meant: bool = False,
+    confirm_data: bool = False,
     progress: Progress | None = None,
     groups: Mapping[Hashable, Hashable] | None = None,
     keys: Sequence[Hashable] | None = None,
@@ -375,8 +375,8 @@ def release_all(
 
     Parameters
     ----------
-    table, beliefs, epsilon, query, mechanism, ledger, budget, label, prefix, data_meant, progress,
-    anyway
+    table, beliefs, epsilon, query, mechanism, ledger, budget, label, prefix, confirm_data,
+    progress, anyway
         As for `release_each`.
     groups, keys
         The group of each subject (`pufferkit.data.read.groups_of` reads it from a column), and all
@@ -413,7 +413,7 @@ def release_all(
     warn_if_rows_drown(run, together, [calibration] * len(windows), anyway)
     used, calibrations = np.full(len(table.subjects), longest), {longest: calibration}
     data = TableData(table, account_names(table, prefix)) if ledger is not None else {}
-    with accounts_of_run(run, ledger, budget, data, data_meant) as accounts:
+    with accounts_of_run(run, ledger, budget, data, confirm_data) as accounts:
         if accounts is None:
             values, scales = noisy_sums(sums, run, calibration.scale)
         else:
@@ -499,7 +499,7 @@ def accounts_of_run(
     ledger: Ledger | str | None,
     budget: float | None,
     data: Mapping[str, Data] | None = None,
-    data_meant: bool = False,
+    confirm_data: bool = False,
 ) -> Iterator[Any]:
     """The accounts of a run; ``None`` without a ledger. A ledger opened here is closed."""
     if (ledger is None) != (budget is None):
@@ -507,7 +507,7 @@ def accounts_of_run(
     if ledger is None or budget is None:
         yield None
     elif isinstance(ledger, Ledger):
-        yield Accounts(ledger, budget, run, data, data_meant)
+        yield Accounts(ledger, budget, run, data, confirm_data)
     else:
         with Ledger(ledger) as book:
-            yield Accounts(book, budget, run, data, data_meant)
+            yield Accounts(book, budget, run, data, confirm_data)

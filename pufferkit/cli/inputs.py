@@ -302,9 +302,9 @@ class Book:
     ledger_key: Annotated[
         Text, option("Key to recognise data. Default: beside the ledger.", "FILE")
     ] = None
-    data_meant: Annotated[
+    confirm_data: Annotated[
         bool,
-        option("Confirm data known under another account, or changed.", None, "--data-meant"),
+        option("Confirm data known under another account, or changed.", None, "--confirm-data"),
     ] = False
 
     def check(self, *, needs_account: bool) -> None:
@@ -341,7 +341,7 @@ class Book:
             if ledger is None or self.budget is None or self.account is None:
                 yield None
                 return
-            account = pk.Account(ledger, self.account, self.budget, data_meant=self.data_meant)
+            account = pk.Account(ledger, self.account, self.budget, confirm_data=self.confirm_data)
             yield account
             terminal.remaining(self.account, account.remaining, self.budget)
 

@@ -294,7 +294,9 @@ def _table(task: Task, rule: str | None) -> None:
     ):
         accounts = None
         if ledger is not None and book.budget is not None:
-            accounts = ledger.accounts_for(data, prefix, book.budget, data_meant=book.data_meant)
+            accounts = ledger.accounts_for(
+                data, prefix, book.budget, confirm_data=book.confirm_data
+            )
         releases: Releases = pk.release(
             data,
             beliefs,

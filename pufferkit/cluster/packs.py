@@ -90,11 +90,11 @@ def release_on_cluster(
     period: Period | None = None,
     progress: Progress | None = None,
     anyway: bool = False,
-    data_meant: bool = False,
+    confirm_data: bool = False,
 ) -> Any:
     """A row for each subject and window, or over all subjects; arguments as for `release`.
 
-    Counts stay on the cluster, so data are not recognised there: ``data_meant`` changes nothing.
+    Counts stay on the cluster, so data are not recognised there: ``confirm_data`` changes nothing.
     """
     if period is not None:
         raise NotApplicable(f"window: give the rows of {period.name}, filtered on the cluster")

@@ -152,7 +152,7 @@ def problem() -> ui.label:
 
 
 _PYTHON = re.compile(r"\w+=|--\w|\b[a-z]\w*\(|\bpk\.|\bread_\w+\b|\bpip install")
-_ARGUMENTS = re.compile(r"\b(independent_after|repeated_hour|times_in|at_least|data_meant)\b")
+_ARGUMENTS = re.compile(r"\b(independent_after|repeated_hour|times_in|at_least|confirm_data)\b")
 _NAMES = {"cuts": "Cut points", "of": "States", "pi_min": "Rarest state", "lengths": "Length"}
 
 

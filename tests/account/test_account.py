@@ -109,7 +109,7 @@ def test_the_rows_of_one_day_are_refused_as_those_of_another(tmp_path):
     july = pk.Series(june.codes, (0, 1), june.lengths, calendar=pk.Calendar("2026-07-01", "1h"))
     with pytest.raises(ValueError, match="another window of 'anna'"):
         pk.release(july, CHAIN, pk.histogram(), 0.3, account=account)
-    meant = pk.Account(account.ledger, "anna", 9.0, data_meant=True)
+    meant = pk.Account(account.ledger, "anna", 9.0, confirm_data=True)
     pk.release(july, CHAIN, pk.histogram(), 0.3, account=meant)
 
 
@@ -157,7 +157,7 @@ def test_beliefs_that_do_not_mix_have_a_horizon(tmp_path):
     assert pk.verify(release).ok
     with pytest.raises(ValueError, match="horizon"):
         pk.release([*data, 0], stay, pk.count(1), 1.0, account=account)
-    declared = pk.Account(account.ledger, "declared", 2.0, horizon=24, data_meant=True)
+    declared = pk.Account(account.ledger, "declared", 2.0, horizon=24, confirm_data=True)
     pk.release(data, stay, pk.count(1), 1.0, account=declared, anyway=True)
     later = pk.release(
         data * 2, stay, pk.count(1), 1.0, account=declared, window=(13, 24), anyway=True

@@ -128,7 +128,7 @@ def test_a_balance_that_was_changed_buys_nothing(url, change, last):  # noqa: F8
         ledger.open_account("alice", 1)
         ledger.spend("alice", 0.5)
         ledger.spend("alice", 0.5)
-        session = Asking(DATA, CHAIN, 1.0, ledger, name="anna", data_meant=True)
+        session = Asking(DATA, CHAIN, 1.0, ledger, name="anna", confirm_data=True)
         session.release(count(1, 2000), 0.9)
         lasts = "SELECT max(seq) FROM pufferkit_entries GROUP BY account"
         where = f" AND seq IN ({lasts})" if last else " AND kind = 'charge'"

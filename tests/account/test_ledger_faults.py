@@ -22,7 +22,7 @@ DATA = [0, 0, 1, 1, 0, 1, 0, 0, 0, 1, 1, 1]
 FRAME = pl.DataFrame({"who": [n // 4 for n in range(12)], "when": [n % 4 for n in range(12)],
                       "what": DATA})  # fmt: skip
 TABLE = pk.read(FRAME, subject="who", time="when", state="what", states=[0, 1])
-PAID = {"budget": 1, "mechanism": "group_dp", "data_meant": True}
+PAID = {"budget": 1, "mechanism": "group_dp", "confirm_data": True}
 SECRET = "the noisy value 3.14159"
 
 
@@ -67,7 +67,7 @@ def failing(fault, monkeypatch):
 
 
 def by_session(ledger, name):
-    session = Asking(DATA, CHAIN, 1.0, ledger, name=name, data_meant=True)
+    session = Asking(DATA, CHAIN, 1.0, ledger, name=name, confirm_data=True)
     release = session.release(count(1, 12), 0.4, mechanism="group_dp")
     return {(name, "count"): release.value}
 

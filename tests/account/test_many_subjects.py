@@ -424,7 +424,7 @@ def test_other_beliefs_need_other_accounts(book):
     other = pk.ChainClass.any_start(BELIEF.transition, states=STATES)
     with pytest.raises(ValueError, match="other data or beliefs"):
         for_each(table, other, 1, ledger=book, budget=5)
-    for_each(table, other, 1, ledger=book, budget=5, prefix="any start/", data_meant=True)
+    for_each(table, other, 1, ledger=book, budget=5, prefix="any start/", confirm_data=True)
 
 
 @pytest.fixture
@@ -516,7 +516,7 @@ def test_flat_profiles_are_on_the_safe_side(book, monkeypatch):
     for_each(whole, BELIEF, 0.5, ledger=book, budget=9, prefix="exact/")
     for_each(table, BELIEF, 0.5, ledger=book, budget=9, prefix="exact/")
     monkeypatch.setattr("pufferkit.account.pay._EXACT", 0)
-    options = {"ledger": book, "budget": 9, "prefix": "flat/", "data_meant": True}
+    options = {"ledger": book, "budget": 9, "prefix": "flat/", "confirm_data": True}
     for_each(whole, BELIEF, 0.5, **options)
     for_each(table, BELIEF, 0.5, **options)
     for name in ("p0", "p1"):

@@ -74,7 +74,7 @@ def test_many_subjects_take_no_more_statements_than_one(url, statements):  # noq
     with pk.Ledger(url) as book:
         for people in (2, 200):
             table = _table(people)
-            accounts = book.accounts_for(table, f"{people} ", budget=3, data_meant=True)
+            accounts = book.accounts_for(table, f"{people} ", budget=3, confirm_data=True)
             for label in ("first", "second"):
                 statements.clear()
                 pk.release(

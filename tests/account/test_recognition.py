@@ -67,7 +67,7 @@ def test_the_same_data_under_a_second_name_are_refused(book, case):
     with pytest.raises(ValueError, match=r"'bob' are, in whole or in part, those of 'anna'"):
         release(book, data, "bob")
     assert book.entries() == before
-    release(book, data, "bob", data_meant=True)
+    release(book, data, "bob", confirm_data=True)
     # Known under this name now: no need to say it again.
     release(book, data, "bob")
     assert book.verify() == []
@@ -95,12 +95,12 @@ def test_short_series_with_enough_information_are_known_backwards_and_twice(tmp_
 
 
 def test_short_series_of_few_states_are_no_evidence_backwards(book):
-    release(book, LONG[:30], "short", data_meant=True)
+    release(book, LONG[:30], "short", confirm_data=True)
     release(book, OTHER[:30], "another")
     for number, start in enumerate(range(0, 300, 30)):
         some = CHAIN.sample(20, seed=100 + start).tolist()
         if some != some[::-1]:
-            release(book, some, f"{number}", data_meant=True)
+            release(book, some, f"{number}", confirm_data=True)
             release(book, some[::-1], f"{number} backwards")
 
 
@@ -131,7 +131,7 @@ def test_other_data_are_not_refused(book):
     release(book, [0] * 600, "also asleep")
     with pytest.raises(ValueError, match=r"'third' are.*'asleep'"):
         release(book, [0] * 500, "third")
-    release(book, [0] * 500, "third", data_meant=True)
+    release(book, [0] * 500, "third", confirm_data=True)
 
 
 def test_unrelated_series_share_nothing():
@@ -155,7 +155,7 @@ def test_changed_rows_under_the_same_name_are_refused(book):
         with pytest.raises(ValueError, match="differ from those"):
             Asking(changed, CHAIN, 1.0, book, name="anna").cost(count(1), 0.1)
         assert book.entries() == before
-        Asking(changed, CHAIN, 1.0, book, name="anna", data_meant=True).cost(count(1), 0.1)
+        Asking(changed, CHAIN, 1.0, book, name="anna", confirm_data=True).cost(count(1), 0.1)
 
 
 def test_two_processes_cannot_open_two_names_at_once(book, monkeypatch):
@@ -182,7 +182,7 @@ def test_the_ledger_alone_tells_nothing(tmp_path):
     """Equal data of two accounts, and equal stretches of one, look like any others."""
     with Ledger(tmp_path / "l.db") as ledger:
         release(ledger, LONG, "anna")
-        release(ledger, LONG, "bob", data_meant=True)
+        release(ledger, LONG, "bob", confirm_data=True)
         bodies = [e.body["data marks"] for e in ledger.entries() if e.kind == "charge"]
     digests = [body["digests"][n : n + 16] for body in bodies for n in range(0, 17 * 16, 16)]
     assert len(digests) == len(set(digests)) == 34
@@ -207,7 +207,7 @@ def test_without_its_key_a_ledger_does_not_go_on(book, tmp_path):
         assert content is not None or not key.exists()
     key.unlink()
     assert book.verify() == []
-    release(book, OTHER, "bob", data_meant=True)
+    release(book, OTHER, "bob", confirm_data=True)
     elsewhere = tmp_path / "elsewhere"
     elsewhere.write_text(kept)
     again = Ledger(tmp_path / "ledger.db", key=elsewhere)
@@ -270,7 +270,7 @@ def test_a_table_under_other_names_is_refused(tmp_path, window):
                 call(table, BELIEF, 0.1, ledger=ledger, budget=2, prefix="again/")
         assert ledger.entries() == before
         run(people([400, 350, 300, 420], seed=50), ledger, window, prefix="others/")
-        run(frame, ledger, window, prefix="again/", data_meant=True)
+        run(frame, ledger, window, prefix="again/", confirm_data=True)
         assert ledger.verify() == []
 
 
@@ -357,7 +357,7 @@ def test_what_another_process_writes_between_two_chunks_is_noticed(
     with Ledger(tmp_path / "l.db") as ledger, Ledger(tmp_path / "l.db") as second:
         if known:
             run(others, ledger)
-        _between_chunks(monkeypatch, lambda: run(late, second, data_meant=True))
+        _between_chunks(monkeypatch, lambda: run(late, second, confirm_data=True))
         with pytest.raises(ValueError, match=r"'p4' are.*those of 'x'"):
             run(frame, ledger)
         paid = {account.account for account in ledger.accounts()}
@@ -371,7 +371,7 @@ def test_marks_that_another_process_changed_are_read_again(tmp_path, monkeypatch
     late = frame.filter(pl.col("who") == "p4").with_columns(who=pl.lit("x"))
     with Ledger(tmp_path / "l.db") as ledger, Ledger(tmp_path / "l.db") as second:
         run(first, ledger)
-        _between_chunks(monkeypatch, lambda: run(late, second, label="2", data_meant=True))
+        _between_chunks(monkeypatch, lambda: run(late, second, label="2", confirm_data=True))
         with pytest.raises(ValueError, match=r"'p4' are.*those of 'x'"):
             run(frame, ledger)
 

@@ -72,7 +72,7 @@ def test_quilts_of_any_network_by_theorem_4_4(book):
 
 def test_two_wasserstein_releases_are_charged_entry_by_entry(book):
     for n, beliefs in enumerate((TREE, TREE.joint())):
-        session = Asking(RECORD, beliefs, 10, book, name=f"flu {n}", data_meant=True)
+        session = Asking(RECORD, beliefs, 10, book, name=f"flu {n}", confirm_data=True)
         session.release(QUERY, 1, mechanism="wasserstein")
         assert session.remaining >= 9
         session.release(QUERY, 1, mechanism="wasserstein", label="again")

@@ -139,7 +139,7 @@ def test_a_change_of_beliefs_is_refused_after_a_promise_of_its_own_or_over_budge
     if promised:
         with pytest.raises(pk.NoTheorem, match="promise"):
             alone.change_beliefs(SLOWER)
-    ben = pk.Account(alone.ledger, "ben", 1.0, data_meant=True)
+    ben = pk.Account(alone.ledger, "ben", 1.0, confirm_data=True)
     pk.release(data, CHAIN, pk.count(1), 1, account=ben, anyway=True)
     entries = len(ben.ledger.entries())
     with pytest.raises(pk.OverBudget):

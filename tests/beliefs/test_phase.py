@@ -102,7 +102,7 @@ def test_clocks_do_not_change_between_the_parts_of_an_account(tmp_path):
     with pytest.raises(pk.NoTheorem, match="clocks change"):
         pk.release(after, clock(None), pk.count(1), 1.0, account=anna)
     assert anna.spent == spent
-    bob = pk.Account(ledger, "bob", 9.0, data_meant=True)
+    bob = pk.Account(ledger, "bob", 9.0, confirm_data=True)
     for data in (before, after):
         steady = pk.MarkovChain.steady(DAY, step="1h")
         pk.release(data, steady, pk.count(1), 1.0, account=bob, anyway=True)

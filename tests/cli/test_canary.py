@@ -133,7 +133,7 @@ COMMANDS = (
     "release p1.csv --model model.json --epsilon 0.00001 --state state",
     f"release {ONE} --window 7d --out weeks.csv",
     f"release {TABLE} --out each.csv --plot each.svg",
-    f"release {TABLE} --query frequencies --json --data-meant "
+    f"release {TABLE} --query frequencies --json --confirm-data "
     "--ledger book.db --budget 2 --account each/",
     f"release {TABLE} --per region --keys north,south --out groups.csv",
     f"release {TABLE} --per region --keys west",
@@ -183,12 +183,12 @@ def acts(book):
     yield session.history
     yield session.profile
     yield session.plan(query, 0.1)
-    again = Asking(data, chain, 2, book, name="again", data_meant=True)
+    again = Asking(data, chain, 2, book, name="again", confirm_data=True)
     yield again.release(query, 1.0, window=(1, LENGTHS[0]))
     table = pk.read("people.csv", subject="who", time="time", state="state", states=STATES)
     yield table
     yield for_each(table, chain, 1)
-    yield for_each(table, chain, 1, query="frequencies", data_meant=True, **paid)
+    yield for_each(table, chain, 1, query="frequencies", confirm_data=True, **paid)
     yield for_all(table, chain, 1)
     for act in (
         lambda: session.release(query, 5.0),

@@ -58,10 +58,10 @@ def test_a_second_name_is_noticed(folder):  # noqa: F811
     good(*paid())
     message = refusal(*paid("bob"))
     assert "those of 'anna'" in message
-    assert "--data-meant" in message
+    assert "--confirm-data" in message
     assert "bob" not in good("ledger", "show", "l.db")
-    good(*paid("bob", "0.5", "1", "--data-meant"))
-    assert "--ledger" in refusal(*RELEASE, "--epsilon", "1", "--data-meant")
+    good(*paid("bob", "0.5", "1", "--confirm-data"))
+    assert "--ledger" in refusal(*RELEASE, "--epsilon", "1", "--confirm-data")
     assert "--ledger" in refusal(*RELEASE, "--epsilon", "1", "--anchor", "head")
 
 

@@ -74,7 +74,7 @@ NOTHING_TO_SHOW = {
     "--thorough": "there is nothing slow to try",
     "--json": "answers without --out are JSON already",
     "--one-question": "a histogram tells all states apart",
-    "--data-meant": "there is nothing to confirm",
+    "--confirm-data": "there is nothing to confirm",
 }
 FITS_ANYWAY = {
     ("--separator", "--header", "--decimal", "--dates"): "the file may be what is said of it",

@@ -160,7 +160,7 @@ def test_every_question_of_each_subject_and_of_all(rows, cluster, tmp_path, quer
     again = for_each(far, BELIEF, 50, storage=place, **call)
     assert sorted(again.collect()) == sorted(paid.collect())
     # One machine finds what the cluster paid for.
-    local = for_each(near, BELIEF, 50, **{**call, "data_meant": True})
+    local = for_each(near, BELIEF, 50, **{**call, "confirm_data": True})
     assert local.raw.tolist() == [
         list(line)[-len(here.labels) :] for line in sorted(paid.collect())
     ]

@@ -20,19 +20,35 @@ from pufferkit.rounding import EPS
 
 SLACK = 1e-7
 """Added to the cost of every pair, relative to the largest, to reach a certificate."""
+
 _MOST_ROUNDS = 60
-_SWEEPS = 4
-_MOST_SWEEPS = 256
-_SOLVED, _FEW_PRODUCTS = 1e-10, 40
+"""Newton's method needs five to ten; a search that needs more has no limit."""
+
+_SWEEPS, _MOST_SWEEPS = 4, 256
+"""Entries swept before the next attempt by Newton's method: twice as many each time."""
+
 _DENSE = 24
+"""Up to so many states (576 pairs) elimination is quicker than sparse products."""
+
+_SOLVED, _FEW_PRODUCTS = 1e-10, 40
+"""Far below the slack, and about what elimination of a thousand pairs costs."""
+
 _LEAP = 8.0
+"""A tangent that leads further than so many times the variation is not to be believed."""
+
 _STEADY = 1e-3
+"""Growth that differs by no more from entry to entry is taken to go on."""
+
 _TURN = 12
 """Growth is averaged over so many entries: chains of period 2, 3, 4, 6 and 12 come round."""
 _LIFTS = 40
+"""Pairs without cost that step from one another settle after a few; a limit is checked anyway."""
+
 _ALIKE = 1e-9
-_CLOSE = 1e-5
-_MOST_TURNS = 30
+"""Differences below this are rounding."""
+
+_CLOSE, _MOST_TURNS = 1e-5, 30
+"""What is left of a smaller variation after many entries, and products that tell it."""
 
 
 def certificate(

@@ -136,19 +136,31 @@ _CALM = 0.02
 """A limit is looked for where the variation changes by less than this share from entry to entry."""
 
 _NEAR = 1e-5
-_GAIN = 1e-7
+"""A cheap run is bounded by its limit from the entry on that is within this share of it."""
+
+_GAIN = PRECISION
+"""Blocks that gain less than a search resolves are not worth their programmes."""
+
 _MOST_KNOWN = 8
+"""Profiles stored for `PartCurve.record` and as starts: a search tries about seven."""
+
 _WITHIN = 0.98
+"""A start above what is of use would end a search at once."""
+
 _MANY = 16
+"""Fewer entries are sooner computed one by one than a compiled loop is set up."""
+
 _FEW_LEFT, _FEW_UNPAID = 8, 256
 """Of a cheap run, and of one that pays nothing, so many entries are computed without a limit."""
-_GROWTH = 1.25
-_MOST_SIZES, _ALL_SIZES = 50, 16
+_GROWTH, _MOST_SIZES, _ALL_SIZES = 1.25, 50, 16
+"""Blocks: all up to sixteen (periods), then each a quarter longer, up to some 30,000 entries."""
 
 _EXPLICIT_STEPS = 400, 2_000
 """Entries that are computed one by one with seasons, of one run of costs and of several."""
 
 _MOST_PERIODS = 400
+"""Rounds of the clock after which no limit is expected: variations of slow chains grow on."""
+
 _BEGIN = 1e-3
 """A search begins with so small a share of epsilon that the loss is about linear there."""
 

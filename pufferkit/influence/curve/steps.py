@@ -98,10 +98,14 @@ _OVERFLOW = 700.0
 """Beyond this exponentials overflow, and programmes are for what is finite."""
 
 _ROUGH_SWEEPS, _CLOSE_ENOUGH, _FEW = 20, 0.01, 16
+"""A guess by lower bounds: up to so many sweeps, until one per cent, for so many states or more."""
+
 _SMALL, _FIRST = 15**3, 24**3
 """Work that numpy serves where loops were compiled before, and where none ever was."""
 
 _MANY = 100
+"""Entries with kernels of their own for which loading compiled loops pays."""
+
 _LITTLE = 8**4
 """Pairs of pairs of values that numpy serves before compiled loops are loaded."""
 
@@ -109,9 +113,17 @@ _LARGE = 30.0
 """From this variation on, its exponential is factored out of sums."""
 
 _SATURATES = 8.0
+"""From here on a hyperbolic tangent has lost the digits that decide."""
+
 _MOST_TURNS = 200
+"""Newton's method needs about five; where it does not end, a chord bounds the root."""
+
 _NUDGE = 1e-6
+"""The derivative at the largest variation is a quotient of differences, for guesses only."""
+
 _ROUND = 1e-12
+"""More than the roundings of a sum of a thousand probabilities and two logarithms."""
+
 _WEIGHTS = ((0.0, 0.0), (1.0, 0.0), (0.0, 1.0), (1.0, 1.0), (0.5, 0.5))
 _PAIRWISE = 24
 """Up to so many states a region tells pairs apart: tables have the cube of it."""

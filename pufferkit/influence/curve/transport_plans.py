@@ -70,8 +70,13 @@ from pufferkit.compiling import compiled_loop
 from pufferkit.rounding import EPS
 
 _RAISED = 1e-13
+"""Raises every arc a little, so that a way over a third state is never as short."""
+
 _TURNS = 4
+"""Improvements of a first forest; more pivots cost less than more turns."""
+
 _NEGATIVE = -1e-13
+"""A flow is negative if it is below this share of the masses it is the difference of."""
 
 
 @compiled_loop
@@ -585,8 +590,10 @@ def rough_steps(kernel, limit, ratios):
 
 
 _TIGHT = 1e-12
-_MOST_ROUNDS = 400
-MOST_PIVOTS = 20_000
+"""A slack above minus this is rounding."""
+
+_MOST_ROUNDS, MOST_PIVOTS = 400, 20_000
+"""Never reached; a search that ends early has a plan all the same."""
 
 Some = NDArray[np.intp] | slice
 _ALL = slice(None)

@@ -24,6 +24,9 @@ Found = TypeVar("Found")
 EPS = math.ulp(1.0)
 """Relative spacing of floats: one rounding errs by at most half of it."""
 
+LARGEST_EXPONENT = 700.0
+"""e to this is still a float."""
+
 _FINEST = 1e-13
 _MOST_TRIALS, _USUAL_TRIALS = 40, 5
 _LEAST_POWER = 0.1

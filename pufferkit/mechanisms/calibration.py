@@ -34,6 +34,7 @@ from pufferkit.mechanisms.release import (
     half_width,
 )
 from pufferkit.records import Asked, plain
+from pufferkit.rounding import LARGEST_EXPONENT
 from pufferkit.shown import Shown, three_digits
 
 GAPS = (
@@ -518,8 +519,6 @@ DROWNED = 0.5
 LARGE_EPSILON = 10.0
 """A larger epsilon gives a warning."""
 
-_LARGEST_EXPONENT = 700
-
 
 def answer_range(query: Query) -> tuple[float, float] | None:
     """The least and largest value of a coordinate, in the unit of its noise, if known."""
@@ -659,7 +658,7 @@ def questioned(epsilon: float) -> str | None:
     """A warning about an epsilon that guarantees hardly anything; ``None`` for others."""
     if epsilon <= LARGE_EPSILON:
         return None
-    factor = f"{math.exp(epsilon):,.3g}" if epsilon < _LARGEST_EXPONENT else "more than 1e304"
+    factor = f"{math.exp(epsilon):,.3g}" if epsilon < LARGEST_EXPONENT else "more than 1e304"
     return (
         f"epsilon {epsilon:g} lets a release multiply the odds of any two values of an entry by "
         f"{factor}; 0.1 to 3 are usual"

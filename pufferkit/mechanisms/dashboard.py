@@ -226,8 +226,8 @@ def dashboard(
     )
 
 
-_TRIES, _STEP = 40, 2e-5
-_SMALLEST = 1e-12
+_TRIES, _STEP = 40, 2e-5  # epsilon rises so often by so much, until the curve affords the cost
+_SMALLEST = 1e-12  # share of an error below which no scale is tried
 
 
 def largest_scale(name: str, error: float, level: float, unit: Fraction | None) -> float:

@@ -26,12 +26,12 @@ from pufferkit.influence.curve.steps import off_diagonal
 from pufferkit.mechanisms.calibration import Calibration, chains_only
 from pufferkit.mechanisms.influence_curve import loss_at, metric_of
 from pufferkit.mechanisms.release import Guarantee, Release
-from pufferkit.rounding import round_up
+from pufferkit.rounding import LARGEST_EXPONENT, round_up
 from pufferkit.shown import Shown
 
 # --- what an epsilon means to a person: how far a release can move an adversary's belief --------
 
-_PRIOR = 0.1
+_PRIOR = 0.1  # the example that every text tells: someone thinks 1 in 10
 
 
 def posterior(prior: float, loss: float) -> float:
@@ -46,7 +46,7 @@ def posterior(prior: float, loss: float) -> float:
     p = checks.real("prior", prior)
     if not 0 < p < 1:
         raise ValueError(f"prior: must lie between 0 and 1, got {prior!r}; for example 0.1")
-    if loss > 700:
+    if loss > LARGEST_EXPONENT:
         return 1.0
     odds = p / (1 - p) * math.exp(loss)
     return odds / (1 + odds)
@@ -105,7 +105,7 @@ class PairTable(Shown):
     @property
     def factors(self) -> Floats:
         """The largest factor on the odds of the first value against the second."""
-        return np.exp(np.minimum(self.losses, 700.0))
+        return np.exp(np.minimum(self.losses, LARGEST_EXPONENT))
 
     def posterior(self, prior: float, state: Hashable | None = None) -> float:
         """The largest posterior after the release of an adversary with this prior.
@@ -265,7 +265,7 @@ SPANS = (("an hour", 3600), ("a night of 8 hours", 8 * 3600), ("a week", 7 * 864
 _ENTRIES = (10, 100)
 """Stretches in entries, where the time between entries is unknown."""
 
-_VACUOUS = 20.0
+_VACUOUS = 20.0  # odds times e^20 leave nothing hidden
 
 
 def meaning(calibration: Calibration) -> tuple[str, ...]:

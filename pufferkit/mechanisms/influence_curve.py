@@ -117,7 +117,7 @@ Metric = Floats | None
 Solved = tuple[float, Evidence, dict[str, Any] | None]
 """An event-level epsilon, the binding evidence, and verification data."""
 
-_EARLY = 20
+_EARLY = 20  # an entry further from the start has forgotten it, for the search of proportions
 
 
 def influence_curve(

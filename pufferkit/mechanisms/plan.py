@@ -75,8 +75,8 @@ LONG_WORK = 5e8
 _MORE_FOR_THE_CURVE = 20
 """So many times as long for the influence curve: without it a plan has hardly a best row."""
 
-_MOST_BY_BIN = 8
-_MOST_ATTACKED = 10
+_MOST_BY_BIN = 8  # bins times chains: each costs a search, and a plan answers at once
+_MOST_ATTACKED = 10  # chains of a class; each alone proves a loss
 _BY_NAME = "ask for it by name, or for slow mechanisms (--thorough)"
 
 

@@ -31,6 +31,7 @@ from pufferkit.errors import printable
 from pufferkit.mechanisms.post_processing import Derived, derive, rank_error
 from pufferkit.noise import Family, Sampler
 from pufferkit.records import Report
+from pufferkit.rounding import LARGEST_EXPONENT
 from pufferkit.shown import WIDTH, aligned, three_digits, with_interval, wrapped
 
 # --- the guarantee of a release, and the evidence for its scale, which `verify` reads -----------
@@ -271,8 +272,7 @@ FORMAT = 1
 
 Presentation = Literal["as drawn", "nearest histogram"]
 
-_MOST = 700.0
-_ROUNDING = 1e-9
+_ROUNDING = 1e-9  # an interval is wider by this share, so that no rounding makes it too short
 
 
 @dataclass(frozen=True, repr=False)
@@ -687,7 +687,7 @@ def expected_size(scale: float, unit: Fraction | None = None) -> float:
     if unit is None:
         return scale
     b = float(unit / Fraction(scale))
-    return float(unit) / math.sinh(b) if b < _MOST else 0.0
+    return float(unit) / math.sinh(b) if b < LARGEST_EXPONENT else 0.0
 
 
 def half_width(scale: float, level: float, count: int = 1, unit: Fraction | None = None) -> float:

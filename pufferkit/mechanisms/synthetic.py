@@ -32,7 +32,7 @@ from pufferkit.mechanisms.dashboard import split
 from pufferkit.mechanisms.release import Release
 from pufferkit.shown import Shown
 
-_ROUNDS = 300
+_ROUNDS = 300  # of fitting; it ends earlier where nothing moves
 _LEAST = 1e-4
 """Shares and rates are at least this, so that noise does not make a state unreachable."""
 

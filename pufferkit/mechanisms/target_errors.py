@@ -34,8 +34,8 @@ from pufferkit.shown import Shown
 
 # --- changed queries that may meet a target error: over more entries, or coarser ----------------
 
-_THINNED = (2, 5, 10, 60)
-_FEW_LEVELS = (4, 2)
+_THINNED = (2, 5, 10, 60)  # one reading in so many is suggested
+_FEW_LEVELS = (4, 2)  # so many levels in place of more
 
 
 def over(query: Query, lengths: Sequence[int], observed: Sequence[int] | None = None) -> Query:
@@ -129,12 +129,12 @@ def merged(query: Query, groups: Sequence[Sequence[Hashable]]) -> Query:
 MOST_EPSILON = 100.0
 """Largest epsilon that is tried; a larger one is no meaningful guarantee."""
 
-_DIGITS = 3
-_LEAST_EPSILON = 1e-6
-_CLOSE = 2e-3
-_STEP = 0.02
-_MOST_ENTRIES = 10**7
-_TRIES = 12
+_DIGITS = 3  # of an epsilon that is shown
+_LEAST_EPSILON = 1e-6  # an account counts in millionths
+_CLOSE = 2e-3  # relative; below the last digit shown
+_STEP = 0.02  # beyond where the noise would be proportional to 1 / epsilon, so that it is passed
+_MOST_ENTRIES = 10**7  # a longer series is no remedy
+_TRIES = 12  # lengths; each is nearly right, as noise hardly grows with the length
 
 
 @dataclass(frozen=True)

@@ -187,7 +187,7 @@ Event = Mapping[Hashable, Any]
 Condition = dict[int, list[int]]
 """Indices of entries, and the indices of the states that each may have."""
 
-_MOST_VALUES = 256
+_MOST_VALUES = 256  # of a window, as all pairs of them are compared
 
 
 def condition(

@@ -57,7 +57,7 @@ from pufferkit.threads import one_thread
 
 InfluenceReading = Literal["definition", "formula"]
 
-_CHUNK = 1 << 22
+_CHUNK = 1 << 22  # numbers of a table worked on at once: 32 MB
 
 
 class ChainInfluence:

@@ -54,10 +54,11 @@ from pufferkit.rounding import EPS
 EXHAUSTIVE = 12
 """Parts of a network with up to this many nodes are searched over all quilts."""
 
-MOST_BORDER = 8
-MOST_SETS = 1024
+MOST_BORDER, MOST_SETS = 8, 1024
+"""Most nodes of a border that is looked at, and most sets that are grown around a node: some
+milliseconds a node. Fewer quilts never need less noise."""
 
-_WIDTH = 3
+_WIDTH = 3  # a wide border influences more, so it counts like so many nodes
 _WIDEST = 64  # a border shrinks by one node at a time, so it is hopeless beyond this
 
 QuiltMasks = tuple[int, int]
@@ -403,9 +404,8 @@ def _least(table: Floats) -> float:
     return least if least > 0 else float(table.min(where=table > 0, initial=1.0))
 
 
-_TIE = 1e-13
-_ALIKE = 1e-11
-_SLACK = 1e-9
+_TIE, _ALIKE = 1e-13, 1e-11  # scores closer than this, relatively, are not told apart
+_SLACK = 1e-9  # taken off a quick bound, far more than its rounding
 _FIRST, _FURTHER = 24, 48  # cuts of every node at first, and then of the node that seems hardest
 _PER_CUT, _PER_TABLE = 2e5, 5e6  # about how many nanoseconds a bound and a joint distribution take
 _ROUNDS = 2  # rounds before expensive cuts are considered

@@ -46,11 +46,8 @@ _TRUSTED = 1e-280  # a smaller likelihood may have lost its accuracy to underflo
 _MOST_VALUES = 4_000  # of the sum over a window
 _BLOCK, _AT_ONCE = 32, 128  # numbers smoothed by one matrix; up to so many at once
 _CELLS = 10**5  # numbers worked on at once, so that they stay near the processor
-_FEW_ENDS, _NEW_ENDS = (
-    64,
-    8,
-)  # from so many ends on the search is at the hardest, so many more a time
-_FIRST_REACH = 8
+_FEW_ENDS, _NEW_ENDS = 64, 8  # from so many ends on only the hardest are searched, so many at once
+_FIRST_REACH = 8  # of the first window; each next one is half as long again
 _GOOD = 4e-4  # a larger window that gains less than this share is not made larger again
 _PRECISION = 1e-6  # of a scale
 _ROUNDS = 8  # searches at the hardest ends before all of them are searched
@@ -705,10 +702,9 @@ def _shares(rows: Masses) -> Floats:
 # least noise a mechanism is, for any number of states and any length, and it never calibrates
 # anything.
 
-_ALL_SIGNS = 6
-_ASCENTS = 3
-_MOST_STEPS = 20_000
-_SEARCHED = 1_000
+_ALL_SIGNS = 6  # coordinates up to which all 2^6 outer outputs are tried
+_ASCENTS = 3  # more coordinates: rounds that flip the best sign
+_MOST_STEPS, _SEARCHED = 20_000, 1_000  # entries followed for the final number, and for the search
 _CONVERGED = 1e-13
 _OFTEN = 200  # steps between looks at the speed of convergence
 _ROUGHLY = 1e-9

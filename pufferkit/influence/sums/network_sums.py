@@ -36,15 +36,15 @@ from pufferkit.influence.sums.chain_sums import Distance
 from pufferkit.influence.sums.lattice import Masses, exact_distance, farthest
 from pufferkit.rounding import EPS, as_fraction
 
-MOST_PRODUCTS = 4e9
-MOST_BYTES = 1e9
+MOST_PRODUCTS, MOST_BYTES = 4e9, 1e9
+"""Most work, some seconds, and most memory for the messages of one network."""
 MOST_EXACT = 3e9
 """Most nanoseconds, about, for messages in whole numbers."""
 
 _LEAST = 1e-280  # less likely sums may underflow
 _HUB = 64  # with more neighbours, how many edges a variable adds is not counted
 _VARIABLE, _PAIR_OF_VARIABLES = 7e5, 7e3  # nanoseconds beside the products
-_PAIR_OF_VALUES, _PER_SUM = 6e4, 400.0
+_PAIR_OF_VALUES, _PER_SUM = 6e4, 400.0  # nanoseconds to compare two values
 _WHOLE, _WORD = 40.0, 0.2  # of a product of whole numbers, and for each squared word of 64 bits
 
 SumFactor = tuple[tuple[int, ...], Floats]

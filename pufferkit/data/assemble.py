@@ -182,14 +182,17 @@ class Layout:
         sizes = np.diff(new, append=entries.height)
         order = np.full(int(entries[SEGMENT].max()) + 1, -1)  # type: ignore[arg-type]
         order[self.segments] = np.arange(len(self.spans))
-        number = np.repeat(order[entries[SEGMENT].to_numpy()[new]], sizes)
+        code = _codes(entries[STATE], coded)
+        places = order[entries[SEGMENT].to_numpy()[new]]
+        if np.array_equal(places, np.arange(len(self.spans))) and np.array_equal(sizes, self.spans):
+            return code  # a row for each entry, in order
+        number = np.repeat(places, sizes)
         if self.step is None:
             at = np.arange(entries.height) - np.repeat(new, sizes)
         else:
             place = entries[TIME if self.rules.every is None else SLOT].to_numpy()
             at = steps_in(place - self.starts[number], self.step)
         at = at + (np.cumsum(self.spans) - self.spans)[number]
-        code = _codes(entries[STATE], coded)
         seen = (number >= 0) & (code != UNOBSERVED)
         codes = np.full(int(self.spans.sum()), UNOBSERVED, dtype=np.int64)
         codes[at[seen]] = code[seen]

@@ -196,7 +196,7 @@ def linked(frame: Any, rules: Rules, *, ordered: bool, broken: bool = True) -> A
     )
 
 
-def piece_counts(frame: Any, rules: Rules) -> Any:
+def piece_counts(frame: Any, rules: Rules, *, ordered: bool = False) -> Any:
     """The number of rows of each state in each piece, the time of the first, and their places.
 
     Rows without a state have a line of their own. Places are times, or slots of the grid.
@@ -207,7 +207,11 @@ def piece_counts(frame: Any, rules: Rules) -> Any:
     number = nw.col(FRESH).sum() if carried else nw.len()
     bases = [nw.col(BASE).max()] if carried else []
     counts = number.alias("n"), *_extents(rules), *bases
-    return frame.group_by(*_piece_keys(rules)).agg(*counts)
+    keys = _piece_keys(rules)
+    if ordered:  # segments are numbered through all subjects
+        counts = (*counts, nw.col(SUBJECT).min())
+        keys.remove(SUBJECT)
+    return frame.group_by(*keys).agg(*counts)
 
 
 def _piece_keys(rules: Rules) -> list[str]:

@@ -580,7 +580,7 @@ def _from_batches(
         if low is not None and low <= 0:
             raise source.duplicates_in(batch, frame, row)
         pairs = count.merged_pairs([counts] if pairs is None else [pairs, counts])
-        found_pieces = count.evaluated(count.piece_counts(count.lazy(linked), rules))
+        found_pieces = count.evaluated(count.piece_counts(count.lazy(linked), rules, ordered=True))
         if following is not None or carry is not None:
             found_pieces, last = count.numbered(found_pieces, linked, frame)
             carry = (

@@ -405,6 +405,8 @@ def _people(
     subject: str | None,
 ) -> Table:
     """The table of public people: by a column, a file each, or a column each."""
+    if subject is not None and rows.segment is not None:
+        raise ValueError("--segment: here it names the subjects too; give only --subject")
     whose = None if inputs.is_wide(state) else subject or rows.segment or "file"
     return inputs.read_table(files, state, rows, form, states, whose)
 

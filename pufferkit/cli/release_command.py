@@ -165,7 +165,7 @@ def _one(task: Task, rule: str | None) -> None:
     if rule is not None:
         _windows(answer, output)
         return
-    record = about.record(answer) + "\n"
+    record = _with_source(about.record(answer), task, series) + "\n"
     written = {} if out is None else {out: record.encode()}
     if plot is not None:
         exact = [float(value) for value in query.exact(part)] if output.show_exact else None
@@ -197,6 +197,25 @@ def _paid(
         )
 
 
+def _with_source(record: str, task: Task, series: pk.Series) -> str:
+    """The record with how the data were read: what was resolved of options, job and file."""
+    from pufferkit.data.durations import of_seconds  # noqa: PLC0415
+
+    given = {**vars(task.form), **vars(task.rows), "entry": task.entry, "window": task.window}
+    source: dict[str, Any] = {"file": task.named[0].name, "state": task.state}
+    source |= {
+        name: own.name if isinstance(own, Path) else own
+        for name, own in given.items()
+        if own is not None and own != "refuse"
+    }
+    if series.step is not None:
+        source["every"] = of_seconds(series.step)
+    if series.calendar is not None and series.calendar.timezone is not None:
+        source["timezone"] = series.calendar.timezone
+    source |= {"read_as": list(series.read_as)} if series.read_as else {}
+    return json.dumps({**json.loads(record), "read_from": source}, indent=2)
+
+
 def _windows(answers: Any, output: Output) -> None:
     """A release for each month or year, by its name."""
     record = {name: json.loads(answer.to_json()) for name, answer in answers.items()}
@@ -226,8 +245,9 @@ def _several(task: Task) -> None:
     refuse_given([task.question], "is the one question; with --ask leave it out", *_of_all(task))
     if task.of_many or task.window is not None:
         raise ValueError("--ask: is for one series without windows")
-    if task.mechanism is not None or task.output.report is not None or task.output.show_exact:
-        raise ValueError("--ask: takes no --mechanism, --report or --show-exact")
+    taken = task.mechanism, task.output.report, task.keys, task.entry
+    if any(own is not None for own in taken) or task.output.show_exact:
+        raise ValueError("--ask: takes no --mechanism, --report, --show-exact, --keys or --entry")
     book, output = task.book, task.output
     book.check(needs_account=True)
     outputs.check_outputs([output.file], [*task.named, task.model], output.plot)
@@ -242,7 +262,7 @@ def _several(task: Task) -> None:
             answer = pk.release(
                 series, beliefs, parts.asked, task.epsilon, account=payer, label=book.label
             )
-    record = parts.record(answer)
+    record = _with_source(parts.record(answer), task, series)
     written = {} if output.file is None else {output.file: record.encode() + b"\n"}
     if output.plot is not None:
         from pufferkit import plots  # noqa: PLC0415

@@ -597,8 +597,8 @@ def _check_question(release: Release) -> None:
         remade(release.kind, release.question, release.lengths, release.observed)
 
 
-_BESIDE = {"format", "promise", "derived"}
-"""What a file holds beside the fields: its format, the guarantee in words, answers derived."""
+_BESIDE = {"format", "promise", "derived", "read_from"}
+"""What a file holds beside the fields: promise in words, derived answers, how data were read."""
 
 _RECORD_WORDS = {
     "presentation": get_args(Presentation),

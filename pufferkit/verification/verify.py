@@ -167,10 +167,14 @@ def verify(release: Any, *, most_work: float = MOST_WORK) -> Verdict:
     if isinstance(release, Mapping) and "rows" in release:
         return _verify_rows(release, (), most_work)
     verdict = _verify_one(_well_formed(release), most_work)
-    if isinstance(release, Mapping) and "derived" in release:
-        matters = (*verdict.assumptions, "that what is called derived follows from the release")
-        return replace(verdict, assumptions=matters)
-    return verdict
+    if not isinstance(release, Mapping):
+        return verdict
+    beside = {
+        "derived": "that what is called derived follows from the release",
+        "read_from": "that the data were read as recorded",
+    }
+    matters = (matter for name, matter in beside.items() if name in release)
+    return replace(verdict, assumptions=(*verdict.assumptions, *matters))
 
 
 def verify_file(path: str | Path, *, most_work: float = MOST_WORK) -> Verdict:

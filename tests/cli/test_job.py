@@ -30,6 +30,7 @@ def test_from_a_raw_file_to_a_release_that_is_verified(folder: Path):
     good("release")
     record = json.loads(Path("release.json").read_text())
     assert (record["epsilon"], record["query"]) == (1, "relative frequencies")
+    assert record["read_from"] == {"file": "data.csv", "state": "state", "time": "when"}
     assert good("verify").startswith("ok")
     with pk.Ledger("l.db") as book:
         assert book.account("data").total == 1_000_000

@@ -82,7 +82,7 @@ def test_the_schema_has_the_words_of_the_package():
     release = SCHEMA["$defs"]["release"]["properties"]
     evidence = SCHEMA["$defs"]["evidence"]["properties"]
     fields = set(pk.Release.__dataclass_fields__)
-    assert set(release) == fields | {"format", "promise", "derived"}
+    assert set(release) == fields | {"format", "promise", "derived", "read_from"}
     assert set(evidence) == set(Evidence.__dataclass_fields__)
     assert release["format"]["const"] == FORMAT
     assert release["mechanism"]["enum"] == list(THEOREMS)

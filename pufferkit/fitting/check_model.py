@@ -71,6 +71,7 @@ _SHORTEST = 3
 _HOPELESS = 2.0
 _ENOUGH, _FAR = 20, 10
 _POWER, _TINY, _MOST = 0.8, 1e-12, 40.0
+_SMALL_ERROR = 0.05
 
 
 @dataclass(frozen=True)
@@ -168,7 +169,9 @@ def influence_check(
 
     The test has power if four times in five it would notice people with twice the budget B: each
     stays below the limit with probability Phi(z - B / e), e the standard error of a person's
-    influence, which falls with the root of the data.
+    influence, which falls with the root of the data. It is estimated from few days, and a small
+    estimate goes with a small influence: its upper limit is taken, e sqrt((d - 1) / q) with q the
+    5% quantile of chi-squared with d - 1 degrees of freedom, d the days of the person.
     """
     try:
         measured = largest_influence(people, level)
@@ -184,7 +187,7 @@ def influence_check(
         except NotApplicable:  # nothing to draw from
             share = None
         covered = share is not None and share >= level
-    more = _more_data([one.error for one, _ in people], budget, level)
+    more = _more_data([one for one, _ in people], budget, level)
     text = (
         f"this class budgets {budget:.3g} entries; the data show {measured.point:.3g} "
         f"(at least {measured.lower:.3g}"
@@ -197,14 +200,20 @@ def influence_check(
     return InfluenceCheck(INFLUENCE, covered, text, measured.point, None, share, budget, more)
 
 
-def _more_data(errors: Sequence[float], budget: float, level: float) -> float:
+def _more_data(people: Sequence[MeasuredInfluence], budget: float, level: float) -> float:
     """How many times the data would show twice the budget four times in five."""
+    from scipy.special import chdtri  # noqa: PLC0415  (slow to load)
+
     normal = NormalDist()
-    limit = normal.inv_cdf(1 - level / len(errors))
+    limit = normal.inv_cdf(1 - level / len(people))
+
+    def unseen(one: MeasuredInfluence, times: float) -> float:
+        freedom = max(one.days * times - 1, 1.0)
+        error = one.error * sqrt(freedom / float(chdtri(freedom, 1 - _SMALL_ERROR)))
+        return normal.cdf(limit - budget * sqrt(times) / max(error, _TINY))
 
     def power(times: float) -> float:
-        unseen = (normal.cdf(limit - budget * sqrt(times) / max(e, _TINY)) for e in errors)
-        return 1 - prod(unseen)
+        return 1 - prod(unseen(one, times) for one in people)
 
     if power(1.0) >= _POWER:
         return 1.0

@@ -232,3 +232,18 @@ def test_too_little_data_have_no_power_whatever_they_show():
     assert "no power: it would take" in short.text
     twice = MarkovChain.steady([[0.95, 0.05], [0.05, 0.95]])  # 19 entries where 9 are budgeted
     assert sum(check(30_000, twice, seed).passed is False for seed in range(10)) >= 8
+
+
+def test_people_with_twice_the_budget_are_hardly_ever_said_to_survive():
+    """Few days: the error is estimated badly, and no power is the only honest answer."""
+    clock, wrong = Days(48, 16, known=True), 0
+    for seed in range(20):
+        people = [[_sticky(0.75).sample(4 * 48, seed=1000 * seed + n)] for n in range(2)]
+        measured = influence_of_each(people, 2, clock)
+        check = influence_check(measured, ChainClass.of(_sticky(0.6)), clock, level=0.01)
+        wrong += bool(check.passed and check.power)
+    assert wrong <= 1
+
+
+def _sticky(stay):
+    return MarkovChain.steady([[stay, 1 - stay], [1 - stay, stay]])

@@ -87,6 +87,12 @@ def inside(data: Series, period: Period) -> tuple[int, int]:
     own = own[data.observed[own]]
     if not own.size:
         raise ValueError(f"window: no entry was observed in {period.name}")
+    between = places[own[0] : own[-1] + 1]
+    if ((between < period.begin) | (between >= period.end)).any():
+        raise ValueError(
+            f"window: {period.name} comes twice, because clocks were set back; name both ends with "
+            "their offset from UTC, or take a longer window"
+        )
     return int(own[0]) + 1, int(own[-1]) + 1
 
 

@@ -162,3 +162,15 @@ def test_every_window_of_a_rule_is_paid_for(tmp_path, mechanism):
     high, low = (given[series[:, 2] == x].sum() for x in (1, 0))
     assert np.log(high / low) > 1  # the three of them reveal more than one does
     assert np.log(high / low) <= paid["account"].spent
+
+
+def test_a_window_in_an_hour_that_comes_twice_is_refused(tmp_path):
+    clock = pk.Calendar("2026-10-24T22:00", "10m", "Europe/Paris")  # clocks go back at 01:00 UTC
+    data = pk.Series(CHAIN.sample(48, seed=1), (0, 1), (48,), calendar=clock)
+    anna = account(tmp_path)
+    with pytest.raises(ValueError, match="clocks were set back"):
+        pk.release(data, CHAIN, pk.count(1), 1, account=anna, window="30m", anyway=True)
+    assert anna.spent == 0
+    ends = ("2026-10-25T02:00+02:00", "2026-10-25T02:30+02:00")
+    pk.release(data, CHAIN, pk.count(1), 1, account=anna, window=ends, anyway=True)
+    assert anna.history[-1]["window"][1] - anna.history[-1]["window"][0] == 2

@@ -1,4 +1,5 @@
-"""Verification of a release by recomputation from its record: the theorems in plain code.
+"""Checks of releases from their records: the proof that a release carries is evaluated.
 
-It shares the beliefs with the mechanisms, but none of their searches.
+Nothing is searched and no programme is solved. It shares with the mechanisms what the beliefs and
+the question say, and none of their searches; docs/verifying.md walks through it.
 """

@@ -236,8 +236,9 @@ class _PartProof:
         if self.secret.window > self.length:
             return inf  # there is no such secret, and no such release is made
         plans = _Evaluator(self.recorded["last"]["plans"], self.work)
-        before = np.max([own for _, _, own in left], axis=0)
-        after = np.max([own for _, _, own in right], axis=0)
+        last = self.length - self.window + 1  # where a window begins, or ends from the right
+        before = np.max([own for first, _, own in left if first <= last], axis=0)
+        after = np.max([own for first, _, own in right if first <= last], axis=0)
 
         def at(n: int, table: Floats) -> Floats:
             return np.asarray(table[np.ix_(labels.entries[n], labels.entries[n])])
@@ -366,7 +367,7 @@ class _SideProof:
                     adds = self._paid(1, last - 1) * self.outside
                     variation = (adds + cost) * _UP
                 else:
-                    adds, variation = self._at_limit(entry, limit), limit
+                    adds, variation = self._at_limit(entry, last, limit)
             else:
                 sizes = self.blocks.get(entry, [1])
                 if max(sizes, default=1) >= entry:
@@ -385,26 +386,32 @@ class _SideProof:
         self.steps.end()
         return self.rows
 
-    def _at_limit(self, first: int, limit: Floats) -> Floats | None:
-        """What is added to entries that a limit bounds; ``None`` if it does not hold.
+    def _at_limit(self, first: int, last: int, limit: Floats) -> tuple[Floats | None, Floats]:
+        """What is added to entries that a limit bounds, and their variation.
+
+        If the limit does not hold, all entries of the side are paid for: costs may be of the size
+        of rounding errors, where nothing holds and nothing is lost.
 
         Blocks that reach beyond the end of the side cost less: all of it is paid for.
         """
         run, sizes = self._run(first), self.blocks.get(first, [1])
         begun, reach = self.ends[run - 1] if run else 0, max(sizes, default=1)
         if self.side.settled > 2 and first < self.side.settled + reach - 1:
-            return None
+            return None, limit
         if (begun and first - begun < reach) or (reach > 1 and not self.side.paid):
-            return None
+            return None, limit
         if self.masked and not limit[self.counted].max(initial=0.0) <= _FAR / 2:
-            return None
+            return None, limit
         before = [self._met(entry) for entry in range(max(1, first - reach), first)]
         if not all(np.all((own <= limit) | ~self.counted) for own in before):
-            return None
+            return None, limit
         paid = [(m - 1) * self.paid[run] * _UP for m in sizes]
         adds = self._least([self.side.later(m) for m in sizes], [limit] * len(sizes), paid, inf)
         holds = np.all((_plus(self.costs[run], adds) <= limit) | ~self.counted)
-        return adds if holds else None
+        if holds:
+            return adds, limit
+        whole = self._paid(1, last - 1) * self.outside
+        return whole, (whole + self.costs[run]) * _UP
 
     def _least(
         self,

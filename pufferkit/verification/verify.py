@@ -1,10 +1,9 @@
 """An auditor's check of a release: whether its scale is enough for the epsilon it claims.
 
-It starts from what the file records (beliefs, query, lengths, epsilon, scale) and follows the
-theorem of the recorded mechanism, with the code of this package and none of the mechanism's. The
-recorded evidence (a quilt, blocks) is tried first but never relied on, and notes are not read. How
-far one entry moves the answer follows from the kind of query
-(`pufferkit.verification.query_checks`).
+It starts from what the file records (beliefs, query, lengths, epsilon, scale) and evaluates the
+recorded proof by the theorem of the mechanism, with the code of this package and none of the
+mechanism's; notes are not read. How far one entry moves the answer follows from the kind of query
+(`pufferkit.verification.query_checks`). docs/verifying.md walks through it.
 
 A verdict lists its assumptions. The cost of the sampler's grid, which the reported scale pays, is
 below the tolerance and neglected.
@@ -27,8 +26,9 @@ from pufferkit.beliefs.provenance import owed
 from pufferkit.data.durations import of_seconds
 from pufferkit.data.joint import Several
 from pufferkit.errors import NotApplicable
+from pufferkit.mechanisms.calibration import requested
 from pufferkit.mechanisms.release import Guarantee, Release
-from pufferkit.records import read_whole
+from pufferkit.records import digest, read_whole
 from pufferkit.shown import Shown
 from pufferkit.threads import one_thread
 from pufferkit.verification.allowance import TOLERANCE, Allowance, BadBeliefs, NotChecked
@@ -386,6 +386,7 @@ def _inconsistent(record: Release, theta: Beliefs | None) -> Iterator[str]:
     yield from not_from_raw(record)
     yield from not_such_noise(record)
     yield from _another_step(record, theta)
+    yield from _another_digest(record, theta)
     yield from _not_such_scales(record, theta)
     yield from not_such_a_query(record, None if theta is None else theta.states)
 
@@ -399,6 +400,35 @@ def _another_loss(record: Release, theta: Beliefs | None) -> Iterator[str]:
         same = told == made or abs(told - made) <= TOLERANCE * made
     if not same:
         yield f"loss_if_unsure: is {made} under these beliefs, not {told}"
+
+
+_ASKED = {
+    "markov_quilt": [{"influence": own} for own in ("definition", "formula")],
+    "markov_quilt_approx": [{"bound": own} for own in ("paper", "tight")],
+}
+"""The options that a mechanism may have been asked with."""
+
+
+def _another_digest(record: Release, theta: Beliefs | None) -> Iterator[str]:
+    """A problem if the digest is not that of the recorded beliefs, question and epsilon.
+
+    Of a function of the user's own, of several questions, of gaps and of noise that was made for
+    longer segments, or for each coordinate, a record does not hold all that was asked.
+    """
+    query, horizon = asked_of(record), record.evidence.horizon
+    whole = record.observed is None and record.scales is None
+    if record.calibration is None or query is None or not whole:
+        return
+    if (record.verification_data or {}).get("secrets"):
+        return
+    if record.beliefs is not None and theta is None:
+        return
+    common: dict[str, Any] = {} if horizon is None else {"horizon": horizon}
+    options = [common | own for own in _ASKED.get(record.mechanism, [{}])]
+    options += [own | {"longest": record.evidence.length} for own in options]
+    each = (requested(record.mechanism, theta, query, record.epsilon, own) for own in options)
+    if record.calibration not in map(digest, each):
+        yield "calibration: is not the digest of these beliefs, this question and this epsilon"
 
 
 def _another_step(record: Release, theta: Beliefs | None) -> Iterator[str]:

@@ -187,12 +187,16 @@ def attack(
             continue
         if judged(record) != "ok":
             wrong.append(f"{row}: untouched, and {judged(record)}")
+            if progress:
+                print(wrong[-1], flush=True)
             continue
         for how, forged in forgeries(record, last.get(row.mechanism, record), rng):
             end = judged(forged)
             made[row.mechanism] += 1
             if end not in ("not ok", "no record"):
                 wrong.append(f"{row}: {how}: {end}")
+                if progress:
+                    print(wrong[-1], flush=True)
         last[row.mechanism] = record
         if progress and made.total() % 1000 < 25:
             print(made.total(), len(wrong), flush=True)

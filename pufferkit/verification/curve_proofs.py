@@ -403,11 +403,10 @@ class _SideProof:
         if self.masked and not limit[self.counted].max(initial=0.0) <= _FAR / 2:
             return None, limit
         before = [self._met(entry) for entry in range(max(1, first - reach), first)]
-        if not all(np.all((own <= limit) | ~self.counted) for own in before):
-            return None, limit
         paid = [(m - 1) * self.paid[run] * _UP for m in sizes]
         adds = self._least([self.side.later(m) for m in sizes], [limit] * len(sizes), paid, inf)
-        holds = np.all((_plus(self.costs[run], adds) <= limit) | ~self.counted)
+        within = [*before, _plus(self.costs[run], adds)]
+        holds = all(np.all((own <= limit) | ~self.counted) for own in within)
         if holds:
             return adds, limit
         whole = self._paid(1, last - 1) * self.outside

@@ -413,10 +413,11 @@ def _another_digest(record: Release, theta: Beliefs | None) -> Iterator[str]:
     """A problem if the digest is not that of the recorded beliefs, question and epsilon.
 
     Of a function of the user's own, of several questions, of gaps and of noise that was made for
-    longer segments, or for each coordinate, a record does not hold all that was asked.
+    longer segments, beside other spending, or for each coordinate, a record does not hold all that
+    was asked.
     """
     query, horizon = asked_of(record), record.evidence.horizon
-    whole = record.observed is None and record.scales is None
+    whole = record.observed is None and record.scales is None and not record.evidence.beside
     if record.calibration is None or query is None or not whole:
         return
     if (record.verification_data or {}).get("secrets"):

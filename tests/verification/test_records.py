@@ -93,8 +93,18 @@ def test_a_promise_shared_with_bought_transitions_is_checked_as_such():
     assert pk.verify(release).ok
     assert not pk.verify(replace(release, scale=0.99 * release.scale)).ok
     # Taken alone it would need less, and pass with less.
-    alone = replace(release, evidence=replace(release.evidence, beside=None))
+    alone = replace(release, evidence=replace(release.evidence, beside=None), calibration=None)
     assert pk.verify(replace(alone, scale=0.99 * release.scale)).ok
+
+
+def test_the_digest_is_that_of_beliefs_question_and_epsilon():
+    release = pk.influence_curve(CHAIN, pk.count(1, 4), 1).release([0, 1, 0, 1], anyway=True)
+    assert pk.verify(release).ok
+    other = pk.influence_curve(CHAIN, pk.count(1, 5), 1).digest
+    for wrong in (other, "", "0" * 64):
+        verdict = pk.verify(replace(release, calibration=wrong))
+        assert not verdict.ok
+        assert "digest" in str(verdict)
 
 
 @pytest.mark.parametrize("wrong", ["", "12", True, [12]])

@@ -402,33 +402,29 @@ def _another_loss(record: Release, theta: Beliefs | None) -> Iterator[str]:
         yield f"loss_if_unsure: is {made} under these beliefs, not {told}"
 
 
-_ASKED = {
-    "markov_quilt": [{"influence": own} for own in ("definition", "formula")],
-    "markov_quilt_approx": [{"bound": own} for own in ("paper", "tight")],
-}
-"""The options that a mechanism may have been asked with."""
+_WITH_OPTIONS = ("markov_quilt", "markov_quilt_approx")
+"""Mechanisms with options that a record does not hold."""
 
 
 def _another_digest(record: Release, theta: Beliefs | None) -> Iterator[str]:
     """A problem if the digest is not that of the recorded beliefs, question and epsilon.
 
-    Of a function of the user's own, of several questions, of gaps and of noise that was made for
-    longer segments, beside other spending, or for each coordinate, a record does not hold all that
-    was asked.
+    Of a function of the user's own, of several questions, of gaps, of quilts, of noise beside other
+    spending or for each coordinate, a record does not hold all that was asked.
     """
     query, horizon = asked_of(record), record.evidence.horizon
     whole = record.observed is None and record.scales is None and not record.evidence.beside
     if record.calibration is None or query is None or not whole:
         return
+    if record.mechanism in _WITH_OPTIONS:
+        return
     if (record.verification_data or {}).get("secrets"):
         return
     if record.beliefs is not None and theta is None:
         return
-    common: dict[str, Any] = {} if horizon is None else {"horizon": horizon}
-    options = [common | own for own in _ASKED.get(record.mechanism, [{}])]
-    options += [own | {"longest": record.evidence.length} for own in options]
-    each = (requested(record.mechanism, theta, query, record.epsilon, own) for own in options)
-    if record.calibration not in map(digest, each):
+    options: dict[str, Any] = {} if horizon is None else {"horizon": horizon}
+    asked = requested(record.mechanism, theta, query, record.epsilon, options)
+    if record.calibration != digest(asked):
         yield "calibration: is not the digest of these beliefs, this question and this epsilon"
 
 

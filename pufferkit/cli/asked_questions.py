@@ -61,12 +61,14 @@ class AskedQuestion:
             return plots.picture(plots.release_figure(release, exact), path)
         return plots.picture(plots.figure_of(reading), path)
 
-    def report(self, release: Release, beliefs: Beliefs, meaning: Sequence[str]) -> bytes:
-        """The same as a page with picture, promise, beliefs and record."""
+    def report(
+        self, release: Release, beliefs: Beliefs, meaning: Sequence[str], record: str
+    ) -> bytes:
+        """The same as a page with picture, promise, beliefs and the record as it is written."""
         from pufferkit import plots  # noqa: PLC0415
 
         shown = self.shown(release) if self.follows(release) is not None else ""
-        page = plots.release_report(release, beliefs, meaning, shown, self.record(release))
+        page = plots.release_report(release, beliefs, meaning, shown, record)
         return page.encode()
 
     def record(self, release: Release) -> str:

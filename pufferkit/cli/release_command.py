@@ -172,7 +172,7 @@ def _one(task: Task, rule: str | None) -> None:
         written[plot] = about.picture(answer, exact, plot)
     means = meaning(calibration)
     if report is not None:
-        written[report] = about.report(answer, beliefs, means)
+        written[report] = about.report(answer, beliefs, means, record)
     outputs.write_all(written)
     terminal.say(record.rstrip() if out is None or output.as_json else str(about.shown(answer)))
     terminal.summary("\n".join(means))

@@ -194,8 +194,9 @@ class Evidence:
         return replace(self, notes=self.notes + more, counted=counted)
 
     def __str__(self) -> str:
-        return "; ".join([*self.decided(), *self.notes])
+        return "; ".join([*self.decided, *self.notes])
 
+    @property
     def decided(self) -> list[str]:
         """The belief, the entry and the quilt or blocks, in words."""
         parts = []
@@ -457,7 +458,7 @@ class Release(Report):
     def remarks(self) -> list[str]:
         """What is promised, what decides the noise, and how the numbers are presented."""
         words = [str(self.guarantee)]
-        decided = "; ".join(self.evidence.decided())
+        decided = "; ".join(self.evidence.decided)
         words += [f"decided by: {decided}"] if decided else []
         words += self.evidence.notes
         if self.presentation == "nearest histogram":

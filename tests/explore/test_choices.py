@@ -56,6 +56,7 @@ def by_command(deal):
     assert done.exit_code == 0, done.output
     record = json.loads(done.stdout)
     record.pop("derived", None)
+    record.pop("read_from")  # the file and its columns, which the page does not write
     return record
 
 

@@ -96,7 +96,7 @@ def public_accounts() -> set[str]:
         name
         for name, own in named.items()
         if inspect.isclass(own)
-        and ".accounting." in own.__module__
+        and ".account." in own.__module__
         and (hasattr(own, "release") or hasattr(own, "charge"))
     }
 

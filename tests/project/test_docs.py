@@ -13,7 +13,7 @@ import pufferkit as pk
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-MOST_WORDS = 27_000
+MOST_WORDS = 28_000
 PAGES = [*sorted(DOCS.rglob("*.md")), ROOT / "CONTRIBUTING.md"]
 
 
@@ -81,7 +81,7 @@ def test_what_is_off_the_site_lies_beside_it():
 
 
 def test_pages_are_few_and_speak_plainly():
-    """About twenty pages and 26,000 words beside the reference, which is generated."""
+    """About twenty pages and 27,000 words beside the reference, which is generated."""
     texts = {path.stem: path.read_text() for path in DOCS.glob("*.md")}
     assert len(texts) <= 22
     assert sum(len(text.split()) for text in texts.values()) < MOST_WORDS

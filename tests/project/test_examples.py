@@ -31,7 +31,7 @@ FOR_THE_PACKAGE = {
     },
     "Evidence": {"noting"},
     "Guarantee": {"of_code"},
-    "InfluenceCurve": {"binding", "pair_record", "rows", "solve"},
+    "InfluenceCurve": {"binding", "largest_cost", "rows", "solve"},
     "Ledger": {
         *("charge_many", "charges_of", "check_data", "find", "find_many"),
         *("make_anchor", "open_accounts", "look", "beliefs", "change_terms"),

@@ -1199,6 +1199,8 @@ class PartCurve:
         largest float, and any b whose loss was computed to be at most epsilon is valid.
         """
         weights = self.part.secret.weights
+        if not metric.any():
+            return epsilon  # nothing moves the answer, and no b matters
         if self._all_secret:
             return epsilon / float(metric.max())
         ends = LARGEST / float(metric.max())

@@ -132,15 +132,16 @@ def test_drowned_answers_of_many_are_refused_and_charged_to_nobody(folder):
 
 @pytest.mark.slow
 def test_targets_and_pictures(folder):
-    said = good(*PLAN, "--target", "0.5", "--error-plot", "e.png", "--simulate", "s.svg")
+    said = good(*PLAN, "--target", "0.5", "--figure", "errors", "--plot", "e.png")
     assert "NOT reached" in said
     assert "in place of 1: 95% within" in said
+    good(*PLAN, "--figure", "simulated", "--plot", "s.svg")
     assert {"e.png", "s.svg"} <= {path.name for path in Path().iterdir()}
     assert "reached" in good(*PLAN, "--target", "90%")
     assert "--target" in refusal(*PLAN, "--target", "soon") or "target" in refusal(
         *PLAN, "--target", "soon"
     )
-    assert "is that meant" in run(*RELEASE[:5], "12", *RELEASE[6:]).stderr
+    assert "0.1 to 3 are usual" in run(*RELEASE[:5], "12", *RELEASE[6:]).stderr
 
 
 def _leaves(group, path=()):

@@ -302,8 +302,9 @@ def assumptions(record: Release, theta: Beliefs | None) -> Iterator[str]:
         yield "that the states have the values that the levels give them, in this order"
     if record.beliefs is not None:
         yield "that the beliefs hold for the data, and for every adversary that matters"
-        bought = (record.beliefs.get("fitted_on") or {}).get("bought") or {}
-        if bought.get("for_others"):
+        told = record.beliefs.get("fitted_on") or []
+        sources = [told] if isinstance(told, Mapping) else told
+        if any((own.get("bought") or {}).get("for_others") for own in sources):
             yield "that the data are other than those the beliefs were bought from, as declared"
     if (record.evidence.bought or 0.0) > (record.evidence.beside or 0.0):
         yield "that the account of these data holds what the beliefs were bought for"

@@ -61,8 +61,8 @@ def test_memory_of_messages():
 
 @pytest.mark.slow
 def test_memory_of_the_curve_of_dense_rows():
-    used = peak(lambda: pk.influence_curve(dense(70), pk.count(1, 10**6), 1))
-    assert 0.5 < curve_bytes(70) / used < 2
+    used = peak(lambda: pk.influence_curve(dense(80), pk.count(1, 10**6), 1))
+    assert 0.5 < curve_bytes(80) / used < 2
 
 
 def test_a_curve_that_does_not_fit_is_refused_with_the_number(monkeypatch):

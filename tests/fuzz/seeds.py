@@ -109,7 +109,7 @@ def write(folder: Path) -> None:
     (folder / "quilt.json").write_text(quilt.to_json())
     moves = pk.influence_curve(CHAIN, pk.transition_counts(STATES, len(PRIVATE)), 1)
     (folder / "moves.json").write_text(moves.release(series).to_json())
-    (folder / "job.toml").write_text(JOB)
+    (folder / "week.toml").write_text(JOB)
     response = cheapest_noise(CHAIN, 2)
     (folder / "response.json").write_text(response.to_json())
     with pk.Ledger(str(folder / "book.db")) as book:
@@ -195,9 +195,9 @@ beliefs show region.json
 beliefs show network.json
 init days.csv --query frequencies --out new.toml
 init people.csv --out new.toml --json
-plan --job job.toml
-release --job job.toml --anyway
-verify release.json --job job.toml
+plan --job week.toml
+release --job week.toml --anyway
+verify release.json --job week.toml
 verify quilt.json
 ledger show book.db
 ledger show book.db --account anna

@@ -96,5 +96,6 @@ def _spread(choice, own, left, right, shown, given, hidden, secret):
     if secret == "entry":
         logs = own + np.log(given @ around)
     else:
-        logs = np.log(given @ ((shown @ np.exp(own)) * around))
+        weights = np.log(shown @ np.exp(own)) + np.log(around)
+        logs = np.log(given @ np.exp(weights - weights.max())) + weights.max()
     return float(logs.max() - logs.min())

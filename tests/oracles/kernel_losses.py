@@ -31,10 +31,11 @@ def extreme_functions(metric: np.ndarray, cost: float) -> list[np.ndarray]:
 
 
 def messages(kernels, emissions, phis):
-    """Mean of the product of what follows, given the hidden state at the entry itself."""
+    """Mean of the product of what follows, given the hidden state, up to a common factor."""
     value = np.ones(kernels[0].shape[0]) if kernels else None
     for kernel, emission, phi in zip(kernels[::-1], emissions[::-1], phis[::-1], strict=True):
-        value = kernel @ ((emission @ np.exp(phi)) * value)
+        value = kernel @ ((emission @ np.exp(phi - phi.max())) * value)
+        value = value / value.max()
     return value
 
 
@@ -96,6 +97,5 @@ def _spread(choice, own, left, right, shown, given, hidden, secret):
     if secret == "entry":
         logs = own + np.log(given @ around)
     else:
-        weights = np.log(shown @ np.exp(own)) + np.log(around)
-        logs = np.log(given @ np.exp(weights - weights.max())) + weights.max()
+        logs = np.log(given @ ((shown @ np.exp(own - own.max())) * around))
     return float(logs.max() - logs.min())

@@ -148,3 +148,34 @@ def test_regimes_that_entries_hardly_show_need_less_than_an_entry():
     alone, least = share_of_regimes(move, shown, 1, 1.0)
     assert alone < 0.5  # log 0.6 / 0.4 without any noise
     assert least.scale < 0.01
+
+
+def test_releases_without_end_of_what_hardly_shows_a_regime_stay_below_what_entries_show(tmp_path):
+    """Each is nearly exact; the account charges at most what all entries, seen plainly, show."""
+    move, shown = [[0.9, 0.1], [0.2, 0.8]], [[0.6, 0.4], [0.4, 0.6]]
+    theta = pk.RegimeClass(move, shown, secret="regime")
+    account = pk.Account(tmp_path / "book.db", "one", 10.0)
+    for number in range(3):
+        pk.release(
+            theta.states[:1],
+            theta,
+            pk.count(theta.states[1]),
+            2.0,
+            account=account,
+            label=str(number),
+        )
+    assert 0.4 < account.spent <= np.log(0.6 / 0.4) + 1e-6
+
+
+@pytest.mark.parametrize("limit", [700.1, 1200.0, 1e6, inf])
+def test_a_step_at_any_variation_is_the_largest_ratio_of_two_rows(limit):
+    from pufferkit.influence.curve.steps import Transport, off_diagonal
+
+    rng = np.random.default_rng(5)
+    kernel = rng.dirichlet(np.ones(4), 3)
+    kernel[0] = [0.0, 0.5, 0.25, 0.25]
+    steps = Transport([kernel])(np.where(off_diagonal(4) > 0, limit, 0.0))
+    own = np.log(kernel[:, None, 1:] / kernel[None, :, 1:]).max(axis=2)
+    assert np.isinf(steps[1:, 0]).all()
+    np.testing.assert_allclose(steps[0, 1:], own[0, 1:], atol=1e-9)
+    assert (steps[1:, 1:] >= own[1:, 1:]).all()

@@ -1117,7 +1117,7 @@ class PartCurve:
         if len(known) > 1 and known[-2][0] != size:
             ratio = np.divide(limit, known[-2][1], out=power.copy(), where=known[-2][1] > 0)
             power = np.clip(np.log(np.maximum(ratio, EPS)) / (size - known[-2][0]), 0.5, 2.0)
-        grown: Floats = limit * np.exp(more * power)
+        grown: Floats = limit * np.exp(np.minimum(more * power, LARGEST))
         return grown * min(1.0, _WITHIN * most / float(grown.max()))
 
     def loss(self, runs: CostRuns, most: float = LARGEST) -> EntryLoss:

@@ -236,7 +236,7 @@ class Transport:
         if self._last is not None and np.array_equal(self._last[0], limit):
             return self._last[1].copy()
         if not float(limit.max()) <= _OVERFLOW:
-            return np.where(off_diagonal(self.rows) > 0, np.inf, 0.0)
+            return self._at_any_limit.copy()
         loop = transport_plans.all_steps
         if not (self._compiled or loop.patient()):  # sweeps can be many, however few the states
             self._solve_by(CompiledPlans)
@@ -248,6 +248,13 @@ class Transport:
         largest: Floats = stacked.max(axis=0) + self.error * off_diagonal(self.rows)
         self._last = limit.copy(), largest
         return largest.copy()
+
+    @cached_property
+    def _at_any_limit(self) -> Floats:
+        """The largest log K(x, y) / K(x', y), rounded up: no function of y does more."""
+        ratios = np.max([row_log_ratios(Kernel(own, own > 0)) for own in self.kernels], axis=0)
+        steps = np.maximum(ratios, 0.0) * (1 + 4 * EPS) + _ROUND + self.error
+        return np.where(off_diagonal(self.rows) > 0, steps, 0.0)
 
     def guess(self, cost: Floats) -> Floats:
         """A few sweeps with lower bounds on the steps, which cost little next to a programme."""

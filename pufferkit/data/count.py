@@ -73,7 +73,7 @@ def entries(frame: Any, rules: Rules) -> Any:
         state = state.cast(nw.String)
     time = nw.col(TIME)
     coded = frame if state is unchanged else frame.with_columns(state.alias(STATE))
-    early = 0 if not rules.nearest or rules.every is None else half_of(rules.every)
+    early = 0 if not rules.nearest or rules.every is None else before_half(rules.every)
     if rules.every is not None:
         coded = _with_place(coded, rules.origin - early, rules.every, SLOT)
         if kinds[TIME].is_float() or isinstance(rules.every * rules.origin, float):
@@ -95,9 +95,9 @@ def entries(frame: Any, rules: Rules) -> Any:
     return coded
 
 
-def half_of(step: int | float) -> int | float:
-    """Half a step; of a whole number a whole number."""
-    return step // 2 if isinstance(step, int) else step / 2
+def before_half(step: int | float) -> int | float:
+    """How early a reading may be for its slot: half a step, of whole numbers less than that."""
+    return (step - 1) // 2 if isinstance(step, int) else step / 2
 
 
 def off_the_grid(frame: Any, rules: Rules) -> tuple[float, float] | None:
@@ -106,7 +106,15 @@ def off_the_grid(frame: Any, rules: Rules) -> tuple[float, float] | None:
     A clock that jitters around the moments of the grid is early as often as it is late. Cut at the
     moments themselves, every fourth slot would have no reading and every fourth reading no slot.
     Readings belong to the nearest slot if they are near to it: on average less than a fifth of the
-    step away (those of no clock are a quarter away). Otherwise a slot begins at its moment.
+    step away (those of no clock, and those of a finer clock, are more than a fifth away). Otherwise
+    a slot begins at its moment. Where no reading is early both are the same.
+
+    One judgement holds for all rows of a source, and it knows nothing but the times of the rows,
+    which are public: a state, or that there is none, does not move a reading. It is made before
+    rows are cut into batches. If rows are added until it turns out differently, readings of the
+    past are other entries than before; an account has marks of the entries it was charged for and
+    refuses them (`pufferkit.account.marks`), so no reading is paid as one entry and then read as
+    another.
     """
     import narwhals as nw  # noqa: PLC0415
 

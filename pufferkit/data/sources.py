@@ -89,37 +89,24 @@ class Source:
             if column.dtype.is_float():
                 missing = missing | ~column.is_finite().fill_null(False)
             if missing.any():
-                raise ValueError(
-                    f"{self.name}: {self._rows(missing.arg_true(), before)} no {role} (or one "
-                    "that cannot be read); every entry needs one"
-                )
+                raise self._lost(self._rows(missing.arg_true(), before), role)
 
     def duplicates_in(self, batch: pl.DataFrame, frame: pl.DataFrame, before: int) -> ValueError:
         """The error for rows of a subject with equal times."""
         keys = frame.select(SUBJECT, TIME)
         twice = keys.filter(keys.is_duplicated()).unique(maintain_order=True)
         numbered = batch.with_row_index("_row").join(twice, on=[SUBJECT, TIME], how="semi")
-        rows = numbered["_row"].sort()
         first = numbered.sort("_row").row(0, named=True)
-        late = "" if FRESH not in frame.columns else " or an earlier row"
-        whose = f" of the same {self.role}{late}"
-        several = "; are there several subjects? name their column: subject= or --subject"
-        if self.role == "subject" and first[SUBJECT] != ONLY:
-            whose, several = f"{whose}, first for {first[SUBJECT]!r}", ""
-        return ValueError(
-            f"{self.name}: {self._rows(rows, before)} the same time as another row"
-            f"{whose}; one subject has one state at a time"
-            + ("" if self.role == "segment" else several)
-            + (REPEATED_HOUR if self.of_time else "")
+        return self._duplicates(
+            self._rows(numbered["_row"].sort(), before),
+            " or an earlier row" if FRESH in frame.columns else "",
+            first[SUBJECT] if self.role == "subject" else ONLY,
         )
 
     def unknown_in(self, batch: pl.DataFrame, cells: Sequence[Any], before: int) -> ValueError:
         """The error for rows with states that were not declared."""
         rows = batch[STATE].is_in(list(cells)).fill_null(False).arg_true()
-        return ValueError(
-            f"{self.name}: {self._rows(rows, before)} a state that is not declared: "
-            f"{first_few(map(repr, cells))}; add it to the states or clean the data"
-        )
+        return self._unknown(self._rows(rows, before), cells)
 
     def _rows(self, rows: pl.Series, before: int) -> str:
         """Rows by their numbers from 1, as the subject of a sentence."""
@@ -138,10 +125,8 @@ class Source:
         lost = int(pairs["lost"].sum())
         if lost:
             rows = frame.filter(nw.col(TIME).is_null()).head(_NAMED).collect()
-            raise ValueError(
-                f"{self.name}: {lost} rows have no time, among them rows of "
-                f"{first_few(map(repr, rows[SUBJECT].to_list()))}; every entry needs one"
-            )
+            whose = first_few(map(repr, rows[SUBJECT].to_list()))
+            raise self._lost(f"{lost} rows have", "time", f", among them rows of {whose}")
         low: Any = pairs["low"].min()
         if low is not None and low <= 0:
             raise self.duplicates(frame)
@@ -151,28 +136,45 @@ class Source:
         import narwhals as nw  # noqa: PLC0415
 
         counted = frame.group_by(SUBJECT, TIME).agg(nw.len().alias("n"))
-        rows = counted.filter(nw.col("n") > 1).head(_NAMED).collect()
-        named = self._named(rows)
-        return ValueError(
-            f"{self.name}: several rows of one subject have the same time: {', '.join(named)}; "
-            "one subject has one state at a time"
-        )
+        return self._duplicates(self._named(counted.filter(nw.col("n") > 1)))
 
     def unknown(self, frame: Any, cells: Sequence[Any]) -> ValueError:
         """The error for states that were not declared, in an engine without order."""
         import narwhals as nw  # noqa: PLC0415
 
-        rows = frame.filter(nw.col(STATE).is_in(list(cells))).head(_NAMED).collect()
-        named = self._named(rows)
+        return self._unknown(self._named(frame.filter(nw.col(STATE).is_in(list(cells)))), cells)
+
+    def _named(self, frame: Any) -> str:
+        """The first rows by subject and time, as the subject of a sentence."""
+        rows = frame.head(_NAMED).collect()
+        moments = [_moment(time) if self.of_time else time for time in rows[TIME].to_list()]
+        pairs = zip(rows[SUBJECT].to_list(), moments, strict=True)
+        return f"rows of {', '.join(f'{who!r} at {when}' for who, when in pairs)} have"
+
+    # One set of words for all engines.
+
+    def _lost(self, rows: str, role: str, whose: str = "") -> ValueError:
         return ValueError(
-            f"{self.name}: has states that are not declared: {first_few(map(repr, cells))}, "
-            f"for example {', '.join(named)}; add them to the states or clean the data"
+            f"{self.name}: {rows} no {role} (or one that cannot be read){whose}; every entry needs "
+            "one"
         )
 
-    def _named(self, rows: Any) -> list[str]:
-        """Rows by subject and time, for messages."""
-        moments = [_moment(time) if self.of_time else time for time in rows[TIME].to_list()]
-        return [f"{s!r} at {t}" for s, t in zip(rows[SUBJECT].to_list(), moments, strict=True)]
+    def _duplicates(self, rows: str, late: str = "", who: Any = None) -> ValueError:
+        several = ""
+        if who == ONLY and self.role != "segment":
+            several = "; are there several subjects? name their column: subject= or --subject"
+        first = "" if who in (None, ONLY) else f", first for {who!r}"
+        return ValueError(
+            f"{self.name}: {rows} the same time as another row of the same {self.role}{late}{first}"
+            f"; one subject has one state at a time{several}"
+            + (REPEATED_HOUR if self.of_time else "")
+        )
+
+    def _unknown(self, rows: str, cells: Sequence[Any]) -> ValueError:
+        return ValueError(
+            f"{self.name}: {rows} a state that is not declared: {first_few(map(repr, cells))}; add "
+            "it to the states or clean the data"
+        )
 
 
 def opened(

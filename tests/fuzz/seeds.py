@@ -148,7 +148,7 @@ DAY = (
 ANNA = "--ledger book.db --budget 3 --account anna"
 PLANS = ("chain", "finite", "any_start", "mixing", "binary", "fitted", "region")
 
-REFUTED = "beliefs"
+REFUTED = ["beliefs", "choose"]
 """Command whose exit code 1 says that no class fits."""
 
 COMMANDS = f"""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from math import inf, isnan, nextafter
+
 TOLERANCE = 1e-7
 """Relative tolerance of the scale, for rounding on either side."""
 
@@ -25,3 +28,13 @@ class Allowance:
         self.spent += amount
         if self.spent > self.most:
             raise NotChecked(f"it takes more than the {self.most:.3g} units of work allowed")
+
+
+def largest(bounds: Iterable[float]) -> float:
+    """The largest of some bounds, 0 of none; what is no number bounds nothing."""
+    return max((inf if isnan(bound) else float(bound) for bound in bounds), default=0.0)
+
+
+def larger_than(scale: float) -> float:
+    """A scale above this one by more than the tolerance."""
+    return max(scale * (1 + 2 * TOLERANCE), nextafter(scale, inf))

@@ -38,7 +38,7 @@ from pufferkit.beliefs.junction_tree import (
 )
 from pufferkit.checks import Floats
 from pufferkit.rounding import EPS
-from pufferkit.verification.allowance import Allowance, BadBeliefs, NotChecked
+from pufferkit.verification.allowance import Allowance, BadBeliefs, NotChecked, largest
 from pufferkit.verification.recorded_plans import Plans, plan_values
 
 _MOST_TEXT = 50_000_000
@@ -75,7 +75,7 @@ def loss_on_graphs(
     if not (np.isfinite(cost).all() and cost.max(initial=0.0) <= _LARGEST):
         raise NotChecked("a cost is too large to compute with")
     place = {state: number for number, state in enumerate(states)}
-    largest = 0.0
+    losses = []
     for model, record in zip(models, records, strict=True):
         sizes = [len(model.values[node]) for node in model.nodes]
         factors = [(tuple(scope), table) for scope, table in model.log_factors]
@@ -86,13 +86,10 @@ def loss_on_graphs(
             for n, node in enumerate(model.nodes):
                 own = [place[model.values[node][value]] for value in proof.tree.possible[n]]
                 costs.append(cost[np.ix_(own, own)])
-            loss = proof.loss(costs)
+            losses.append(proof.loss(costs))
         except (TypeError, KeyError, ValueError, IndexError, zlib.error) as error:
             raise NotChecked(f"the recorded proof cannot be read ({error})") from None
-        if not loss >= 0:
-            raise NotChecked("the loss is not a number")
-        largest = max(largest, loss)
-    return largest
+    return largest(losses)
 
 
 class _Proof:
@@ -154,12 +151,12 @@ class _Proof:
             self.sent[c, s] = own
             for n, added in own.items():
                 self.sums[s, n] = self.sums[s, n] + added
-        largest = 0.0
+        losses = [self._wide_loss()]
         for s, own_nodes in enumerate(tree.separators):
             if len(own_nodes) == 1:
                 total = costs[own_nodes[0]] + self.sums[s, own_nodes[0]] * _UP
-                largest = max(largest, float(_closed(total[None]).max(initial=0.0)))
-        return max(largest, self._wide_loss())
+                losses.append(float(_closed(total[None]).max(initial=0.0)))
+        return largest(losses)
 
     def _told(self, n: int, c: int, without: Sequence[int]) -> Floats:
         """What other cliques say about a node of a clique, through all but some separators."""
@@ -320,7 +317,7 @@ class _Proof:
         near = neighbours(len(self.sizes), [scope for scope, _ in self.factors])
         outside = set(self.wide)
         wide = [part for part in parts(near) if part[0] in outside]
-        largest = 0.0
+        losses = []
         for number, part in enumerate(wide):
             bound = sum(self.most[n] for n in part) * _UP
             text = self.amounts[number] if number < len(self.amounts) else None
@@ -330,8 +327,8 @@ class _Proof:
                 own = [factor for factor in self.factors if inside.issuperset(factor[0])]
                 self.work.spend(2e4 * len(own) + 1e4 * len(part))
                 bound = min(bound, _received_at_most(part, self.sizes, own, self.costs, amounts))
-            largest = max(largest, bound)
-        return largest
+            losses.append(bound)
+        return largest(losses)
 
 
 def _checked_tree(

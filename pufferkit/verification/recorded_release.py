@@ -18,11 +18,12 @@ from pufferkit.mechanisms.release import Release
 from pufferkit.verification.allowance import BadBeliefs
 from pufferkit.verification.query_checks import (
     asked_of,
-    furthest_of,
     moved_by_one_entry,
     parts_of,
     rows_of,
 )
+
+_UP = 1 + 1e-12
 
 
 def longest_promised(record: Release) -> int:
@@ -64,42 +65,26 @@ def hint_of(record: Release) -> tuple[int, int] | None:
 
 
 def cost_of_pairs(record: Release, theta: Beliefs, lipschitz: float) -> Floats:
-    """How far the answer moves when an entry x is replaced by x', for all pairs.
+    """How far the answer moves, in scales of its noise, when an entry x is replaced by x'.
 
-    For joined queries: the sum of the distances of each, in units of one scale for all.
+    For all pairs, rounded up; of several queries the costs of each together.
     """
     if record.kind == Several.kind:
-        moved_by_all = np.zeros((len(theta.states),) * 2)
-        for part in parts_of(record):
-            own = moved_by_one_entry(part) or part.lipschitz
-            cost = cost_of_pairs(part, theta, own)
-            with np.errstate(over="ignore", invalid="ignore"):  # by scales that hide nothing
-                moved_by_all += np.where(cost > 0, cost * (record.scale / part.scale), 0.0)
-        return moved_by_all * (1 + 1e-12)
-    query = asked_of(record)
+        own = [(part, moved_by_one_entry(part) or part.lipschitz) for part in parts_of(record)]
+        costs = [cost_of_pairs(part, theta, moved) for part, moved in own]
+        return np.asarray(np.sum(costs, axis=0) * _UP)
+    query, outside = asked_of(record), ~np.eye(len(theta.states), dtype=bool)
     rows = rows_of(record, theta.states)
-    alike = rows is None or (query is not None and query.uniform and record.scales is None)
-    if rows is None or alike:
-        return lipschitz * (1 - np.eye(len(theta.states)))
+    if rows is None or (query is not None and query.uniform and record.scales is None):
+        return np.where(outside, lipschitz / record.scale * _UP, 0.0)
     if len(rows) != len(theta.states):
         raise BadBeliefs(f"have {len(theta.states)} states, and there are {len(rows)} weights")
-    if record.scales is None:
-        return np.array([[float(furthest_of([x, y])) for y in rows] for x in rows])
-    # In units of one scale for all, if coordinates have different scales.
-    scales = record.scales or (record.scale,) * len(record.labels)
-    units = [Fraction(record.scale) / Fraction(scale) for scale in scales]
+    scales = [Fraction(scale) for scale in record.scales or (record.scale,) * len(rows[0])]
     moved = [
-        [float(sum(abs(a - b) * u for a, b, u in zip(x, y, units, strict=True))) for y in rows]
+        [float(sum(abs(a - b) / s for a, b, s in zip(x, y, scales, strict=True))) for y in rows]
         for x in rows
     ]
-    return np.array(moved)
-
-
-def cost_in_scales(record: Release, theta: Beliefs, lipschitz: float, scale: float) -> Floats:
-    """The cost of each pair in units of a scale, with that of what was released beside it."""
-    with np.errstate(over="ignore"):  # by a scale that hides nothing
-        cost = cost_of_pairs(record, theta, lipschitz) / scale
-    return np.asarray(cost + (record.evidence.beside or 0.0) * ~np.eye(len(cost), dtype=bool))
+    return np.array(moved) * _UP
 
 
 def patterns(record: Release) -> list[SegmentPattern]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, singledispatch
-from math import inf
 from typing import Any
+
+import numpy as np
 
 from pufferkit.beliefs.base import Beliefs, Member
 from pufferkit.beliefs.bayesian_network import NetworkClass
@@ -17,8 +18,16 @@ from pufferkit.beliefs.kernel_class import KernelClass
 from pufferkit.beliefs.markov_random_field import FieldClass
 from pufferkit.beliefs.region_class import RegionClass
 from pufferkit.beliefs.secrets import Events, Sets
+from pufferkit.checks import Floats
 from pufferkit.mechanisms.release import Release
-from pufferkit.verification.allowance import TOLERANCE, Allowance, BadBeliefs, NotChecked
+from pufferkit.verification.allowance import (
+    TOLERANCE,
+    Allowance,
+    BadBeliefs,
+    NotChecked,
+    larger_than,
+    largest,
+)
 from pufferkit.verification.curve_proofs import loss_of_part
 from pufferkit.verification.graph_proofs import largest_part, loss_on_graphs
 from pufferkit.verification.quilt_proofs import (
@@ -34,7 +43,6 @@ from pufferkit.verification.quilt_proofs import (
     spread_on_graph,
 )
 from pufferkit.verification.recorded_release import (
-    cost_in_scales,
     cost_of_pairs,
     cost_runs,
     longest_promised,
@@ -53,10 +61,9 @@ class _Claim:
     checks: list[str]
     work: Allowance
 
-    @property
-    def scale(self) -> float:
-        """The recorded scale, with room for rounding."""
-        return self.record.scale * (1 + TOLERANCE)
+    def cost(self, theta: Beliefs) -> Floats:
+        """What replacing an entry costs, in recorded scales with room for rounding."""
+        return cost_of_pairs(self.record, theta, self.lipschitz) / (1 + TOLERANCE)
 
     @property
     def verification_data(self) -> Mapping[str, Any]:
@@ -65,7 +72,7 @@ class _Claim:
     def scale_for(self, loss: float) -> float:
         """The recorded scale if it keeps the loss within epsilon, else a larger one."""
         enough = loss <= self.record.epsilon
-        return self.record.scale if enough else self.record.scale * (1 + 1e-3)
+        return self.record.scale if enough else larger_than(self.record.scale)
 
 
 def needed_scale(
@@ -128,34 +135,35 @@ def _by_curve(theta: ChainClass, claim: _Claim) -> float:
     """The recorded proof of every part of the class, for every pattern of gaps."""
     record, longest = claim.record, longest_promised(claim.record)
     theta.check_length(longest)
-    cost = cost_in_scales(record, theta, claim.lipschitz, claim.scale)
+    cost, beside = claim.cost(theta), record.evidence.beside or 0.0
+    cost = cost + beside * ~np.eye(len(cost), dtype=bool)
     cases = [cost_runs(runs, cost) for runs in patterns(record)]
-    if cases and record.evidence.beside:
+    if cases and beside:
         raise NotChecked("there is no theorem for gaps with other spending beside")
     cases = cases or [[(longest, cost)]]
     proofs = claim.verification_data.get("curve") or [None] * len(cases)
     if not isinstance(proofs, list) or len(proofs) != len(cases):
         raise TypeError("there must be a proof for each pattern of gaps")
-    largest = 0.0
+    losses = []
     for runs, recorded in zip(cases, proofs, strict=True):
         parts = theta.parts(sum(count for count, _ in runs))
         each = [None] * len(parts) if recorded is None else recorded
         if not isinstance(each, list) or len(each) != len(parts):
             raise TypeError(f"there must be a proof for each of {len(parts)} part(s) of the class")
         for part, own in zip(parts, each, strict=True):
-            largest = max(largest, loss_of_part(part, runs, own, claim.work))
+            losses.append(loss_of_part(part, runs, own, claim.work))
     counted = (
         f", only observed entries counted by {len(cases)} pattern(s)" if patterns(record) else ""
     )
     claim.checks.append(
         f"influence_curve: the recorded proof for {theta.description}, over segments of up to "
-        f"{longest}{counted}; the largest loss is {largest:.9g}"
+        f"{longest}{counted}; the largest loss is {largest(losses):.9g}"
     )
-    if beside := record.evidence.beside:
+    if beside:
         claim.checks.append(
             f"influence_curve: {beside:.9g} of event-level epsilon is spent beside it"
         )
-    return claim.scale_for(largest)
+    return claim.scale_for(largest(losses))
 
 
 def _by_quilts(theta: ChainClass, claim: _Claim) -> float:
@@ -169,25 +177,13 @@ def _by_quilts(theta: ChainClass, claim: _Claim) -> float:
         f"{record.mechanism}: the recorded Markov quilts for {theta.description}, from {how}, over "
         f"segments of up to {max(segment.length for segment in segments)}"
     )
-    worst = 0.0
+    scores = []
     for case, segment in enumerate(segments):
         sides = _covering(theta, record, segment.length, work)
         runs = quilts_of_case(claim.verification_data, case, len(segments), len(sides))
         for side, own in zip(sides, runs, strict=True):
-            score = score_of_chain(side, own, segment, record.epsilon, work)
-            worst = max(worst, score)
-    return _scale_beside(worst, claim)
-
-
-def _scale_beside(score: float, claim: _Claim) -> float:
-    """The scale that hides the hardest node, with other spending beside it."""
-    beside = claim.record.evidence.beside or 0.0
-    if beside:
-        claim.checks.append(
-            f"{claim.record.mechanism}: {beside:.9g} of event-level epsilon is spent beside it"
-        )
-    left = 1 / score - beside if score > 0 else inf
-    return claim.lipschitz / left if left > 0 else inf
+            scores.append(score_of_chain(side, own, segment, record.epsilon, work))
+    return claim.lipschitz * largest(scores)
 
 
 def _covering(
@@ -245,14 +241,14 @@ def _on_events(theta: EventClass, claim: _Claim) -> float:
     theta.known_chains()
     sides = _covering(theta.beliefs, record, longest, work)
     windows = sorted({min(one.window, longest) for one in theta.hidden})
-    worst = 0.0
+    scores = []
     for case, window in enumerate(windows):
         claim.checks.append(f"markov_quilt: quilts around {window} entries in a row")
         runs = quilts_of_case(claim.verification_data, case, len(windows), len(sides))
         for side, own in zip(sides, runs, strict=True):
             score = score_of_chain(side, own, Nearby(longest), record.epsilon, work, window)
-            worst = max(worst, score)
-    return _scale_beside(worst, claim)
+            scores.append(score)
+    return claim.lipschitz * largest(scores)
 
 
 @_needed.register
@@ -299,10 +295,10 @@ def _on_fields(theta: FieldClass, claim: _Claim) -> float:
 
 
 def _on_graphs(theta: Beliefs, models: Sequence[GraphModel], claim: _Claim) -> float:
-    record, work = claim.record, claim.work
-    cost = cost_of_pairs(record, theta, claim.lipschitz) / claim.scale
+    if claim.record.evidence.beside:
+        raise NotChecked("there is no theorem for graphs with other spending beside")
     recorded = claim.verification_data.get("graphs")
-    loss = loss_on_graphs(models, theta.states, cost, recorded, work)
+    loss = loss_on_graphs(models, theta.states, claim.cost(theta), recorded, claim.work)
     claim.checks.append(
         f"influence_curve: the largest loss of a node is {loss:.9g}, by the recorded "
         "ways out of its cliques"
@@ -319,10 +315,9 @@ def _by_neighbours(models: Sequence[Any], claim: _Claim, spread: Callable[..., f
     recorded = claim.verification_data.get("sums")
     if not isinstance(recorded, list) or len(recorded) != len(models):
         raise TypeError("there must be a vector for each of the beliefs")
-    largest = max(
-        spread(model, recorded=own, work=work) for model, own in zip(models, recorded, strict=True)
-    )
-    return claim.lipschitz * largest / record.epsilon
+    pairs = zip(models, recorded, strict=True)
+    spreads = [spread(model, recorded=own, work=work) for model, own in pairs]
+    return claim.lipschitz * largest(spreads) / record.epsilon
 
 
 @singledispatch

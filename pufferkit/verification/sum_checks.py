@@ -43,7 +43,14 @@ from pufferkit.beliefs.secrets import Counted, Events, Runs, Secrets, Sets
 from pufferkit.errors import NotApplicable
 from pufferkit.mechanisms.release import Release
 from pufferkit.rounding import as_fraction
-from pufferkit.verification.allowance import TOLERANCE, Allowance, BadBeliefs, NotChecked
+from pufferkit.verification.allowance import (
+    TOLERANCE,
+    Allowance,
+    BadBeliefs,
+    NotChecked,
+    larger_than,
+    largest,
+)
 from pufferkit.verification.query_checks import days_of, moves_of, vectors_of, weights_of
 
 Numbers = Any  # arrays of np.longdouble
@@ -94,7 +101,7 @@ def exact_sum_scale(record: Release, theta: Beliefs, checks: list[str], work: Al
         f"exact_sum: the largest loss of a secret is {worst:.9g}, by the distribution of the sum "
         f"given its value, over {theta.description}"
     )
-    return record.scale if worst <= enough else record.scale * (1 + 2 * TOLERANCE)
+    return record.scale if worst <= enough else larger_than(record.scale)
 
 
 # --- W-infinity -----------------------------------------------------------------------------------
@@ -676,20 +683,20 @@ def _(theta: EventClass, asked: RecordedSum, noise: _Noise) -> float:
         raise BadBeliefs(f"exact_sum needs known chains: {reason}") from None
     values, _ = asked.values
     labels = [hidden for hidden in theta.hidden if not _of_entries(hidden)]
-    worst = 0.0
+    worst = []
     for chain, length in product(chains, set(asked.lengths)):
         sums = _SegmentSums(chain, values, length, asked.work)
-        worst = max(worst, _loss_of_labels(sums, labels, theta.states, noise.scale))
+        worst.append(_loss_of_labels(sums, labels, theta.states, noise.scale))
     if any(map(_of_entries, theta.hidden)):
-        worst = max(worst, _loss_of_entries(chains, asked, noise))
-    return worst
+        worst.append(_loss_of_entries(chains, asked, noise))
+    return largest(worst)
 
 
 @_loss_of.register
 def _(theta: NetworkClass, asked: RecordedSum, noise: _Noise) -> float:
     values, _ = asked.values
     added = dict(zip(theta.states, values, strict=True))
-    return max(
+    return largest(
         _loss_given(joint_with_sum(network, (node,), asked.work, added), noise.scale)
         for network in theta.networks
         for node in network.nodes
@@ -699,15 +706,17 @@ def _(theta: NetworkClass, asked: RecordedSum, noise: _Noise) -> float:
 @_loss_of.register
 def _(theta: FieldClass, asked: RecordedSum, noise: _Noise) -> float:
     networks, rounding = theta.networks()
-    return max(_loss_of(network, asked, noise) for network in networks) + rounding
+    return largest(_loss_of(network, asked, noise) for network in networks) + rounding
 
 
 def _loss_of_entries(chains: Sequence[MarkovChain], asked: RecordedSum, noise: _Noise) -> float:
     if noise.days is not None:
-        return max(_loss_of_days(chain, *noise.days, noise.scale, asked.work) for chain in chains)
+        return largest(
+            _loss_of_days(chain, *noise.days, noise.scale, asked.work) for chain in chains
+        )
     values = None if noise.moves is not None else asked.values[0]
     added = noise.moves or (values, [values] * len(values or ()))
-    return max(
+    return largest(
         _loss_of_sum(chain, added, length, noise, asked.work)
         for chain, length in product(chains, set(asked.lengths))
     )
@@ -770,7 +779,7 @@ def _loss_of_days(
         for n, (x, _) in enumerate(cases):
             if one[n].any():
                 rows[x] += np.convolve(one[n], other[n])[:room]
-        worst = max(worst, _loss_given(rows, scale))
+        worst = largest([worst, _loss_given(rows, scale)])
     return worst
 
 
@@ -789,7 +798,7 @@ def _loss_of_labels(
         if hidden.window > sums.length:
             continue
         for labels in _of_labels(sums, hidden, states):
-            worst = max(worst, _loss_given(labels, scale))
+            worst = largest([worst, _loss_given(labels, scale)])
     return worst
 
 
@@ -797,7 +806,7 @@ def _loss_given(rows: Iterable[Numbers], scale: float) -> float:
     """The largest loss between secrets, by the joint distribution of each with the sum."""
     given = np.array([masses / masses.sum() for masses in rows if masses.any()])
     with np.errstate(divide="ignore"):
-        logs = np.log(_smoothed(given, scale))
+        logs = np.log(_smoothed(given, scale)[:, given.any(axis=0)])
     return float((logs.max(axis=0) - logs.min(axis=0)).max())
 
 

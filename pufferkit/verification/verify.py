@@ -466,7 +466,7 @@ def _spends_more(record: Release, theta: Beliefs | None) -> Iterator[str]:
     if theta is None:
         return
     spent = float(cost_of_pairs(record, theta, record.lipschitz).max())
-    if record.lipschitz < spent * (1 - TOLERANCE):
+    if record.lipschitz / record.scale < spent * (1 - TOLERANCE):
         yield "scales: spend more on an entry than one of the scale recorded for all would"
 
 

@@ -13,14 +13,21 @@ import numpy as np
 
 from tests.guards.asked import Over
 from tests.guards.beliefs import BELIEFS
+from tests.guards.scales import Row, over_of
 from tests.oracles.answers import ANSWERS
 from tests.oracles.choice import chosen, misses
 from tests.oracles.hidden import all_data, coded, hidden
 from tests.oracles.laws import members
-from tests.oracles.released import Answers, Choice, Laplace, Pipelines
+from tests.oracles.released import MANY, Answers, Choice, Laplace, Pipelines
 
 MOST_SERIES = 3000
 """More data than this are not listed."""
+
+EVALUATIONS = 60
+"""Members tried, where a class has many."""
+
+LOOSE = {"mixing", "ising", "field", "grid", "potts", "joints"}
+"""Classes whose bounds are not attained by any member."""
 
 
 def listable(states: tuple[str, ...], over: Over) -> bool:
@@ -137,3 +144,18 @@ class Attack:
             else:
                 still += 1
         return best, genes
+
+
+def attacked(row: Row, scale: float, evaluations: int = EVALUATIONS) -> float:
+    """The largest loss found of the noise of a row, if all data can be listed; else 0."""
+    over, question = over_of(row), row.question
+    if row.mechanism == "entry_epsilon":  # for any pipeline, over one segment, whatever is asked
+        over, question = Over((max(over.lengths),)), "the data"
+    states = BELIEFS[row.belief].states
+    few = len(states) ** over.total * (2 ** len(states) - 2) ** over.total < MANY
+    if row.mechanism == "entry_dp" or not listable(states, over):
+        return 0.0
+    if question == "the data" and not few:
+        return 0.0
+    attack = Attack(row.belief, question, row.secret, over, scale)
+    return attack.climb(np.random.default_rng(row.chosen), evaluations)[0]

@@ -6,30 +6,25 @@ each with the least and the most of its ratio and the reason; those with less no
 definition.
 """
 
-import numpy as np
 import pytest
 
-from tests.guards.asked import Over
-from tests.guards.attacks import Attack, listable
+from tests.guards.attacks import LOOSE, attacked
 from tests.guards.beliefs import BELIEFS
 from tests.guards.scales import (
     LEAST,
     accepted,
     allowed,
-    over_of,
     quick,
     ratio,
     scale_of,
     stored,
 )
-from tests.oracles.released import MANY
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 BEFORE = stored()
 QUICK = quick(BEFORE)
 PARTS = 12
-EVALUATIONS = 60
 
 
 def changed(rows):
@@ -44,21 +39,6 @@ def changed(rows):
         elif own < LEAST and attacked(row, now) > row.epsilon * (1 + 1e-9):
             out.append(f"{names}: {now} is too little noise")
     return out
-
-
-def attacked(row, scale, evaluations=EVALUATIONS):
-    """The largest loss found, if all data can be listed."""
-    over, question = over_of(row), row.question
-    if row.mechanism == "entry_epsilon":  # for any pipeline, over one segment, whatever is asked
-        over, question = Over((max(over.lengths),)), "the data"
-    states = BELIEFS[row.belief].states
-    few = len(states) ** over.total * (2 ** len(states) - 2) ** over.total < MANY
-    if row.mechanism == "entry_dp" or not listable(states, over):
-        return 0.0
-    if question == "the data" and not few:
-        return 0.0
-    attack = Attack(row.belief, question, row.secret, over, scale)
-    return attack.climb(np.random.default_rng(row.chosen), evaluations)[0]
 
 
 @pytest.mark.parametrize("part", range(PARTS))
@@ -101,7 +81,3 @@ def test_the_attack_finds_noise_that_is_a_hundredth_too_little():
             closest[kind] = max(closest.get(kind, 0), found)
     weak = {kind: found for kind, found in closest.items() if found < 0.99}
     assert set(weak) <= LOOSE, weak
-
-
-LOOSE = {"mixing", "ising", "field", "grid", "potts", "joints"}
-"""Classes whose bounds are not attained by any member."""

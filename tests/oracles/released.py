@@ -57,7 +57,8 @@ class Laplace:
         away = np.zeros((len(outputs), len(self.answers.values)))
         for column in range(outputs.shape[1]):
             away += np.abs(outputs[:, column, None] - self.answers.values[None, :, column])
-        return np.exp(-away / self.scale)
+        with np.errstate(over="ignore"):
+            return np.exp(-np.minimum(away / self.scale, 700.0))  # so that none is rounded to 0
 
     def loss(self, given, weights=None):
         """The largest weighted log-ratio between two rows."""

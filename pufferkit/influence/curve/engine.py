@@ -514,6 +514,10 @@ class _Sweep:
                         self._add(Stretch(here, end, ahead[0], limit, beyond), limit)
                         done = end
                         continue
+            unpaid = looked and not cheap and not self.paid[run]
+            if unpaid and here - begun > _FEW_UNPAID and self._stays(run, here):
+                done = end
+                continue
             endless = here >= self.side.settled and looked and limit is None
             endless = endless and (not cheap or self._forgets_nothing(done, left))
             if endless or self.walked * self.size**2 > 20 * EXPLICIT_WORK:
@@ -610,6 +614,20 @@ class _Sweep:
             return False
         room = _NEAR * float(limit[self.counted].max(initial=0.0))
         return not near or bool(np.all((self.met[here - 1] >= limit - room) | ~self.counted))
+
+    def _stays(self, run: int, here: int) -> bool:
+        """Bound the rest of a run that pays nothing by the largest variation so far, if it does.
+
+        No step exceeds the largest variation beyond it. Where the variation fades so slowly that no
+        smaller limit is in reach, entries that follow lose no more than those just computed.
+        """
+        largest = float(self.met[here - 1][self.counted].max(initial=0.0))
+        limit = np.where(self.counted, largest, FAR) * self.outside
+        adds, _ = self.adds_at(limit, 0.0, [1])
+        if not np.all((adds <= limit) | ~self.counted):
+            return False
+        self._add(Stretch(here, self.ends[run], adds, limit, {1: limit}), limit)
+        return True
 
     def _forgets_nothing(self, done: int, left: int) -> bool:
         """Whether some pair of values still shows all that was paid, after many entries.

@@ -2,10 +2,9 @@
 
 import json
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from pufferkit.account.chain import Extended, Spelled
 from pufferkit.records import canonical
 
 # Letters, and what JSON escapes or might: quotes, controls, line separators, beyond two bytes.
@@ -27,15 +26,3 @@ PLAIN = st.recursive(
 def test_canonical_is_what_json_writes_with_sorted_keys(data):
     plain = json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     assert canonical(data) == plain
-
-
-@settings(max_examples=30)
-@given(*[bodies(PLAIN)] * 3)
-def test_an_extended_body_is_written_like_the_whole(shared, added, more):
-    body = Extended(Extended(shared, added), more)
-    whole = shared | added | more
-    assert dict(body) == dict(body.items())
-    assert len(body) == len(whole)
-    assert body.keys() == whole.keys()
-    assert all(name in body for name in whole)
-    assert Spelled("me").body(body) == canonical(whole) == Spelled("me").body(whole)

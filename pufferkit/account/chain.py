@@ -152,109 +152,40 @@ def append(
     """
     if not drafts:
         return []
+    at = datetime.now(UTC).isoformat(timespec="microseconds")
+    made = _made(at, by)
     rows: list[tuple[Any, ...]] = []
-    spelled = Spelled(by)
-    stands = dict(known)
-    marks: dict[str, str] = {}
-    at: dict[str, int] = {}
-    head = connection.head
+    texts: dict[int, str] = {}  # entries of one run share many bodies
+    marks, places, balances = dict[str, str](), dict[str, int](), dict(known)
+    seq, previous = connection.head
     for draft in drafts:
-        name, content = draft.account, draft.body
-        stands[name] = now = after_entry(stands.get(name), draft)
-        row = spelled.row(draft, now, head)
-        rows.append(row)
-        head = (row[0], row[-1])
+        name, kind, key, epsilon, _, content = draft
+        balances[name] = _, rule, budget, total, number = after_entry(balances.get(name), draft)
+        body = texts.get(id(content)) or texts.setdefault(id(content), canonical(content))
+        seq += 1
+        own = _digest(
+            name, body, budget, epsilon, key, kind, made, number, previous, rule, seq, total
+        )
+        rows.append(
+            (seq, name, kind, key, epsilon, total, rule, budget, number, body, at, by, previous,
+             own)
+        )  # fmt: skip
+        previous = own
         if DATA_MARKS in content:
-            marks[name] = spelled.body(content[DATA_MARKS])
+            marks[name] = canonical(content[DATA_MARKS])
         if STATE in content:
-            at[name] = head[0]
+            places[name] = seq
     connection.put("entries", rows)
-    connection.head = head
+    connection.head = (seq, previous)
     connection.put("marks", list(marks.items()))
     if states:
-        _keep(connection, states, at, spelled)
+        _keep(connection, states, places)
     return rows
 
 
-class Extended(Mapping[str, Any]):
-    """A body shared by many entries, with the fields that this entry adds."""
-
-    __slots__ = ("added", "shared")
-
-    def __init__(self, shared: Mapping[str, Any], added: Mapping[str, Any]) -> None:
-        self.shared: Mapping[str, Any] = shared
-        self.added: Mapping[str, Any] = added
-        if isinstance(shared, Extended):
-            self.shared, self.added = shared.shared, {**shared.added, **added}
-
-    def __getitem__(self, name: str) -> Any:
-        return self.added[name] if name in self.added else self.shared[name]
-
-    def __contains__(self, name: object) -> bool:
-        return name in self.added or name in self.shared
-
-    def __iter__(self) -> Iterator[str]:
-        return iter({**self.shared, **self.added})
-
-    def __len__(self) -> int:
-        return len({*self.shared, *self.added})
-
-
-class Spelled(dict[str, str]):
-    """Entries written now, by somebody, as JSON.
-
-    Releases of one run share most of their texts and bodies, which are encoded once.
-    """
-
-    def __init__(self, by: str) -> None:
-        self._by, self._now = by, datetime.now(UTC).isoformat(timespec="microseconds")
-        self._made = f'"made_at":"{self._now}","made_by":{canonical(by)}'
-        self._bodies: dict[int, str] = {}
-        self._around: dict[Any, tuple[list[str], str]] = {}
-
-    def row(self, draft: Draft, after: Balance, head: tuple[int, str]) -> tuple[Any, ...]:
-        """The row of the entry that follows this head and leads to this balance."""
-        name, kind, key, epsilon, _, content = draft
-        _, rule, budget, total, number = after
-        seq, previous = head[0] + 1, head[1]
-        body = self.body(content)
-        own = _digest(
-            self[name], body, budget, epsilon, self[key], kind, self._made, number, previous, rule,
-            seq, total,
-        )  # fmt: skip
-        return (
-            seq, name, kind, key, epsilon, total, rule, budget, number, body,
-            self._now, self._by, previous, own,
-        )  # fmt: skip
-
-    def __missing__(self, text: str) -> str:
-        self[text] = spelled = canonical(text)
-        return spelled
-
-    def body(self, content: Mapping[str, Any]) -> str:
-        """The canonical JSON of a body."""
-        if type(content) is not dict and isinstance(content, Extended):
-            shared, added = content.shared, content.added
-            kind = (id(shared), *added)
-            if kind not in self._around:
-                self._around[kind] = self._split(shared, sorted(added))
-            names, pattern = self._around[kind]
-            values = [added[name] for name in names]
-            return pattern % tuple(
-                [self.body(v) if type(v) is dict else canonical(v) for v in values]
-            )
-        whole = self._bodies.get(id(content))
-        if whole is None:
-            whole = self._bodies[id(content)] = canonical(content)
-        return whole
-
-    def _split(self, shared: Mapping[str, Any], added: list[str]) -> tuple[list[str], str]:
-        """Names of what is added, in order, and the text around their values, each a ``%s``."""
-        around: list[str] = []
-        for name in sorted({*shared, *added}):
-            value = None if name in added else canonical(shared[name]).replace("%", "%%")
-            around.append(f"{self[name].replace('%', '%%')}:{'%s' if value is None else value}")
-        return added, f"{{{','.join(around)}}}"
+def _made(at: str, by: str) -> str:
+    """When and by whom an entry was made, as part of the text of its digest."""
+    return f'"made_at":"{at}","made_by":{canonical(by)}'
 
 
 def _digest(
@@ -263,9 +194,9 @@ def _digest(
 ) -> str:  # fmt: skip
     """SHA-256 of the text `canonical` would give for the whole entry: its keys in order."""
     text = (
-        f'{{"account":{account},"body":{body},"budget":{budget},"epsilon":{epsilon},"key":{key},'
-        f'"kind":"{kind}",{made},"number":{number},"previous":"{previous}","rule":"{rule}",'
-        f'"seq":{seq},"total":{total}}}'
+        f'{{"account":{canonical(account)},"body":{body},"budget":{budget},"epsilon":{epsilon},'
+        f'"key":{canonical(key)},"kind":"{kind}",{made},"number":{number},"previous":"{previous}",'
+        f'"rule":"{rule}","seq":{seq},"total":{total}}}'
     )
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -273,13 +204,13 @@ def _digest(
 def _keep(
     connection: Connection,
     states: Mapping[str, Mapping[str, Any] | None],
-    at: Mapping[str, int],
-    spelled: Spelled,
+    places: Mapping[str, int],
 ) -> None:
     """Store these states, which the entries with these numbers lead to."""
+    texts = {id(state): canonical(state) for state in states.values()}  # many are the same
     connection.put(
         "states",
-        [(name, at[name], spelled.body(new)) for name, new in states.items() if new is not None],
+        [(name, places[name], texts[id(new)]) for name, new in states.items() if new is not None],
     )
     old = [name for name, new in states.items() if new is None]
     if old:
@@ -308,17 +239,16 @@ def accounts_named(
 
     With ``charged``, which is for accounts that are about to be, entries that were changed raise.
     """
-    where, value = connection.among("account", list(dict.fromkeys(names)))
+    last, value = _last_of(connection, list(dict.fromkeys(names)))
     if not charged:
-        return _balances(connection, where, (value,))
-    spelled, balances = Spelled(""), dict[str, Balance]()
-    for row in _last(connection, "*", where, (value,)):
+        return _balances(connection, last, (value,))
+    balances = dict[str, Balance]()
+    for row in connection.execute(f"SELECT * FROM pufferkit_entries WHERE {last}", (value,)):
         seq, name, kind, key, epsilon, total, rule, budget, number, body, at, by, before, own = row
-        made = f'"made_at":"{at}","made_by":{spelled[by]}'
+        made = _made(at, by)
         if own != _digest(
-            spelled[name], body, budget, epsilon, spelled[key], kind, made, number, before, rule,
-            seq, total,
-        ):  # fmt: skip
+            name, body, budget, epsilon, key, kind, made, number, before, rule, seq, total
+        ):
             raise LedgerError(
                 f"ledger: entry {seq}, the last of {name!r}, was changed: its digest does not "
                 "match. Restore a backup and run pufferkit ledger verify"
@@ -329,20 +259,23 @@ def accounts_named(
 
 def accounts_of(connection: Connection) -> dict[str, Balance]:
     """The balances of all accounts."""
-    return _balances(connection, "account <> ?", (LEDGER,))
+    last = "SELECT max(seq) FROM pufferkit_entries WHERE account <> ? GROUP BY account"
+    return _balances(connection, f"seq IN ({last})", (LEDGER,))
 
 
-def _balances(connection: Connection, where: str, values: Sequence[Any]) -> dict[str, Balance]:
-    rows = _last(connection, "account, rule, budget, total, number", where, values)
+def _balances(connection: Connection, last: str, values: Sequence[Any]) -> dict[str, Balance]:
+    columns = "account, rule, budget, total, number"
+    rows = connection.execute(f"SELECT {columns} FROM pufferkit_entries WHERE {last}", values)
     return {row[0]: Balance._make(row) for row in rows}
 
 
-def _last(connection: Connection, columns: str, where: str, values: Sequence[Any]) -> Any:
-    """The last entry of each account."""
-    last = f"SELECT max(seq) FROM pufferkit_entries WHERE {where} GROUP BY account"
-    return connection.execute(
-        f"SELECT {columns} FROM pufferkit_entries WHERE seq IN ({last})", values
-    )
+def _last_of(connection: Connection, names: Sequence[str]) -> tuple[str, Any]:
+    """The condition for the last entry of each account, by the index; and its parameter."""
+    last = "SELECT max(seq) FROM pufferkit_entries WHERE account = "
+    if len(names) == 1:
+        return f"seq = ({last}?)", names[0]
+    listed = connection.listed("name")
+    return f"seq IN (SELECT ({last}name) FROM {listed})", json.dumps(names)
 
 
 def entries_named(
@@ -414,10 +347,8 @@ def digest_at(connection: Connection, seq: int) -> str | None:
     return next((str(digest) for (digest,) in digests.fetchall()), None)
 
 
-def asked_before(
-    connection: Connection, names: Sequence[str], keys: Sequence[str]
-) -> Iterator[tuple[int, str, str, str, str]]:
-    """The terms of these accounts, first to last, and the charges and values with these keys.
+def asked_before(connection: Connection, names: Sequence[str], keys: Sequence[str]) -> Any:
+    """The terms of these accounts, and the charges and values with these keys.
 
     Of each entry its number, account, kind, key and body.
     """
@@ -425,12 +356,12 @@ def asked_before(
     keyed, listed = connection.among("key", list(keys))
     columns = "SELECT seq, account, kind, key, body FROM pufferkit_entries WHERE"
     opened = f"{columns} {among} AND kind IN ('open', '{TERMS}')"
-    if not keys:
-        return iter(connection.execute(f"{opened} ORDER BY seq", (value,)))
-    paid = f"{columns} {among} AND kind IN ('charge', 'value') AND {keyed}"
-    return iter(
-        connection.execute(f"{opened} UNION ALL {paid} ORDER BY seq", (value, value, listed))
-    )
+    text, values = opened, [value]
+    if keys:
+        paid = f"{columns} {among} AND kind IN ('charge', 'value') AND {keyed}"
+        text, values = f"{opened} UNION ALL {paid}", [value, value, listed]
+    # Sorted here: asked to sort, a database may walk through all entries of an account.
+    return connection.execute(text, values)
 
 
 def states_named(connection: Connection, names: Sequence[str]) -> dict[str, dict[str, Any]]:

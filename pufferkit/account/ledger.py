@@ -55,9 +55,7 @@ from pufferkit.account.chain import (
     Balance,
     Draft,
     Entry,
-    Extended,
     Head,
-    Spelled,
     accounts_named,
     accounts_of,
     after_entry,
@@ -76,7 +74,6 @@ from pufferkit.account.chain import (
     states_named,
     states_of,
 )
-from pufferkit.account.following import LastWritten, append_after
 from pufferkit.account.marks import Data, Recognition
 from pufferkit.account.standing import Standing
 from pufferkit.account.store import (
@@ -151,8 +148,9 @@ class Charge(NamedTuple):
 
     ``after`` is the number of entries the account had when the total was computed, 0 for an account
     that does not exist yet; several charges to one account in the same call are counted on from
-    there. ``terms`` open an account with its first charge. ``value`` is the noisy answer, stored in
-    the same transaction. ``data`` are the data of the account, by which they are recognised later.
+    there. Both are ``None`` for an account whose amounts add up. ``terms`` open an account with its
+    first charge. ``value`` is the noisy answer, stored in the same transaction. ``data`` are the
+    data of the account, by which they are recognised later.
     ``state`` is the accumulated state after this charge. ``rows`` are those of its window alone,
     where an account is charged window by window; ``body["use"]`` says which.
     """
@@ -160,9 +158,9 @@ class Charge(NamedTuple):
     account: str
     key: str
     epsilon: int
-    total: int
+    total: int | None
     body: Mapping[str, Any]
-    after: int
+    after: int | None
     terms: Terms | None = None
     value: Mapping[str, Any] | None = None
     data: Data | None = None
@@ -179,10 +177,17 @@ def checked_charges(charges: Sequence[Charge]) -> tuple[list[str], list[str]]:
     for key in keys:
         checked_name("key", key, LONGEST_KEY)
     for name in ("epsilon", "total", "after"):
-        for amount in map(attrgetter(name), charges):
+        for amount in set(map(attrgetter(name), charges)) - _ADDED[name]:
             if type(amount) is not int or amount < 0:
                 raise ValueError(f"{name}: must be an integer of at least 0, got {amount!r}")
     return names, keys
+
+
+_ADDED: Mapping[str, frozenset[None]] = {
+    "epsilon": frozenset(),
+    "total": frozenset({None}),
+    "after": frozenset({None}),
+}
 
 
 @dataclass(frozen=True)
@@ -209,14 +214,14 @@ class Read:
         states: bool = True,
     ) -> Read:
         """What is stored at this moment; entries that were changed raise."""
-        asked = asked_before(connection, accounts, keys)
+        asked = asked_before(connection, accounts, keys)  # sent before the first is read
         balances = accounts_named(connection, accounts, charged=True)
         kept = states_named(connection, accounts) if states else {}
         opened: dict[str, Mapping[str, Any]] = {}
         values: dict[tuple[str, str], Mapping[str, Any]] = {}
         charged: set[tuple[str, str]] = set()
         alike: dict[str, Mapping[str, Any]] = {}  # many accounts have the same terms
-        for seq, name, kind, key, text in asked:
+        for seq, name, kind, key, text in sorted(asked):
             if kind in ("open", TERMS):
                 if text not in alike:
                     alike[text] = body_of(seq, text)
@@ -266,22 +271,27 @@ def drafts_of(
             continue
         if known is None and terms is None:
             raise ValueError(f"account: {name!r} is not in this ledger; open it first")
-        if charge.after != (0 if known is None else known.entries):
+        if charge.after is not None and charge.after != (0 if known is None else known.entries):
             return None
         if place not in charged:
             if name not in totals and terms is not None:
                 drafts.append(Draft(name, "open", "", 0, 0, terms.body))
-            budget, total = (known or terms).budget, totals.get(name, 0)  # type: ignore[union-attr]
-            if charge.total > budget:
-                raise OverBudget(f"{name}: {over_budget(charge.total - total, budget - total)}")
-            totals[name] = max(charge.total, total)
-            body, added = charge.body, marked.pop(name, {})
+            rule, budget = (known or terms).rule, (known or terms).budget  # type: ignore[union-attr]
+            total = totals.get(name, 0)
+            if charge.total is None and rule != "sum":
+                raise ValueError(
+                    f"account: {name!r} adds up by composition theorems; spend through "
+                    "release(..., account=)"
+                )
+            after = total + charge.epsilon if charge.total is None else charge.total
+            if after > budget:
+                raise OverBudget(f"{name}: {over_budget(after - total, budget - total)}")
+            totals[name] = max(after, total)
+            body = {**charge.body, **marked.pop(name, {})}
+            body.pop(STATE, None)  # copied from another entry
             if charge.state is not None:
-                added = {**added, STATE: _digest_of(charge.state, digests)}
-            elif STATE in body:  # copied from another entry
-                body = {key: value for key, value in body.items() if key != STATE}
-            body = Extended(body, added) if added else body
-            if charge.state is not None or known is not None:
+                body[STATE] = _digest_of(charge.state, digests)
+            if charge.state is not None or (known is not None and rule != "sum"):
                 states[name] = charge.state
             drafts.append(Draft(name, "charge", charge.key, charge.epsilon, totals[name], body))
             charged.add(place)
@@ -443,19 +453,6 @@ class Transactions:
             anchor = None
         if not known.entries or data is not None or anchor is not None:
             name_keys(connection, self._by, known, data, anchor)
-
-    def follow(self, head: tuple[int, str], row: Sequence[Any]) -> bool:
-        """Append one entry if the ledger still ends at ``head``.
-
-        ``False`` if nothing was written, or if that is not known; `write` then looks for it.
-        """
-        if not self.place.current or self.anchor is not None:
-            return False
-        try:
-            with self.place.transaction(writes=True, single=True) as connection:
-                return append_after(connection, head, row)
-        except DriverError:
-            return False
 
     def exists(self) -> bool:
         """Whether there is a ledger; raises for anything else, and for one of a later version."""
@@ -729,7 +726,6 @@ class Ledger(Shown):
         self._recognition = Recognition(Path(key) if key is not None else self._place.key_path)
         self._anchor = None if anchor is None else Anchor(anchor, anchor_key)
         self._transactions = Transactions(self._place, self._recognition, self._anchor, self.by)
-        self._last = LastWritten()
         self._read, self._write = self._transactions.read, self._transactions.write
         try:
             self._read(lambda _: None)
@@ -968,43 +964,18 @@ class Ledger(Shown):
                 f"{own[0]}: is a name that the ledger uses itself; give this detail another"
             )
 
-        stood = self._last.account(account)
-        if stood is not None and amount <= stood.remaining:
-            draft = Draft(account, "charge", fresh, amount, stood.total + amount, body)
-            head, after = self._last.head, after_entry(stood, draft)
-            row = Spelled(self.by).row(draft, after, head)
-            if self._transactions.follow(head, row):
-                entry = entry_of(row)
-                self._last.wrote(entry, after)
-                return entry
-
-        def act(connection: Connection) -> tuple[Entry, Balance | None]:
-            # Both are requested before either is read: one round trip to a server.
-            charged = entries_named(connection, [account], "charge", [fresh])
-            known = required(connection, account, charged=True)
-            if known.rule != "sum":
-                raise ValueError(
-                    f"account: {account!r} adds up by composition theorems; spend through "
-                    "release(..., account=)"
-                )
-            earlier = next(charged, None)
-            if earlier is not None:
-                if earlier.epsilon != amount or earlier.body.get("what") != what:
-                    raise ValueError(
-                        f"key: {fresh!r} was charged to {account!r} for something else "
-                        f"(ledger entry {earlier.seq}); use a new key for each charge"
-                    )
-                return earlier, None
-            if amount > known.remaining:
-                raise over_budget(amount, known.remaining)
-            draft = Draft(account, "charge", fresh, amount, known.total + amount, body)
-            row = append(connection, [draft], self.by, {account: known})[0]
-            return entry_of(row), after_entry(known, draft)
-
-        entry, now = self._write(act)
-        if now is not None:
-            self._last.wrote(entry, now)
-        return entry
+        charge = Charge(account, fresh, amount, None, body, None)
+        rows = self._charged([charge])
+        if rows:
+            return entry_of(rows[-1])
+        earlier = self.find(account, fresh, "charge")
+        assert earlier is not None
+        if earlier.epsilon != amount or earlier.body.get("what") != what:
+            raise ValueError(
+                f"key: {fresh!r} was charged to {account!r} for something else "
+                f"(ledger entry {earlier.seq}); use a new key for each charge"
+            )
+        return earlier
 
     def charge_many(self, charges: Sequence[Charge], *, confirm_data: bool = False) -> bool:
         """Charge many accounts in one transaction: all or none, each key once.
@@ -1019,23 +990,32 @@ class Ledger(Shown):
         OverBudget
             If one account cannot pay; then none does.
         """
+        return self._charged(charges, confirm_data) is not None
+
+    def _charged(
+        self, charges: Sequence[Charge], confirm_data: bool = False
+    ) -> list[tuple[Any, ...]] | None:
+        """The rows that were written: the only function that writes charges and values."""
         names, keys = checked_charges(charges)
         terms = {charge.account: charge.terms for charge in charges if charge.terms is not None}
         data = {charge.account: charge.data for charge in charges if charge.data is not None}
 
-        def act(connection: Connection) -> bool:
-            read = Read.of(connection, [*names, LEDGER], keys, states=False)
+        known = [*names, LEDGER] if terms else names  # beliefs are entries of the ledger itself
+
+        def act(connection: Connection) -> list[tuple[Any, ...]] | None:
+            read = Read.of(connection, known, keys, states=False)
             read.check(terms)
             marks = self._recognition.marks(connection, data, confirm_data)
             made = drafts_of(charges, read, marks)
-            if made is not None:
-                before, drafts = connection.head, made[0]
-                if drafts:
-                    drafts = [*_named_beliefs(connection, charges, read.balances), *drafts]
-                    drafts += self._recognition.rows(connection, charges, confirm_data)
-                append(connection, drafts, self.by, read.balances, made[1])
-                self._recognition.wrote(before, connection.head, names)
-            return made is not None
+            if made is None:
+                return None
+            before, drafts = connection.head, made[0]
+            if drafts:
+                drafts = [*_named_beliefs(connection, charges, read.balances), *drafts]
+                drafts += self._recognition.rows(connection, charges, confirm_data)
+            rows = append(connection, drafts, self.by, read.balances, made[1])
+            self._recognition.wrote(before, connection.head, names)
+            return rows
 
         return self._write(act)
 

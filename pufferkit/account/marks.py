@@ -530,6 +530,7 @@ class Recognition:
             named = None if key is None or charge.rows is None else rows_named(key, charge.rows)
             if named is None:
                 continue
+            assert charge.total is not None
             axis, begin, end = charge.body["use"][:3]
             known = next(entries_named(connection, [charge.account], "rows", [named]), None)
             if known is None:

@@ -90,17 +90,13 @@ class Priced:
 
 @dataclass(frozen=True)
 class Owed:
-    """What one account has still to pay: its charges without values, and its balance before."""
+    """What one account has still to pay: its charges without values."""
 
-    before: Balance
-    charges: tuple[Charge, ...]
-    numbers: tuple[int | None, ...]
+    total: int
+    """The total of the account after all of them, in millionths of epsilon."""
+    charges: tuple[Charge, ...] = ()
+    numbers: tuple[int | None, ...] = ()
     """For each charge the number of the value that belongs to it."""
-
-    @property
-    def total(self) -> int:
-        """The total after all of them, in millionths of epsilon."""
-        return self.charges[-1].total if self.charges else self.before.total
 
 
 @dataclass(frozen=True)
@@ -196,7 +192,7 @@ def _owed(
     balance, standing = standing_of(read, name, terms)
     new = [one for one in group if _unpaid(read, one[1]) and one[1].key not in standing.bought]
     if not new:
-        return Owed(balance, (), ())
+        return Owed(balance.total)
     lengths = standing.whole(name, first.lengths, clocked=first.clocked)
     total, charges, numbers = balance.total, list[Charge](), list[int | None]()
     purchases = [one for one in new if one[1].bought]
@@ -228,7 +224,7 @@ def _owed(
                 )
             )
             numbers.append(number if one.stores else None)
-    return Owed(balance, tuple(charges), tuple(numbers))
+    return Owed(total, tuple(charges), tuple(numbers))
 
 
 def _unpaid(read: Read, one: Payment) -> bool:
@@ -253,13 +249,13 @@ def _kept(read: Read, asked: tuple[int, Payment], most: int) -> Owed:
     else:
         one.terms.check(balance, read.opened[one.account])
     if not _unpaid(read, one):
-        return Owed(balance, (), ())
+        return Owed(balance.total)
     total = max(balance.total, one.least, most)
     epsilon = spent_micro(one.facts["epsilon"])
     charge = Charge(
         one.account, one.key, epsilon, total, one.facts, balance.entries, terms=one.terms
     )
-    return Owed(balance, (charge,), (number,))
+    return Owed(total, (charge,), (number,))
 
 
 def _priced(

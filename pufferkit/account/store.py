@@ -56,19 +56,15 @@ class Connection:
 
     On a server they are sent without waiting until a result is read. So all queries sent before the
     first result is read take one round trip, and all writes take one together with the commit; an
-    error in a statement may surface only there. There a ``single`` statement is a transaction of
-    its own.
+    error in a statement may surface only there.
     """
 
-    def __init__(
-        self, driver: Any, *, server: bool = False, trial: bool = False, single: bool = False
-    ) -> None:
+    def __init__(self, driver: Any, *, server: bool = False, trial: bool = False) -> None:
         self.driver, self.server, self.trial = driver, server, trial
         self._head: Any = None
-        self._single = single and server
         self._cursors: list[Any] = []
         self._batch: ExitStack | None = None
-        if server and not single:
+        if server:
             from psycopg import Pipeline  # noqa: PLC0415
 
             if Pipeline.is_supported():
@@ -109,14 +105,16 @@ class Connection:
         """The condition that a column has one of these values, and its parameter."""
         if len(names) == 1:
             return f"{column} = ?", names[0]
+        return f"{column} IN (SELECT name FROM {self.listed('name')})", json.dumps(names)
+
+    def listed(self, column: str) -> str:
+        """A table of one column, from a list in JSON that is its parameter."""
         if self.server:
-            return f"{column} IN (SELECT json_array_elements_text(?))", json.dumps(names)
-        return f"{column} IN (SELECT value FROM json_each(?))", json.dumps(names)
+            return f"json_array_elements_text(?) AS listed({column})"
+        return f"(SELECT value AS {column} FROM json_each(?))"
 
     def begin(self, *, writes: bool) -> None:
         """Begin a transaction: to write under the lock, or to read one snapshot."""
-        if self._single:
-            return
         if self.server:
             self.execute(
                 f"BEGIN ISOLATION LEVEL {'READ COMMITTED' if writes else 'REPEATABLE READ'}"
@@ -155,8 +153,6 @@ class Connection:
 
     def commit(self) -> None:
         """Commit; raises if the outcome is not known."""
-        if self._single:
-            return
         end = self.execute("COMMIT")
         self.wait()
         if self.server and end.statusmessage != "COMMIT":
@@ -165,8 +161,7 @@ class Connection:
     def roll_back(self) -> None:
         """Roll back what was not committed."""
         self.wait()
-        if not self._single:
-            self.execute("ROLLBACK")
+        self.execute("ROLLBACK")
 
     def drop(self) -> None:
         """End the transaction and close the connection in whatever state it is.
@@ -335,12 +330,11 @@ class Place:
         weakref.finalize(self, _let_go, self._idle)  # at the latest when the process ends
 
     @contextmanager
-    def transaction(self, *, writes: bool = False, single: bool = False) -> Iterator[Connection]:
+    def transaction(self, *, writes: bool = False) -> Iterator[Connection]:
         """A transaction that is committed at the end, or rolled back after an error.
 
         After any other end, Ctrl-C included, it is rolled back and its connection closed at once:
         cursors in the frames of the exception would keep the lock for as long as it lives.
-        ``single``: on a server it consists of one statement.
         A connection is reused only in the process that opened it, and only while the place is the
         one it was opened for. A child process leaves the connections of its parent alone.
         """
@@ -354,7 +348,7 @@ class Place:
             raise DriverError(error, unopened=True) from None
         kept, connection = False, None
         try:
-            connection = Connection(driver, server=self.server, single=single)
+            connection = Connection(driver, server=self.server)
             connection.begin(writes=writes)
             yield connection
             connection.commit()

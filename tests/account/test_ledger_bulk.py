@@ -5,7 +5,6 @@ import multiprocessing
 import pytest
 
 from pufferkit import Ledger, OverBudget
-from pufferkit.account.chain import Extended
 from pufferkit.account.ledger import Charge, Terms
 from tests.account.test_ledger import url  # noqa: F401
 
@@ -44,9 +43,7 @@ def test_names_and_bodies_with_any_characters_are_kept_as_they_are(book):
     terms = Terms(10**6, "composed", {"about": "\t\\"})
     shared = {"what": "a\\b", "z": None}
     wanted = [
-        Charge(
-            name, "k", 1, 1, Extended(shared, {"begins": n, "é": name}), 0, terms, {"value": name}
-        )
+        Charge(name, "k", 1, 1, {**shared, "begins": n, "é": name}, 0, terms, {"value": name})
         for n, name in enumerate(odd)
     ]
     assert book.charge_many(wanted)
@@ -56,6 +53,7 @@ def test_names_and_bodies_with_any_characters_are_kept_as_they_are(book):
     }
     bodies = {e.account: e.body for e in book.charges_of(odd)[1]}
     assert bodies == {c.account: dict(c.body) for c in wanted}
+    assert all(entry.own_digest() == entry.digest for entry in book.entries())
     assert book.verify() == []
 
 

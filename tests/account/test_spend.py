@@ -1,4 +1,4 @@
-"""The entry after one that this process wrote is appended without reading, or not at all."""
+"""Amounts that add up: what is stored counts, whoever wrote it, and each key is charged once."""
 
 import os
 import threading
@@ -8,8 +8,7 @@ import psycopg
 import pytest
 
 from pufferkit import Ledger, LedgerError, OverBudget
-from pufferkit.account import following
-from pufferkit.account.ledger import Charge, Terms, Transactions
+from pufferkit.account.ledger import Charge, Terms
 from tests.account.test_ledger import _tamper, url  # noqa: F401
 
 TERMS = Terms(1_000_000, "sum", {})
@@ -25,24 +24,9 @@ def book(url):  # noqa: F811
         yield ledger
 
 
-@pytest.fixture
-def followed(monkeypatch):
-    """Whether each spend was appended without reading."""
-    outcomes, real = [], Transactions.follow
-
-    def follow(*arguments):
-        outcomes.append(real(*arguments))
-        return outcomes[-1]
-
-    monkeypatch.setattr(Transactions, "follow", follow)
-    return outcomes
-
-
-def test_entries_are_the_same_either_way(book, followed, monkeypatch):
+def test_an_entry_is_what_the_ledger_keeps(book):
     first = book.spend("alice", 0.1, what="a count", rooms=(1, 2))
-    monkeypatch.setattr(Transactions, "follow", lambda *_: False)
     second = book.spend("alice", 0.1, what="a count", rooms=(1, 2))
-    assert followed == [True]
     assert first.body == second.body == {"what": "a count", "rooms": [1, 2]}
     assert (second.seq, second.previous) == (first.seq + 1, first.digest)
     assert [e for e in book.entries("alice") if e.seq >= first.seq] == [first, second]
@@ -51,7 +35,7 @@ def test_entries_are_the_same_either_way(book, followed, monkeypatch):
     assert book.verify() == []
 
 
-def test_what_others_wrote_is_read_first(book, url, followed):  # noqa: F811
+def test_what_others_wrote_counts(book, url):  # noqa: F811
     with Ledger(url, by="other") as other:
         for act in (
             lambda: other.spend("bob", 0.1),
@@ -62,36 +46,24 @@ def test_what_others_wrote_is_read_first(book, url, followed):  # noqa: F811
         ):
             book.spend("alice", 0.01)
             book.spend("alice", 0.01)
-            assert followed[-1]
             act()
             book.spend("alice", 0.01)
-            assert not followed[-1]
     assert book.verify() == []
     assert book.account("alice").total == 450_000
 
 
-def test_who_takes_turns_with_others_does_not_try(book, url, followed):  # noqa: F811
-    with Ledger(url, by="other") as other:
-        for _ in range(6):
-            book.spend("alice", 0.01)
-            other.spend("alice", 0.01)
-    assert followed == [True, False]  # and no more
-
-
-def test_the_budget_holds(book, followed):
+def test_the_budget_holds(book):
     book.spend("alice", 0.8)
-    assert followed == [True]
     with pytest.raises(OverBudget):
         book.spend("alice", 0.000001)
     assert book.verify() == []
 
 
-def test_a_key_is_charged_once(book, followed):
+def test_a_key_is_charged_once(book):
     first = book.spend("alice", 0.1, key="monday")
     assert book.spend("alice", 0.1, key="monday") == first
     with pytest.raises(ValueError, match="for something else"):
         book.spend("alice", 0.2, key="monday")
-    assert followed == [True, False, False]
     assert book.account("alice").total == 300_000
 
 
@@ -99,24 +71,19 @@ def test_a_key_is_charged_once(book, followed):
     "statement",
     [
         "UPDATE pufferkit_meta SET value = '99' WHERE name = 'schema'",
-        "UPDATE pufferkit_head SET id = 99",
         "UPDATE pufferkit_head SET seq = 4",
         "DELETE FROM pufferkit_head",
     ],
 )
-def test_nothing_is_written_after_what_is_not_as_it_was(book, followed, statement):
+def test_nothing_is_written_after_what_is_not_as_it_was(book, statement):
     before = book.entries()
     _tamper(book, statement)
-    if "meta" in statement or "DELETE" in statement or "seq" in statement:
-        with pytest.raises(LedgerError):
-            book.spend("alice", 0.1)
-        assert book.entries() == before
-    else:
+    with pytest.raises(LedgerError):
         book.spend("alice", 0.1)
-    assert followed == [False]
+    assert book.entries() == before
 
 
-def test_a_version_that_changed_while_a_spend_waited_is_noticed(book, url, followed):  # noqa: F811
+def test_a_version_that_changed_while_a_spend_waited_is_noticed(book, url):  # noqa: F811
     if not url.startswith("postgresql"):
         pytest.skip("SQLite looks after it has the lock")
     with psycopg.connect(url) as other:
@@ -137,26 +104,14 @@ def test_a_version_that_changed_while_a_spend_waited_is_noticed(book, url, follo
         other.execute("UPDATE pufferkit_head SET id = 99")
         other.commit()
         thread.join()
-    assert followed == [False]
     assert "another version" in str(errors[0])
 
 
-def test_the_balances_of_a_thousand_accounts_are_known(book, followed, monkeypatch):
-    monkeypatch.setattr(following, "_MOST", 2)
-    for name in "cde":
-        book.open_account(name, 1)
-    for name in "cdecde":
-        book.spend(name, 0.1)
-    assert len(book._last._accounts) <= 2
-    assert book.verify() == []
-
-
-def test_an_anchor_is_looked_at_with_every_spend(tmp_path, followed):
+def test_an_anchor_is_looked_at_with_every_spend(tmp_path):
     with Ledger(tmp_path / "l.db", anchor=tmp_path / "anchor") as ledger:
         ledger.open_account("a", 1)
         for _ in range(3):
             ledger.spend("a", 0.1)
-        assert True not in followed
         os.remove(tmp_path / "anchor")
         with pytest.raises(LedgerError, match="anchor"):
             ledger.spend("a", 0.1)

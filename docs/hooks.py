@@ -115,7 +115,7 @@ REFERENCE: dict[str, Page] = {
     "many": (
         "Many answers",
         "Releases for many subjects, several questions at once, and choices.",
-        ("Releases", "dashboard", "Dashboard", "select", "Selection"),
+        ("Releases", "select", "Selection"),
     ),
     "local": (
         "Local privacy",

@@ -73,8 +73,6 @@ if TYPE_CHECKING:
     from pufferkit.mechanisms.baselines import group_dp as group_dp
     from pufferkit.mechanisms.calibration import Calibration as Calibration
     from pufferkit.mechanisms.calibration import Usefulness as Usefulness
-    from pufferkit.mechanisms.dashboard import Dashboard as Dashboard
-    from pufferkit.mechanisms.dashboard import dashboard as dashboard
     from pufferkit.mechanisms.exact_sum import exact_sum as exact_sum
     from pufferkit.mechanisms.explain import PairTable as PairTable
     from pufferkit.mechanisms.explain import explain as explain
@@ -162,7 +160,6 @@ _HOMES = {
     ],
     "data.calendar": ["Calendar"],
     "data.user_queries": ["per_entry"],
-    "mechanisms.dashboard": ["Dashboard", "dashboard"],
     "mechanisms.quantiles": ["QuantilePlan", "plan_quantile"],
     "mechanisms.post_processing": ["Derived"],
     "mechanisms.synthetic": ["synthetic"],

@@ -88,7 +88,7 @@ def release(
     Returns
     -------
     `Releases` for a table, on a cluster and per subject a DataFrame. For a series a `Release`; for
-    several questions the joint release, which `verify` checks and `mechanisms.dashboard.split`
+    several questions the joint release, which `verify` checks and `mechanisms.joint_plan.split`
     takes apart.
 
     Raises

@@ -57,8 +57,8 @@ from pufferkit.mechanisms.calibration import (
     requested,
     warn_if_drowned,
 )
-from pufferkit.mechanisms.dashboard import dashboard
 from pufferkit.mechanisms.influence_curve import HORIZON, endless, goes_on
+from pufferkit.mechanisms.joint_plan import JointPlan, joint_plan
 from pufferkit.mechanisms.plan import MECHANISMS, OPTIONS, Plan, calibrate, plan
 from pufferkit.mechanisms.release import Release
 from pufferkit.records import canonical, digest, unsourced
@@ -75,7 +75,7 @@ BEST = "best"
 class AccountPlan(Shown):
     """A plan, with the noise that the account would add, and what it would cost."""
 
-    plan: Plan
+    plan: Plan | JointPlan
     noise: Calibration
     cost: float
     remaining: float
@@ -268,19 +268,17 @@ class Account(Shown):
         data: Any,
         beliefs: Any,
         query: Any,
-        epsilon: float,
+        epsilon: float | None,
         *,
         window: Window | None = None,
     ) -> AccountPlan:
         """Every mechanism side by side, and what the best that composes would cost."""
         series = Subject.of(self, data, beliefs)
-        bounds = series.bounds(window)
-        part = series.part(bounds)
-        asked = asked_query(query, series.theta.states, part, _OVER)
-        check_start(bounds, series.theta, series.lengths)
-        table = plan(series.theta, asked, epsilon)
-        noise = series.calibrate(asked, checks.privacy(epsilon), BEST)
-        cost = series.cost(series.asked(noise, bounds, ""))
+        wanted = series.wanted(query, epsilon, BEST, window, "")
+        several = wanted.query if wanted.several is None else wanted.several
+        table = plan(series.theta, several, epsilon)  # type: ignore[arg-type]
+        noise = series.calibrated(wanted)
+        cost = series.cost(series.asked(noise, wanted.bounds, wanted.key))
         return AccountPlan(table, noise, in_epsilon(cost), self.remaining)
 
     def cost(
@@ -642,7 +640,7 @@ class Subject:
     def calibrated(self, wanted: Wanted) -> Calibration:
         """The noise for what is asked for."""
         if wanted.several is not None:
-            made = dashboard(self.theta, wanted.several, wanted.epsilon).calibration
+            made = joint_plan(self.theta, wanted.several, wanted.epsilon).calibration
             return self._holding(made)
         return self.calibrate(wanted.query, checks.privacy(wanted.epsilon), wanted.mechanism)
 
@@ -895,7 +893,7 @@ def release_series(
             several = {
                 n: (asked_query(q, theta.states, series, _OVER), e) for n, (q, e) in query.items()
             }
-            return dashboard(theta, several, epsilon).calibration.release(series, anyway=True)
+            return joint_plan(theta, several, epsilon).calibration.release(series, anyway=True)
         asked = asked_query(query, theta.states, series, _OVER)
         level = checks.privacy(epsilon)
         best = mechanism == BEST

@@ -20,6 +20,7 @@ from pufferkit.data.query import NAMES, Question
 if TYPE_CHECKING:
     from pufferkit import Derived, Query, Release, Series
     from pufferkit.beliefs.base import Beliefs
+    from pufferkit.mechanisms.joint_plan import JointPlan
 
 LEVEL = 0.95
 
@@ -121,11 +122,11 @@ class Joint:
 
     parts: Mapping[str, AskedQuestion]
     asked: Mapping[str, tuple[Query, float]]
-    plan: pk.Dashboard
+    plan: JointPlan
 
     def readings(self, release: Release) -> dict[str, Derived]:
         """The answers derived from the parts of a joint release."""
-        from pufferkit.mechanisms.dashboard import split  # noqa: PLC0415
+        from pufferkit.mechanisms.joint_plan import split  # noqa: PLC0415
 
         each = split(release)
         readings = {name: part.follows(each[name]) for name, part in self.parts.items()}
@@ -184,4 +185,4 @@ def joint(
         spoken = own.name != "query" and getattr(details, own.name) is not None
         if spoken and not set(question_options.taken_by(own.name)) & set(names):
             raise question_options.unneeded(own.name)
-    return Joint(parts, asked, pk.dashboard(beliefs, asked, epsilon))
+    return Joint(parts, asked, pk.plan(beliefs, asked, epsilon))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from math import inf
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import pufferkit as pk
 from pufferkit.cli import inputs, outputs, terminal, usefulness_output
@@ -13,6 +13,9 @@ from pufferkit.cli.asked_questions import AskOption, asked, joint
 from pufferkit.cli.flags import Text, option
 from pufferkit.cli.inputs import Form, with_options
 from pufferkit.cli.question_options import QuestionOptions
+
+if TYPE_CHECKING:
+    from pufferkit.mechanisms.joint_plan import JointPlan
 
 Figure = Literal["plan", "errors", "simulated", "graph"]
 """What ``--plot`` draws."""
@@ -98,7 +101,7 @@ def plan(
     terminal.written(written)
 
 
-def _several(plan: pk.Dashboard, plot: Path | None, as_json: bool) -> None:
+def _several(plan: JointPlan, plot: Path | None, as_json: bool) -> None:
     """The cost of several questions."""
     if plot is not None:
         from pufferkit import plots  # noqa: PLC0415

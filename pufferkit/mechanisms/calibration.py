@@ -435,8 +435,8 @@ def check_states(beliefs: Beliefs, query: Query) -> None:
         isinstance(query, (list, tuple)) and any(isinstance(part, (Query, tuple)) for part in query)
     ):
         raise ValueError(
-            "query: must be one Query; dashboard(beliefs, {name: (query, error), ...}) plans "
-            "several"
+            "query: must be one Query; plan(beliefs, {name: (query, error), ...}) plans several, "
+            "and release takes them"
         )
     if not isinstance(query, Query):
         raise ValueError(

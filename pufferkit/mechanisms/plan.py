@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import inf
 from time import perf_counter
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
+from pufferkit import checks
 from pufferkit.beliefs.base import Beliefs, Member, loss_if_unsure, step_assumed
 from pufferkit.beliefs.provenance import words_of_tests
 from pufferkit.beliefs.secrets import Secrets
@@ -30,6 +31,7 @@ from pufferkit.mechanisms.influence_curve import (
     loss_at,
     scale_per_bin,
 )
+from pufferkit.mechanisms.joint_plan import JointPlan, Questions, joint_plan
 from pufferkit.mechanisms.markov_quilt import markov_quilt, markov_quilt_approx
 from pufferkit.mechanisms.release import BOUND_WORDS, Guarantee, half_width
 from pufferkit.mechanisms.wasserstein import estimated_work, wasserstein
@@ -355,7 +357,7 @@ def calibrate(
         _LOG.info("%s: %.2f s", mechanism, perf_counter() - started)
 
 
-@one_thread()
+@overload
 def plan(
     beliefs: Any,
     query: Query | Question,
@@ -365,7 +367,26 @@ def plan(
     progress: NamedProgress | None = None,
     secrets: Secrets | Sequence[Secrets] | None = None,
     most_work: float = LONG_WORK,
-) -> Plan:
+) -> Plan: ...
+
+
+@overload
+def plan(
+    beliefs: Any, query: Questions, epsilon: float | None = None, over: Any = None
+) -> JointPlan: ...
+
+
+@one_thread()
+def plan(
+    beliefs: Any,
+    query: Query | Question | Questions,
+    epsilon: float | None = None,
+    over: Any = None,
+    *,
+    progress: NamedProgress | None = None,
+    secrets: Secrets | Sequence[Secrets] | None = None,
+    most_work: float = LONG_WORK,
+) -> Plan | JointPlan:
     """The noise of every mechanism, without touching data or budget.
 
     ``progress`` is called during long ones with the mechanism, entries done, entries in all.
@@ -373,8 +394,9 @@ def plan(
     scale for each bin is left out for many bins or chains. ``secrets`` are other secrets than
     single entries, as with `ChainClass.with_secrets`.
 
-    Several queries, each with its allowed error, are planned by `pufferkit.dashboard`: it splits
-    epsilon so that all errors are met at the least total.
+    Several queries, each with the error it may have, ``{name: (query, error)}``, are one release:
+    `JointPlan` meets all errors at the least total epsilon. If epsilon is given, the errors are
+    proportions.
 
     Examples
     --------
@@ -382,8 +404,13 @@ def plan(
     >>> table = plan(MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]]), count(1, 1000), 1)
     >>> table.best.mechanism
     'influence_curve'
+    >>> several = {"ones": (count(1, 1000), 40), "zeros": (count(0, 1000), 60)}
+    >>> plan(MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]]), several).errors
+    (40.0, 60.0)
     """
-    theta, query, epsilon = checked(beliefs, query, epsilon, over, secrets)
+    if isinstance(query, Mapping):
+        return joint_plan(beliefs, query, epsilon, over)
+    theta, query, epsilon = checked(beliefs, query, checks.privacy(epsilon), over, secrets)
     entries = []
     for name in MECHANISMS:
         if (why := _takes_long(name, theta, query, most_work)) is not None:

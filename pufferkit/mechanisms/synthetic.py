@@ -28,7 +28,7 @@ from pufferkit.data.durations import SECOND, duration, of_seconds
 from pufferkit.data.joint import Several
 from pufferkit.data.queries import TransitionCounts
 from pufferkit.data.series import Series
-from pufferkit.mechanisms.dashboard import split
+from pufferkit.mechanisms.joint_plan import split
 from pufferkit.mechanisms.release import Release
 from pufferkit.shown import Shown
 

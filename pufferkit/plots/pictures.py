@@ -18,8 +18,8 @@ from pufferkit.beliefs.seasonal_class import SeasonalClass
 from pufferkit.data.joint import Several
 from pufferkit.data.queries import TopStates
 from pufferkit.mechanisms.calibration import Calibration
-from pufferkit.mechanisms.dashboard import Dashboard
 from pufferkit.mechanisms.explain import PairTable, entry_losses
+from pufferkit.mechanisms.joint_plan import JointPlan
 from pufferkit.mechanisms.markov_quilt import ActiveQuilts
 from pufferkit.mechanisms.plan import Plan
 from pufferkit.mechanisms.post_processing import Derived
@@ -38,13 +38,13 @@ from pufferkit.plots.canvas import (
     panels,
     whole_numbers,
 )
-from pufferkit.plots.dashboard_figures import (
-    dashboard_figure,
+from pufferkit.plots.graph_figures import graph_figure
+from pufferkit.plots.joint_figures import (
+    joint_figure,
     questions_figure,
     synthetic_figure,
     ways_figure,
 )
-from pufferkit.plots.graph_figures import graph_figure
 from pufferkit.plots.member_figures import clock_figure, matrices_figure, network_figure
 from pufferkit.plots.question_figures import (
     derived_figure,
@@ -89,10 +89,10 @@ def _(thing: AccountPlan) -> Figure:
 
 @figure_of.register(Release)
 def _(thing: Release) -> Figure:
-    return dashboard_figure(thing) if thing.kind == Several.kind else release_figure(thing)
+    return joint_figure(thing) if thing.kind == Several.kind else release_figure(thing)
 
 
-figure_of.register(Dashboard, questions_figure)
+figure_of.register(JointPlan, questions_figure)
 figure_of.register(QuantilePlan, ways_figure)
 figure_of.register(Synthetic, synthetic_figure)
 figure_of.register(PairTable, pair_figure)

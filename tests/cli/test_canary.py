@@ -176,7 +176,7 @@ def acts(book):
     yield pk.influence_curve(chain, query, 1).release(data)
     yield pk.markov_quilt(chain, pk.total(VALUES, data), 1).release(data)
     yield pk.plan_quantile(chain, 0.5, VALUES, LENGTHS[0], 1).release(data)
-    yield pk.dashboard(chain, {"a": (query, 20)}).release(data)
+    yield pk.plan(chain, {"a": (query, 20)}).release(data)
     yield session.release(query, 1.0)
     yield session.release(pk.transition_counts(STATES, data), 0.5)
     yield session.account

@@ -61,7 +61,7 @@ def honest() -> dict[str, dict[str, Any]]:
         "transitions": pk.influence_curve(CHAIN, pk.transition_counts(STATES, size), 1),
         "hours": pk.influence_curve(CHAIN, pk.by_time("hour", STATES, size, calendar), 1),
         "total": pk.influence_curve(CHAIN, pk.total({"rest": 0, "run": 2.5}, size), 1),
-        "dashboard": pk.dashboard(
+        "dashboard": pk.plan(
             CHAIN, {"a": (bins, 20), "b": (pk.episodes("run", size), 20)}
         ).calibration,
     }

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pufferkit as pk
 from pufferkit.account import accounts as account_module
 from pufferkit.mechanisms.influence_curve import endless
+from pufferkit.mechanisms.joint_plan import joint_plan
 from pufferkit.mechanisms.plan import MECHANISMS, calibrate
 
 STATES = ("a", "b", "c")
@@ -32,9 +33,11 @@ def requests():
         "secrets": pk.wasserstein(CHAIN, COUNT, 1, secrets=EVENTS[0]),
         "other secrets": pk.wasserstein(CHAIN, COUNT, 1, secrets=EVENTS[1]),
         "runs": pk.influence_curve(CHAIN, COUNT, 1, secrets=pk.Secrets.runs(2)),
-        "dashboard": pk.dashboard(CHAIN, {"n": (COUNT, 20)}).calibration,
-        "dashboard, other error": pk.dashboard(CHAIN, {"n": (COUNT, 21)}).calibration,
-        "dashboard, other level": pk.dashboard(CHAIN, {"n": (COUNT, 20)}, level=0.9).calibration,
+        "several questions": joint_plan(CHAIN, {"n": (COUNT, 20)}).calibration,
+        "several questions, other error": joint_plan(CHAIN, {"n": (COUNT, 21)}).calibration,
+        "several questions, other level": joint_plan(
+            CHAIN, {"n": (COUNT, 20)}, level=0.9
+        ).calibration,
     }
 
 
@@ -51,7 +54,7 @@ def test_what_is_asked_for_has_one_digest():
 
 
 def test_nothing_that_was_computed_counts():
-    noise = pk.dashboard(CHAIN, {"n": (COUNT, 20)}).calibration
+    noise = joint_plan(CHAIN, {"n": (COUNT, 20)}).calibration
     assert noise.scales is not None
     other = replace(
         noise,
@@ -70,8 +73,8 @@ def test_several_questions_on_another_machine_are_a_replay(tmp_path, monkeypatch
     account, data = pk.Account(str(tmp_path / "book.db"), "a", 50.0), ["a", "a", "b"] * 4
     asked = {"n": (COUNT, 20)}
     first, remaining = pk.release(data, CHAIN, asked, None, account=account), account.remaining
-    made = replace(pk.dashboard(CHAIN, asked).calibration, scale=first.scale * (1 + 1e-12))
-    monkeypatch.setattr(account_module, "dashboard", lambda *_: SimpleNamespace(calibration=made))
+    made = replace(joint_plan(CHAIN, asked).calibration, scale=first.scale * (1 + 1e-12))
+    monkeypatch.setattr(account_module, "joint_plan", lambda *_: SimpleNamespace(calibration=made))
     assert pk.release(data, CHAIN, asked, None, account=account) == first
     assert account.remaining == remaining
     assert pk.release(data, CHAIN, asked, None, account=account, label="again") != first

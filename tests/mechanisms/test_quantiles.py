@@ -237,7 +237,7 @@ def test_what_has_no_theorem_is_refused():
     with pytest.raises(pk.NotApplicable):
         pk.influence_curve(CHAIN, query, 1, per_bin=True)
     with pytest.raises(ValueError, match="use a histogram"):
-        pk.dashboard(CHAIN, {"median": (query, 3)})
+        pk.plan(CHAIN, {"median": (query, 3)})
 
 
 def test_the_rank_is_within_its_bound_as_often_as_said():

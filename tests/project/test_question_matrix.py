@@ -127,7 +127,7 @@ PROVEN = {
     **{name: pk.by_time for name in NAMES if name.startswith("by-")},
 }
 BESIDE = {
-    "several": "dashboards, tests/mechanisms/test_dashboard.py",
+    "several": "several questions, tests/mechanisms/test_joint_plan.py",
     "whole": "noise for many series, test_many_subjects_and_pictures",
 }
 

@@ -54,10 +54,10 @@ WAYS = {
     "plan": lambda data, beliefs, _: pk.plan(beliefs, pk.count(1, data), 1.0),
     "release": lambda data, beliefs, _: release(data, beliefs, pk.count(1, LENGTH), 1.0),
     "session": _session,
-    "dashboard": lambda data, beliefs, _: pk.dashboard(
+    "dashboard": lambda data, beliefs, _: pk.plan(
         beliefs, {"time": (pk.count(1, LENGTH), 60)}
     ).release(data),
-    "dashboard over data": lambda data, beliefs, _: pk.dashboard(
+    "dashboard over data": lambda data, beliefs, _: pk.plan(
         beliefs, {"time": (pk.count(1, data), 60)}
     ),
     "check_model": lambda data, beliefs, _: pk.check_model(data, beliefs, repetitions=2),

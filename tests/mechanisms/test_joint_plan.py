@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import pufferkit as pk
-from pufferkit.mechanisms.dashboard import split
+from pufferkit.mechanisms.joint_plan import split
 from tests.asking import Asking
 from tests.oracles import asked as oracle
 
@@ -25,7 +25,7 @@ def questions(length):
 
 
 def test_the_joint_loss_by_the_definition():
-    plan = pk.dashboard(CHAIN, {k: v for k, v in questions(4).items() if k != "states"})
+    plan = pk.plan(CHAIN, {k: v for k, v in questions(4).items() if k != "states"})
     scales = np.array(plan.calibration.scales)
 
     def answer(data):
@@ -38,7 +38,7 @@ def test_the_joint_loss_by_the_definition():
 @pytest.mark.slow
 def test_errors_are_met_at_no_more_than_one_by_one():
     asked = questions(300)
-    plan = pk.dashboard(CHAIN, asked)
+    plan = pk.plan(CHAIN, asked)
     scales = [row["scale"] for row in plan.table_rows()]
     history = [
         pk.Spending.of(replace(pk.influence_curve(CHAIN, query, 1), scale=scale))
@@ -48,13 +48,13 @@ def test_errors_are_met_at_no_more_than_one_by_one():
     for error, (_, wanted) in zip(plan.errors, asked.values(), strict=True):
         assert wanted - 1.01 <= error <= wanted  # whole noise: the largest whole half-width
     # Questions that tell different states apart cost less together than they add up to.
-    apart = pk.dashboard(CHAIN, {"a": (pk.count(1, 300), 9.0), "b": (pk.episodes(2, 300), 9.0)})
+    apart = pk.plan(CHAIN, {"a": (pk.count(1, 300), 9.0), "b": (pk.episodes(2, 300), 9.0)})
     assert apart.epsilon < 0.95 * sum(apart.alone)
 
 
 def test_a_given_epsilon_stretches_all_errors_alike():
     asked = questions(300)
-    plan, half = pk.dashboard(CHAIN, asked), pk.dashboard(CHAIN, asked, epsilon=0.1)
+    plan, half = pk.plan(CHAIN, asked), pk.plan(CHAIN, asked, epsilon=0.1)
     assert half.epsilon == 0.1
     ratios = np.array(half.calibration.scales) / np.array(plan.calibration.scales)
     assert ratios == pytest.approx(ratios[0])
@@ -63,7 +63,7 @@ def test_a_given_epsilon_stretches_all_errors_alike():
 
 def test_one_record_that_verifies_and_cannot_be_faked():
     data = list(CHAIN.sample(300, seed=1))
-    plan = pk.dashboard(CHAIN, questions(300))
+    plan = pk.plan(CHAIN, questions(300))
     release = plan.calibration.release(data)
     verdict = pk.verify(pk.Release.from_json(release.to_json()))
     assert verdict.ok, str(verdict)
@@ -79,7 +79,7 @@ def test_one_record_that_verifies_and_cannot_be_faked():
 
 def test_parts_are_releases_of_their_own():
     data = list(CHAIN.sample(300, seed=1))
-    plan = pk.dashboard(CHAIN, questions(300))
+    plan = pk.plan(CHAIN, questions(300))
     parts = plan.release(data)
     assert list(parts) == ["runs", "time", "states"]
     assert sum(parts["states"].value) == pytest.approx(300)
@@ -90,7 +90,7 @@ def test_parts_are_releases_of_their_own():
 def test_a_session_pays_once(tmp_path):
     data = list(CHAIN.sample(300, seed=1))
     session = Asking(data, CHAIN, 3.0, str(tmp_path / "book.db"))
-    plan = pk.dashboard(CHAIN, questions(300))
+    plan = pk.plan(CHAIN, questions(300))
     joint = session.release(questions(300), None)
     assert pk.verify(joint).ok
     parts = split(joint)
@@ -103,19 +103,19 @@ def test_a_session_pays_once(tmp_path):
 
 def test_what_does_not_go_together_is_refused():
     with pytest.raises(ValueError, match="other lengths"):
-        pk.dashboard(CHAIN, {"a": (pk.count(1, 30), 5.0), "b": (pk.count(2, 31), 5.0)})
+        pk.plan(CHAIN, {"a": (pk.count(1, 30), 5.0), "b": (pk.count(2, 31), 5.0)})
     own = pk.Query("own", lambda e: 0.5, 1, 30)
     with pytest.raises(ValueError, match="no unit"):
-        pk.dashboard(CHAIN, {"a": (own, 5.0)})
+        pk.plan(CHAIN, {"a": (own, 5.0)})
     with pytest.raises(ValueError, match="error"):
-        pk.dashboard(CHAIN, {"a": (pk.count(1, 30), -1.0)})
+        pk.plan(CHAIN, {"a": (pk.count(1, 30), -1.0)})
 
 
 @pytest.mark.parametrize(
     "several", [[pk.count(1, 30), pk.count(0, 30)], {"a": 1}, ((pk.count(1, 30), 5.0),)]
 )
-def test_plan_points_to_the_dashboard(several):
-    with pytest.raises(ValueError, match=r"dashboard\(beliefs"):
+def test_one_mechanism_points_to_plan(several):
+    with pytest.raises(ValueError, match=r"plan\(beliefs"):
         pk.plan(CHAIN, several, 1)
 
 
@@ -123,7 +123,7 @@ def test_beliefs_with_nothing_to_hide_cost_what_is_spent():
     """Every entry is known beforehand: no loss, so that no epsilon follows from the errors."""
     known = pk.MarkovChain([1, 0], [[1, 0], [0, 1]])
     asked = {"a": (pk.count(1, 30), 10), "b": (pk.episodes(1, 30), 10)}
-    plan = pk.dashboard(known, asked)
+    plan = pk.plan(known, asked)
     assert 0 < plan.epsilon < 1
     assert max(plan.errors) <= 10
     assert pk.verify(plan.calibration.release([0] * 30)).ok

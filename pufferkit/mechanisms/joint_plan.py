@@ -29,7 +29,7 @@ import numpy as np
 from pufferkit import checks
 from pufferkit.beliefs.base import Beliefs, as_beliefs
 from pufferkit.data.joint import Several, joint_query
-from pufferkit.data.query import Query
+from pufferkit.data.query import Query, Question, bound
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.curve.profile import InfluenceCurve
 from pufferkit.mechanisms.calibration import Calibration, chains_only, check_states
@@ -38,9 +38,12 @@ from pufferkit.mechanisms.release import Release, half_width
 from pufferkit.rounding import EPS, last_passing, round_up
 from pufferkit.shown import Shown, aligned
 
+Questions = Mapping[str, tuple[Query | Question, float]]
+"""From the name of each question to the question and the error it may have."""
+
 
 @dataclass(frozen=True, repr=False)
-class Dashboard(Shown):
+class JointPlan(Shown):
     """Several queries, calibrated together.
 
     Attributes
@@ -59,7 +62,7 @@ class Dashboard(Shown):
     >>> import pufferkit as pk
     >>> chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]], states=["rest", "walk"])
     >>> both = {"time": (pk.count("walk", 90), 30), "runs": (pk.episodes("walk", 90), 20)}
-    >>> plan = pk.dashboard(chain, both)
+    >>> plan = pk.plan(chain, both)
     >>> list(plan.release(["rest", "rest", "walk"] * 30))
     ['time', 'runs']
     """
@@ -146,12 +149,14 @@ def split(release: Release) -> dict[str, Release]:
     return parts
 
 
-def dashboard(
+def joint_plan(
     beliefs: Any,
-    asked: Mapping[str, tuple[Query, float]],
+    asked: Questions,
     epsilon: float | None = None,
+    over: Any = None,
+    *,
     level: float = 0.95,
-) -> Dashboard:
+) -> JointPlan:
     """Several queries, each with its allowed error, at the least total epsilon.
 
     Parameters
@@ -160,7 +165,7 @@ def dashboard(
         A `MarkovChain` or any `ChainClass`.
     asked
         From the name of each query to the query and the half-width allowed for its intervals.
-        Queries are made for the same series.
+        Queries are made for the same series, questions are asked over ``over``.
     epsilon
         If given, errors are only proportions: all are multiplied by one factor, so that the total
         is this.
@@ -172,19 +177,26 @@ def dashboard(
     >>> from pufferkit import MarkovChain, count, episodes
     >>> chain = MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]], states=["rest", "walk"])
     >>> both = {"time": (count("walk", 1000), 30), "episodes": (episodes("walk", 1000), 20)}
-    >>> plan = dashboard(chain, both)
+    >>> plan = joint_plan(chain, both)
     >>> plan.errors, max(plan.alone) < plan.epsilon
     ((30.0, 20.0), True)
     """
-    theta = chains_only(as_beliefs(beliefs), "a dashboard")
-    query = joint_query({name: own for name, (own, _) in asked.items()}, theta.states)
+    theta = chains_only(as_beliefs(beliefs), "a plan for several questions")
+    for name, pair in asked.items():
+        if not isinstance(pair, tuple) or len(pair) != 2:
+            raise ValueError(
+                f"query: {name} must be a query and the error it may have, as in "
+                f"plan(beliefs, {{name: (query, error)}}), got {pair!r:.60}"
+            )
+    several = {name: bound(own, theta.states, over) for name, (own, _) in asked.items()}
+    query = joint_query(several, theta.states)
     check_states(theta, query)
     unit = query.unit
     wanted = [
         largest_scale(name, checks.positive(f"error of {name}", error), level, unit)
         for name, (_, error) in asked.items()
     ]
-    queries = [own for own, _ in asked.values()]
+    queries = list(several.values())
     scales = [scale for own, scale in zip(queries, wanted, strict=True) for _ in own.labels]
     cost = _largest_cost(query, theta, scales)
     total = _loss(theta, query, scales, cost) if epsilon is None else checks.privacy(epsilon)
@@ -216,7 +228,7 @@ def dashboard(
     )
     first = np.cumsum([0, *(own.size for own in queries)])[:-1]
     own_scales = [stretched[n] for n in first]
-    return Dashboard(
+    return JointPlan(
         calibration,
         tuple(asked),
         tuple(own.size for own in queries),

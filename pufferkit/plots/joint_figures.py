@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pufferkit.mechanisms.dashboard import Dashboard, split
+from pufferkit.mechanisms.joint_plan import JointPlan, split
 from pufferkit.plots.canvas import (
     BLACK,
     COLOURS,
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 _MOST_LABELS = 12
 
 
-def dashboard_figure(release: Release) -> Figure:
+def joint_figure(release: Release) -> Figure:
     """A joint release: a panel for each question, with the 95% intervals of its own noise.
 
-    ``release`` comes from a `pufferkit.dashboard`.
+    ``release`` is of several questions.
     """
     parts = split(release)
     title = f"{len(parts)} questions together: {release.mechanism}, epsilon {release.epsilon:g}"
@@ -61,10 +61,10 @@ def _numbers(axes: Axes, part: Release) -> None:
     grid(axes, "y")
 
 
-def questions_figure(plan: Dashboard) -> Figure:
-    """What each question of a dashboard would cost alone, and all of them together.
+def questions_figure(plan: JointPlan) -> Figure:
+    """What each of several questions would cost alone, and all of them together.
 
-    ``plan`` comes from `pufferkit.dashboard`.
+    ``plan`` comes from `pufferkit.plan`, of several questions.
     """
     rows = plan.table_rows()
     title = f"{len(rows)} questions together: epsilon {plan.epsilon:.4g}"

@@ -46,10 +46,6 @@ _COLUMNS = {
     for name, text in _TABLES.items()
 }
 
-_COPIED = 50
-"""Entries from which COPY is worth the round trips it takes."""
-_ESCAPED = str.maketrans({"\\": r"\\", "\t": r"\t", "\n": r"\n", "\r": r"\r"})
-
 
 class Connection:
     """One transaction; statements have a question mark for each value.
@@ -78,28 +74,18 @@ class Connection:
             return self._cursors[-1]
         return self.driver.execute(_for_server(statement), values or None)
 
-    def put(self, table: str, rows: Sequence[Sequence[Any]], *, new: bool = False) -> None:
+    def put(self, table: str, rows: Sequence[Sequence[Any]]) -> None:
         """Put rows into a table, all at once; rows with the same key are replaced.
 
-        Entries are always ``new``: a row with the same key is an error.
+        Of entries a row with the same key is an error.
         """
-        new = new or table == "entries"
-        if self.server and new and len(rows) > _COPIED:
-            self._copy(table, rows)
-        elif self.server and len(rows) > 1:
+        if self.server and len(rows) > 1:
             objects = [dict(zip(_COLUMNS[table], row, strict=True)) for row in rows]
             self.execute(_put_many(table), (json.dumps(objects, ensure_ascii=False),))
         elif len(rows) > 1:
             self.driver.executemany(_put(table), rows)
         elif rows:
             self.execute(_put(table), rows[0])
-
-    def _copy(self, table: str, rows: Sequence[Sequence[Any]]) -> None:
-        """Put many new rows into a table, in the text format of COPY."""
-        self.wait()  # COPY takes no statements that were sent ahead
-        text = f"COPY pufferkit_{table} FROM STDIN"
-        with self.driver.cursor() as cursor, cursor.copy(text) as copy:
-            copy.write(_copied(rows))
 
     def among(self, column: str, names: Sequence[str]) -> tuple[str, Any]:
         """The condition that a column has one of these values, and its parameter."""
@@ -210,18 +196,6 @@ class Connection:
 @cache
 def _for_server(statement: str) -> str:
     return statement.replace("?", "%s")
-
-
-def _copied(rows: Sequence[Sequence[Any]]) -> str:
-    """Rows in the text format of COPY: tabs between columns, the rest escaped."""
-    pattern = "\t".join(["%s"] * len(rows[0])) + "\n"
-    text = "".join([pattern % tuple(row) for row in rows])
-    tabs, ends = len(rows) * (len(rows[0]) - 1), len(rows)
-    plain = text.count("\t") == tabs and text.count("\n") == ends
-    if not plain or "\\" in text or "\r" in text:
-        escaped = ([str(value).translate(_ESCAPED) for value in row] for row in rows)
-        text = "".join([pattern % tuple(row) for row in escaped])
-    return text
 
 
 @cache

@@ -43,7 +43,6 @@ import numpy as np  # noqa: E402
 
 import pufferkit as pk  # noqa: E402
 from pufferkit import compiling  # noqa: E402
-from pufferkit.account.tables import release_each  # noqa: E402
 
 RESULTS = Path(__file__).parent / "results"
 SLOWER, LEAST, WIDE = 1.5, 0.05, 21
@@ -524,9 +523,12 @@ def each_with_accounts(number: int, server: str | None = None) -> Work:
     chain = pk.MarkovChain.steady(SLEEP)
 
     def work() -> None:
-        with tempfile.TemporaryDirectory() as folder:
-            paid = {"ledger": server or f"{folder}/l.db", "budget": 2}
-            release_each(table, chain, 1, **paid, prefix=f"{time_ns()} ")
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            pk.Ledger(server or f"{folder}/l.db") as book,
+        ):
+            accounts = book.accounts_for(table, f"{time_ns()} ", budget=2)
+            pk.release(table, chain, "histogram", 1, account=accounts, per="subject")
 
     return work
 

@@ -8,8 +8,10 @@ from typing import Any
 from pufferkit.account.accounts import BEST, Account, release_series
 from pufferkit.account.ledger import TableAccounts
 from pufferkit.account.periods import Window, period_of, rule_of
-from pufferkit.account.tables import release_all, release_each
+from pufferkit.account.subjects import FleetRun
+from pufferkit.account.tables import Groups, release_table
 from pufferkit.data.table import Table
+from pufferkit.errors import NotApplicable
 from pufferkit.influence.progress import Progress
 
 SUBJECT, ALL = "subject", "all"
@@ -148,36 +150,26 @@ def release(
         raise ValueError("window: of a table is a period, such as 2026-09, or two moments")
     if account is not None and not isinstance(account, TableAccounts):
         raise ValueError("account: a table has one for each subject; see Ledger.accounts_for")
-    options: dict[str, Any] = {
-        "query": query,
-        "mechanism": "influence_curve" if mechanism == BEST else mechanism,
-        "label": label,
-        "anyway": anyway,
-        "progress": progress,
-        "period": period,
-    }
-    if account is not None:
-        options |= {
-            "ledger": account.ledger,
-            "budget": account.budget,
-            "prefix": account.prefix,
-            "confirm_data": account.confirm_data,
-            "horizon": account.horizon,
-        }
-    if epsilon is None:
-        raise ValueError("epsilon: must be given for a table")
+    if epsilon is None or isinstance(query, Mapping):
+        raise ValueError("query: of a table is one question, with its epsilon; ask one by one")
     if isinstance(per, str | None) and (per not in (None, SUBJECT, ALL) or keys is not None):
         raise ValueError(
             f"per: must be 'subject', 'all' or a mapping from subject to group, with keys=, got "
             f"{per!r}"
         )
-    if far and isinstance(per, str | None):
+    each, groups = per in (None, SUBJECT), None
+    what = "each" if each else "all"
+    if not isinstance(per, str | None):
+        data, far = data.collect() if far else data, False
+        groups = Groups.of(data.subjects, per, keys)
+        what = f"all by {groups.digest}"
+    mechanism = "influence_curve" if mechanism == BEST else mechanism
+    run = FleetRun.of(what, beliefs, epsilon, query, mechanism, label, data.windows)
+    shown: dict[str, Any] = {"each": each, "progress": progress, "anyway": anyway}
+    if far:
         from pufferkit.cluster.packs import release_on_cluster  # noqa: PLC0415
 
-        return release_on_cluster(
-            data, beliefs, epsilon, together=per == ALL, storage=storage, **options
-        )
-    if isinstance(per, str | None):
-        return (release_all if per == ALL else release_each)(data, beliefs, epsilon, **options)
-    table = data.collect() if far else data
-    return release_all(table, beliefs, epsilon, groups=per, keys=keys, **options)
+        if period is not None:
+            raise NotApplicable(f"window: give the rows of {period.name}, filtered on the cluster")
+        return release_on_cluster(data, run, account, storage=storage, **shown)
+    return release_table(data, run, account, groups=groups, period=period, **shown)

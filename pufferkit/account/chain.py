@@ -38,6 +38,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -194,11 +195,15 @@ def _digest(
 ) -> str:  # fmt: skip
     """SHA-256 of the text `canonical` would give for the whole entry: its keys in order."""
     text = (
-        f'{{"account":{canonical(account)},"body":{body},"budget":{budget},"epsilon":{epsilon},'
-        f'"key":{canonical(key)},"kind":"{kind}",{made},"number":{number},"previous":"{previous}",'
+        f'{{"account":{_quoted(account)},"body":{body},"budget":{budget},"epsilon":{epsilon},'
+        f'"key":{_quoted(key)},"kind":"{kind}",{made},"number":{number},"previous":"{previous}",'
         f'"rule":"{rule}","seq":{seq},"total":{total}}}'
     )
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+_quoted = lru_cache(1024)(canonical)
+"""Of entries that follow one another many have the same account or the same key."""
 
 
 def _keep(

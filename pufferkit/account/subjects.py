@@ -50,7 +50,7 @@ from pufferkit.account.accounts import (
 )
 from pufferkit.account.amounts import allowed_micro, in_epsilon, spent_pico
 from pufferkit.account.chain import Balance, checked_name
-from pufferkit.account.ledger import Ledger, Read, Terms, over_budget
+from pufferkit.account.ledger import Read, TableAccounts, Terms, over_budget
 from pufferkit.account.marks import Data, SeriesData, Shingles
 from pufferkit.account.pay import DrawValues, Paid, Payment, Prices, Value, owing, pay
 from pufferkit.account.periods import Period
@@ -126,9 +126,6 @@ EVERYBODY = "(all subjects)"
 
 CHUNK = 5000
 """Rows that are charged, drawn and stored together."""
-
-AT_ONCE = 100_000
-"""Rows of a release over all subjects up to which one transaction charges all, in half a GB."""
 
 
 @dataclass(frozen=True)
@@ -233,16 +230,14 @@ class FleetRun:
         way, _, _ = better_way(self.beliefs, states, share, entries, scale)
         return replace(self, chooses=way == CHOSEN)
 
-    def paid_for(
-        self, ledger: Ledger, names: Sequence[str], longest: int, declared: int | None
-    ) -> FleetRun:
+    def paid_for(self, accounts: TableAccounts, names: Sequence[str], longest: int) -> FleetRun:
         """The run, with the longest series that these accounts may cover.
 
         For beliefs that do not mix it is declared, or that of the first table.
         """
-        name, known = names[0], None
+        name, known, declared = names[0], None, accounts.horizon
         if declared is None and not goes_on(self.beliefs):
-            opened = ledger.look(names).opened
+            opened = accounts.ledger.look(names).opened
             name = next(iter(opened), name)
             known = opened[name]["about"] if opened else None
         horizon = horizon_of(declared, self.beliefs, longest, known, name)
@@ -396,12 +391,12 @@ def account_names(table: Table, prefix: str) -> list[str]:
 def pending_releases(
     table: Table,
     asked: Rows,
-    rows: NDArray[np.int64],
     used: Counts,
     calibrations: dict[int, Calibration],
     prefix: str,
+    rows: NDArray[np.int64],
 ) -> list[PendingRelease]:
-    """The release that each row charges to each account."""
+    """The release that each of these rows charges to its account."""
     owner = asked.owner[rows]
     lowest = int(owner.min())
     lengths = table.lengths_between(lowest, int(owner.max()) + 1)
@@ -597,52 +592,55 @@ class Accounts:
 
     Parameters
     ----------
-    ledger, budget
-        The ledger of the accounts, and the budget of each.
+    accounts
+        The ledger, the names of the accounts and the budget of each.
     run
         The run that is released.
     data
         The data of each account, where they can be recognised.
-    confirm_data
-        Confirms data that changed, or that are known under another name.
     """
 
     def __init__(
-        self,
-        ledger: Ledger,
-        budget: float,
-        run: FleetRun,
-        data: Mapping[str, Data] | None = None,
-        confirm_data: bool = False,
+        self, accounts: TableAccounts, run: FleetRun, data: Mapping[str, Data] | None = None
     ) -> None:
-        self.ledger, self.run = ledger, run
-        self._data, self._meant = data or {}, confirm_data
-        self._budget, self._beliefs = allowed_micro(budget), kept(run.beliefs)
+        self.ledger, self.run = accounts.ledger, run
+        self._prefix, self._data, self._meant = accounts.prefix, data or {}, accounts.confirm_data
+        self._budget, self._beliefs = allowed_micro(accounts.budget), kept(run.beliefs)
         self._prices = Prices(run.beliefs, run.horizon)
         self._terms: dict[Any, Terms] = {}
         self._spendings: dict[Any, Spending] = {}
         self._facts: dict[Any, Mapping[str, Any]] = {}
 
-    @_uncollected()
-    def check(self, pending: Sequence[PendingRelease], *, members: bool = False) -> None:
+    def check_all(
+        self, batches: Iterable[Sequence[PendingRelease]], *, members: bool = False
+    ) -> None:
         """Raise unless every account can pay; nothing is written.
 
-        ``members`` pay for a release over all of them, whose value one other account keeps.
+        ``members`` pay for a release over all of them, whose value one other account keeps. New
+        accounts that are asked alike pay alike, so one of them stands for all.
         """
-        read, asked = self._ask(pending, members=members)
-        owing(read, self._prices, asked, _refused)
-        data = {one.account: one.data for one in asked if one.data is not None}
+        alike: set[Any] = set()
+        for pending in batches:
+            self._check(pending, alike, members=members)
+            self.forget()
+
+    @_uncollected()
+    def _check(self, pending: Sequence[PendingRelease], alike: set[Any], *, members: bool) -> None:
+        of_account: dict[str, list[PendingRelease]] = {}
+        for release in pending:
+            of_account.setdefault(checked_name("account", release.account), []).append(release)
+        known, telling = self.ledger.balances(of_account), list[PendingRelease]()
+        for name, releases in of_account.items():
+            asked = tuple((r.lengths, r.first, r.last, r.calibration.digest) for r in releases)
+            if name in known or asked not in alike:
+                alike.add(asked)
+                telling += releases
+        read, payments = self._ask(telling, members=members)
+        owing(read, self._prices, payments, _refused)
+        data = {one.account: one.data for one in payments if one.data is not None}
+        data |= {n: self._data[n] for n in of_account if n not in known and n in self._data}
         if data:
             self.ledger.check_data(data, confirm_data=self._meant)
-
-    def telling(self, names: Sequence[str]) -> set[str]:
-        """The accounts that can be refused: those that exist, and one that is new.
-
-        New accounts pay the same, so one of them stands for all; their names are checked here.
-        """
-        known = self.ledger.balances(names)
-        new = [checked_name("account", name) for name in names if name not in known]
-        return {*known, *new[:1]}
 
     @_uncollected()
     def pay(self, pending: Sequence[PendingRelease], draw: Draw) -> Receipt:
@@ -672,41 +670,42 @@ class Accounts:
             self._check_stored(*one)  # another process may have drawn in the meantime
         return Receipt(values, in_epsilon(paid.total))
 
-    def pay_in_batches(
+    def pay_together(
         self,
         batches: Callable[[], Iterable[Sequence[PendingRelease]]],
         record: str,
         body: Mapping[str, Any],
         draw: DrawRecord,
         *,
-        checked: Callable[[], Iterable[Sequence[PendingRelease]]] | None = None,
         entries: int | None = None,
     ) -> Value:
-        """A release over all subjects, for more of them than one transaction should hold.
+        """A release over all subjects, whose values the account ``record`` keeps.
 
-        All accounts are checked before one is charged (``checked``: those that stand for all), and
+        One batch is one payment. Of more, all accounts are checked before one is charged, and
         values are drawn when the last has paid. If another process spends in the meantime, or this
         one is killed, some have paid and nothing is drawn; the same call continues from there.
         ``entries`` is the number that the exact sums are of.
         """
         used, total = Used(), 0
-        for pending in batches():
+        alone: Sequence[PendingRelease] = ()
+        for number, pending in enumerate(batches()):
             used.add(pending)
+            alone = () if number else pending
         if entries is not None and used.entries != entries:
             raise ValueError(CHANGED)
-        stored = self.ledger.look([record], [self._record_key])
-        self._check_used(stored.values.get((record, self._record_key)), used.digest)
-        for pending in (checked or batches)():
-            self.check(pending, members=True)
-            self.forget()
-        again = Used()
-        for pending in batches():
-            total = max(total, self.charge(pending))
-            self.forget()
-            again.add(pending)
-        if again.digest != used.digest:
-            raise ValueError(CHANGED)
-        return self.pay_record(record, used.digest, body, draw, least=total)
+        record = f"{self._prefix}{record}"
+        if not alone:
+            stored = self.ledger.look([record], [self._record_key])
+            self._check_used(stored.values.get((record, self._record_key)), used.digest)
+            self.check_all(batches(), members=True)
+            again = Used()
+            for pending in batches():
+                total = max(total, self.charge(pending))
+                self.forget()
+                again.add(pending)
+            if again.digest != used.digest:
+                raise ValueError(CHANGED)
+        return self.pay_record(record, used.digest, body, draw, alone, least=total)
 
     @_uncollected()
     def charge(self, pending: Sequence[PendingRelease]) -> int:

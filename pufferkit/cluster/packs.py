@@ -1,4 +1,4 @@
-"""`release_each` and `release_all` on Spark: executors count, the driver charges in batches.
+"""Releases about a table on Spark: executors count, the driver charges in batches.
 
 1. A trial shows that the executors have what they need; nothing is charged before it.
 2. They sort, link and count; the public facts about all subjects come to the driver, which
@@ -6,15 +6,15 @@ calibrates.
 3. Packs of a few thousand subjects come to the driver one after another. First it asks the ledger
    whether every account can pay, then it charges pack by pack.
 
-`release_each` draws the noise of a pack and stores it *with its charges, in one transaction*, under
-keys that follow from the run, the subject and the window. Only stored values are handed over. So it
-does not matter how often Spark computes a pack, when a driver fails, or how many drivers run at
-once: a charge has one value, and the files in the storage are copies of it. Without a ledger the
+**For each subject** the noise of a pack is drawn and stored *with its charges, in one transaction*,
+under keys that follow from the run, the subject and the window. Only stored values are handed over.
+So it does not matter how often Spark computes a pack, when a driver fails, or how many drivers run
+at once: a charge has one value, and the files in the storage are copies of it. Without accounts the
 executors draw, in a job that writes files.
 
-`release_all` first charges every account, pack by pack. The sums are computed in the executors, and
-their noise is drawn and stored after the last charge, in one transaction with the account of the
-record.
+**For all together** every account is charged first, pack by pack. The sums are computed in the
+executors, and their noise is drawn and stored after the last charge, in one transaction with the
+account of the record.
 """
 
 from __future__ import annotations
@@ -23,20 +23,16 @@ import os
 import pickle
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from pufferkit.account.ledger import Ledger
-from pufferkit.account.periods import Period
+from pufferkit.account.ledger import TableAccounts
 from pufferkit.account.releases import Releases, note_of
 from pufferkit.account.subjects import (
     CHANGED,
-    EVERYBODY,
     Accounts,
     FleetRun,
     PendingRelease,
@@ -45,9 +41,9 @@ from pufferkit.account.subjects import (
     pending_releases,
 )
 from pufferkit.account.tables import (
-    accounts_of_run,
     asked_of,
-    noisy_sums,
+    paid_rows,
+    paid_together,
     releases_of,
     rows_used,
     summed_up,
@@ -60,14 +56,9 @@ from pufferkit.cluster import spark_storage
 from pufferkit.cluster.spark import NUMBER, SCALE, ClusterTable, Columns, CountedTable
 from pufferkit.data.count import SUBJECT, WINDOW
 from pufferkit.data.exact_rows import Rows, exact_rows, refuse_digits
-from pufferkit.data.query import Question
 from pufferkit.data.table import Counts, Table
-from pufferkit.errors import NotApplicable
 from pufferkit.influence.progress import Progress
 from pufferkit.mechanisms.calibration import Calibration
-
-Keep = Callable[[FleetRun], AbstractContextManager[Accounts | None]]
-"""Opens the accounts of a run; ``None`` if there are none."""
 
 ROWS_OF_A_FILE = 50_000
 """Most rows that the driver holds before writing them."""
@@ -75,67 +66,44 @@ ROWS_OF_A_FILE = 50_000
 
 def release_on_cluster(
     table: ClusterTable,
-    beliefs: Any,
-    epsilon: float,
+    run: FleetRun,
+    accounts: TableAccounts | None,
     *,
-    together: bool,
-    query: str | Question,
-    mechanism: str,
-    storage: str | None,
-    ledger: Ledger | None = None,
-    budget: float | None = None,
-    label: str = "",
-    prefix: str = "",
-    horizon: int | None = None,
-    period: Period | None = None,
+    each: bool,
+    storage: str | None = None,
     progress: Progress | None = None,
     anyway: bool = False,
-    confirm_data: bool = False,
 ) -> Any:
-    """A row for each subject and window, or over all subjects; arguments as for `release`.
+    """A row for each subject and window, or over all subjects; arguments as for `release_table`.
 
-    Counts stay on the cluster, so data are not recognised there: ``confirm_data`` changes nothing.
+    Counts stay on the cluster, so data are not recognised there.
     """
-    if period is not None:
-        raise NotApplicable(f"window: give the rows of {period.name}, filtered on the cluster")
-    what = "all" if together else "each"
-    run = FleetRun.of(what, beliefs, epsilon, query, mechanism, label, table.windows)
-    keep = partial(accounts_of_run, ledger=ledger, budget=budget)
-    if together:
-        return release_all_on_cluster(
-            table, run, keep, prefix, progress, declared=horizon, anyway=anyway
-        )
-    return release_each_on_cluster(
-        table, run, keep, prefix, storage, progress, declared=horizon, anyway=anyway
-    )
-
-
-def release_each_on_cluster(
-    table: ClusterTable,
-    wanted: FleetRun,
-    keep: Keep,
-    prefix: str,
-    storage: str | None,
-    progress: Progress | None = None,
-    *,
-    declared: int | None = None,
-    anyway: bool = False,
-) -> Any:
-    """One noisy row for each subject and window, as a DataFrame that reads committed files."""
+    if not each:
+        return _together(table, run, accounts, progress, anyway=anyway)
     if storage is None:
         raise ValueError(
             "storage: name a folder that driver and executors can reach; the noisy rows are "
             "written there"
         )
-    session, states = table.session, wanted.beliefs.states
+    return _of_each(table, run, accounts, storage, progress, anyway=anyway)
+
+
+def _of_each(
+    table: ClusterTable,
+    run: FleetRun,
+    accounts: TableAccounts | None,
+    storage: str,
+    progress: Progress | None,
+    *,
+    anyway: bool,
+) -> Any:
+    """One noisy row for each subject and window, as a DataFrame that reads committed files."""
+    session, states = table.session, run.beliefs.states
     folder = spark_storage.full_path(session, os.fspath(storage).rstrip("/"))
-    with keep(wanted) as trial:
-        place = None if trial is None else f"{folder}/_trial-{uuid.uuid4().hex[:16]}"
+    place = None if accounts is None else f"{folder}/_trial-{uuid.uuid4().hex[:16]}"
     spark_storage.try_executors(session, place)
-    with (
-        table.counted(single=_needs_entries(table, wanted)) as counted,
-        _kept(counted, wanted, keep, prefix, declared) as (run, accounts),
-    ):
+    with table.counted(single=_needs_entries(table, run)) as counted:
+        run = _settled(counted, run, accounts)
         _refuse(counted, run)
         scales = _Scales.of(run, counted.lengths.longest)
         if not anyway:  # by the first pack, which stands for the others
@@ -155,12 +123,11 @@ def release_each_on_cluster(
             if progress is not None:
                 progress(counted.lengths.rows, counted.lengths.rows)
         else:
-            packs = _Packs(counted, run, scales, prefix)
-            for pending in packs.telling(accounts):
-                accounts.check(pending)
-                accounts.forget()
+            paying = Accounts(accounts, run)
+            packs = _Packs(counted, run, scales, accounts.prefix)
+            paying.check_all(packs.pending())
             paths = []
-            for rows, done in packs.paid(accounts):
+            for rows, done in packs.paid(paying):
                 path = f"{own}/{len(paths):06}"
                 _written(path, partial(counted.write_rows, path, rows, out))
                 paths.append(path)
@@ -169,78 +136,73 @@ def release_each_on_cluster(
     return session.read.parquet(*paths)
 
 
-def release_all_on_cluster(
+def _together(
     table: ClusterTable,
-    wanted: FleetRun,
-    keep: Keep,
-    prefix: str,
-    progress: Progress | None = None,
+    run: FleetRun,
+    accounts: TableAccounts | None,
+    progress: Progress | None,
     *,
-    declared: int | None = None,
-    anyway: bool = False,
+    anyway: bool,
 ) -> Releases:
-    """One noisy answer over all subjects, or for each window; ``keep`` opens the accounts."""
+    """One noisy answer over all subjects, or for each window."""
     spark_storage.try_executors(table.session, None)
-    states = wanted.beliefs.states
-    with table.counted(single=_needs_entries(table, wanted)) as counted:
-        _refuse(counted, wanted)
+    states = run.beliefs.states
+    with table.counted(single=_needs_entries(table, run)) as counted:
+        _refuse(counted, run)
         first = next(counted.tables(states))
-        _, about = asked_of(first, wanted)
-        add = _Sums(_alone(wanted))
+        _, about = asked_of(first, run)
+        add = _Sums(_alone(run))
         with spark_storage.job("adding up"):
             parts = counted.worked(states, add, "part binary").toLocalIterator()
             together = summed_up(_joined(pickle.loads(bytes(row[0])) for row in parts), None)
-        if wanted.question.counting:
-            refuse_digits(wanted.question, wanted.one_entry, int(together.entries.sum()))
+        if run.question.counting:
+            refuse_digits(run.question, run.one_entry, int(together.entries.sum()))
         longest = int(counted.lengths.longest.max())
-        row = int(np.median(together.entries))
-        with _kept(counted, wanted, keep, prefix, declared, row) as (run, accounts):
-            calibration = run.calibration(longest)
-            warn_if_rows_drown(run, together, [calibration] * len(together.window), anyway)
-            sampler = None
-            if accounts is None:
-                values, drawn = noisy_sums(together.counts, run, calibration.scale)
-                sampler = run.sampler(drawn)
-            else:
-                scales = _Scales(np.array([longest]), np.array([longest]), {longest: calibration})
-                packs = _Packs(counted, run, scales, prefix)
-                values, drawn = packs.paid_together(accounts, together, calibration)
+        run = _settled(counted, run, accounts, int(np.median(together.entries)))
+        calibration = run.calibration(longest)
+        warn_if_rows_drown(run, together, [calibration] * len(together.window), anyway)
+        calibrations = {longest: calibration}
+        if accounts is None:
+            scales = np.full(len(together.window), calibration.scale)
+            values = run.draw(together.counts, scales)
+        else:
+            all_alike = _Scales(np.array([longest]), np.array([longest]), calibrations)
+            packs = _Packs(counted, run, all_alike, accounts.prefix)
+            entries = int(together.entries.sum())
+            values, scales = paid_together(
+                Accounts(accounts, run), together, calibration, packs.pending, entries
+            )
     if progress is not None:
         progress(len(together.window), len(together.window))
-    calibrations = {longest: calibration}
-    answer = releases_of(run, None, together, values, drawn, calibrations, about)
-    return replace(
-        answer,
+    return releases_of(
+        run,
+        together,
+        values,
+        scales,
+        calibrations,
+        about,
+        stored=accounts is not None,
+        subjects=None,
         notes=run.notes(first, counted.lengths.segments > counted.lengths.subjects),
         lengths=np.full(len(together.window), longest),
         independent_after=first.independent_after,
-        sampler=sampler,
         step=counted.step,
     )
 
 
-@contextmanager
-def _kept(
-    counted: CountedTable,
-    run: FleetRun,
-    keep: Keep,
-    prefix: str,
-    declared: int | None,
-    entries: int | None = None,
-) -> Iterator[tuple[FleetRun, Accounts | None]]:
-    """The run with its horizon and the way of its quantile, and its accounts.
+def _settled(
+    counted: CountedTable, run: FleetRun, accounts: TableAccounts | None, entries: int | None = None
+) -> FleetRun:
+    """The run with its horizon and the way of its quantile.
 
     Both follow from public facts about all subjects, the same on every cluster. ``entries`` is the
     number behind a row, by default that of the longest segment.
     """
     longest = int(counted.lengths.longest.max())
-    with keep(run) as accounts:
-        if accounts is not None:
-            names = account_names(next(counted.sizes()), prefix)
-            run = run.paid_for(accounts.ledger, names, longest, declared)
-    run = run.decided(entries or longest, longest)
-    with keep(run) as accounts:
-        yield run, accounts
+    if accounts is not None:
+        names = account_names(next(counted.sizes()), accounts.prefix)
+        run = run.paid_for(accounts, names, longest)
+    return run.decided(entries or longest, longest)
 
 
 @dataclass(frozen=True, eq=False)
@@ -334,13 +296,17 @@ class _Packs:
     scales: _Scales
     prefix: str
 
-    def telling(self, accounts: Accounts) -> Iterator[list[PendingRelease]]:
-        """The releases of accounts that can be refused, which stand for all."""
+    def pending(self) -> Iterator[list[PendingRelease]]:
+        """The releases to charge; counts of states stay on the cluster."""
         for sizes in self.counted.sizes():
-            names = account_names(sizes, self.prefix)
-            telling = accounts.telling(names)
+            account_names(sizes, self.prefix)  # they must identify subjects
             _check_clock(sizes, self.run)  # of all, before one is charged
-            yield from self._of_sizes(sizes, np.array([name in telling for name in names]))
+            asked = rows_used(sizes, self.run.question)
+            yield from map(self._pending_of(sizes, asked), chunks_of(asked.owner))
+
+    def _pending_of(self, table: Table, asked: Rows) -> Callable[[Counts], list[PendingRelease]]:
+        used = self.scales.lengths(table)
+        return partial(pending_releases, table, asked, used, self.scales.calibrations, self.prefix)
 
     def paid(self, accounts: Accounts) -> Iterator[tuple[dict[str, Any], int]]:
         """Rows whose values are in the ledger, and their number so far."""
@@ -369,64 +335,10 @@ class _Packs:
 
     def _paid_pack(self, table: Table, asked: Rows, accounts: Accounts) -> dict[str, Any]:
         """The rows of a pack: drawn and stored with their charges, or already stored."""
-        run = self.run
         used = self.scales.lengths(table)
         wanted = np.array([self.scales.calibrations[int(n)].scale for n in used])[asked.owner]
-        width = 1 if run.chooses else asked.counts.shape[1]
-        values, scales = np.empty((len(asked.owner), width)), np.empty(len(asked.owner))
-
-        def draw(rows: Counts, which: Counts) -> tuple[Floats, Floats]:
-            scales = wanted[rows[which]]
-            return run.draw(asked.counts[rows[which]], scales), scales
-
-        for rows in chunks_of(asked.owner):
-            pending = self._releases(table, asked, rows, used)
-            paid = accounts.pay(pending, partial(draw, rows)).values
-            values[rows] = [one["value"] for one in paid]
-            scales[rows] = [one["scale"] for one in paid]
-            accounts.forget()
-        return _columns(run, table, asked, values, scales, self.counted.subject_kind)
-
-    def paid_together(
-        self, accounts: Accounts, together: Rows, calibration: Calibration
-    ) -> tuple[Floats, Floats]:
-        """Charge every account, then draw and store the noisy sums, or return the stored ones."""
-        body = {
-            "query": f"{self.run.query} over all subjects",
-            "mechanism": self.run.mechanism,
-            "scale": calibration.scale,
-            "windows": together.window.tolist(),
-        }
-
-        def draw() -> dict[str, Any]:
-            values, scales = noisy_sums(together.counts, self.run, calibration.scale)
-            return {"value": values.tolist(), "scale": scales.tolist()}
-
-        stored = accounts.pay_in_batches(
-            self._pending,
-            f"{self.prefix}{EVERYBODY}",
-            body,
-            draw,
-            checked=partial(self.telling, accounts),
-            entries=int(together.entries.sum()),
-        )
-        return np.array(stored["value"]), np.array(stored["scale"])
-
-    def _pending(self) -> Iterator[list[PendingRelease]]:
-        """The releases to charge; counts of states stay on the cluster."""
-        for sizes in self.counted.sizes():
-            account_names(sizes, self.prefix)  # they must identify subjects
-            yield from self._of_sizes(sizes, np.ones(len(sizes.subjects), dtype=bool))
-
-    def _of_sizes(self, sizes: Table, wanted: NDArray[np.bool_]) -> Iterator[list[PendingRelease]]:
-        """The releases of those subjects of a table of sizes that are wanted."""
-        asked, used = rows_used(sizes, self.run.question), self.scales.lengths(sizes)
-        rows = np.flatnonzero(wanted[asked.owner])
-        for part in chunks_of(asked.owner[rows]):
-            yield self._releases(sizes, asked, rows[part], used)
-
-    def _releases(self, table: Table, asked: Rows, rows: Any, used: Counts) -> list[PendingRelease]:
-        return pending_releases(table, asked, rows, used, self.scales.calibrations, self.prefix)
+        values, scales, _ = paid_rows(accounts, asked, wanted, self._pending_of(table, asked))
+        return _columns(self.run, table, asked, values, scales, self.counted.subject_kind)
 
 
 def _refuse(counted: CountedTable, run: FleetRun) -> None:

@@ -15,6 +15,7 @@ import pytest
 import pufferkit as pk
 from pufferkit import noise
 from pufferkit.account import subjects as fleet_run
+from pufferkit.account.ledger import TableAccounts
 from pufferkit.account.subjects import (
     Accounts,
     FleetRun,
@@ -249,33 +250,32 @@ def test_one_subject_that_cannot_pay_stops_the_run_before_anything_is_spent(book
     assert [e.account for e in book.entries() if e.kind == "charge"] == charges == ["p2"]
 
 
-def test_one_new_account_stands_for_all_of_them(book):
-    """Checked before anything is charged: accounts that exist, and one that does not."""
-    frame = people([(8,), (8, 3), (5,), (9,)])
+def test_one_new_account_stands_for_all_that_are_asked_alike(book, monkeypatch):
+    """Checked before anything is charged: accounts that exist, and of new ones one of a kind."""
+    frame = people([(8,), (8, 3), (5,), (8,)])
     for_each(table_of(frame.filter(pl.col("who") == "p1")), BELIEF, 1, ledger=book, budget=1)
     run = FleetRun.of("each", BELIEF, 1, "histogram", "influence_curve", "new", None)
-    accounts = Accounts(book, 1, run)
+    accounts = Accounts(TableAccounts(book, "", 1), run)
 
     def pending(prefix):
         table = table_of(frame)
         rows = Rows.of(table, aligned(table, STATES))
         used, calibrations = run.calibrations(table.longest)
         everybody = np.arange(len(rows.owner))
-        return pending_releases(table, rows, everybody, used, calibrations, prefix)
+        return pending_releases(table, rows, used, calibrations, prefix, everybody)
 
-    def check(accounts, prefix):
-        telling = accounts.telling([f"{prefix}p{n}" for n in range(4)])
-        accounts.check([release for release in pending(prefix) if release.account in telling])
-        return telling
-
+    looked, look = [], book.look
+    monkeypatch.setattr(
+        book, "look", lambda names, *keys: looked.append(names) or look(names, *keys)
+    )
     with pytest.raises(pk.OverBudget, match=r"^p1: "):
-        check(accounts, "")
-    assert accounts.telling(["p0", "p1", "p2", "p3"]) == {"p0", "p1"}
-    assert check(accounts, "x") == {"xp0"}
+        accounts.check_all([pending("")])
+    accounts.check_all([pending("x")[:2], pending("x")[2:]])
+    assert looked == [["p0", "p1", "p2"], ["xp0", "xp1"], ["xp2"]]  # p3 is asked like p0
     with pytest.raises(pk.OverBudget, match=r"^xp0: "):
-        check(Accounts(book, 0.5, run), "x")
+        Accounts(TableAccounts(book, "", 0.5), run).check_all([pending("x")])
     with pytest.raises(ValueError, match="account: must be a name"):
-        check(accounts, "x" * 200)
+        accounts.check_all([pending("x" * 200)])
 
 
 def test_a_year_of_weeks_costs_one_epsilon_and_a_second_year_what_the_profile_says(book):
@@ -374,12 +374,12 @@ def test_a_charge_without_its_value_is_not_drawn_again(book, monkeypatch):
 def test_a_sum_taken_up_again_with_other_noise_is_paid_for_again(book):
     """Killed among its charges, and taken up again without the subject of the longest series."""
     run = FleetRun.of("all", BELIEF, 1, "histogram", "group_dp", "run", None)
-    accounts, totals = Accounts(book, 9, run), []
+    accounts, totals = Accounts(TableAccounts(book, "", 9), run), []
     for lengths in ([(40,), (100,)], [(40,)], [(40,)]):
         table, longest = table_of(people(lengths)), max(lengths)[0]
         rows = Rows.of(table, aligned(table, STATES))
         used, made = np.full(len(lengths), longest), {longest: run.calibration(longest)}
-        pending = pending_releases(table, rows, np.arange(1), used, made, "")
+        pending = pending_releases(table, rows, used, made, "", np.arange(1))
         totals.append(accounts.charge(pending))
     charges = [entry.body["scale"] for entry in book.entries("p0") if entry.kind == "charge"]
     assert charges == [run.calibration(100).scale, run.calibration(40).scale]
@@ -429,7 +429,6 @@ def test_other_beliefs_need_other_accounts(book):
 
 @pytest.fixture
 def small_batches(monkeypatch):
-    monkeypatch.setattr("pufferkit.account.tables.AT_ONCE", 1)
     monkeypatch.setattr("pufferkit.account.subjects.CHUNK", 1)
 
 
@@ -481,7 +480,7 @@ def test_an_aggregate_that_was_killed_between_batches_goes_on(book, monkeypatch)
         "(all subjects)"
     ]
     # The batches make no difference to what is asked for.
-    monkeypatch.setattr("pufferkit.account.tables.AT_ONCE", 100)
+    monkeypatch.setattr("pufferkit.account.subjects.CHUNK", 100)
     assert (for_all(table, BELIEF, 1, **options).value == release.value).all()
     assert book.verify() == []
 

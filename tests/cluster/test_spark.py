@@ -277,7 +277,10 @@ def test_refusals(spark, cluster, tmp_path):
     kind = "who string, when timestamp_ntz, what string"
     place = str(tmp_path / "values")
     for rows, match in [
-        ([("a", when, "rest"), ("a", when, "run")], "same time: 'a' at 2024-01-01 00:00:00"),
+        (
+            [("a", when, "rest"), ("a", when, "run")],
+            "rows of 'a' at 2024-01-01 00:00:00 have the same time",
+        ),
         ([("a", when, "swim")], "not declared: 'swim'"),
     ]:
         bad = pk.read(spark.createDataFrame(rows, kind), **COLUMNS, states=STATES)

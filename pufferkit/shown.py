@@ -1,4 +1,9 @@
-"""How objects are displayed: text at a prompt, tables in a notebook, figures, dataframes."""
+"""How objects are displayed: text at a prompt, tables in a notebook, figures, dataframes.
+
+What an object says is one list of statements (`Shown.statements`): warnings first, then what it is
+about, its table, and remarks. A terminal colours them, a pipe gets them as text, JSON as a list, a
+notebook and a page as HTML; none of them has words of its own.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +13,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from importlib import import_module
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import pufferkit
 
@@ -84,6 +89,44 @@ def wrapped(text: str, width: int = WIDTH) -> list[str]:
     ]
 
 
+def grid(
+    down: Sequence[str], across: Sequence[str], cells: Sequence[Sequence[str]], width: int = WIDTH
+) -> str:
+    """A table of texts with names for its rows and columns; what is too wide goes below.
+
+    >>> print(grid(["Monday", "Tuesday"], ["rest", "walk"], [["12", "0"], ["9", "3"]]))
+             rest  walk
+    Monday     12     0
+    Tuesday     9     3
+    """
+    first = max(map(len, down))
+    each = [max(len(head), *(len(row[n]) for row in cells)) + 2 for n, head in enumerate(across)]
+    lines, at = list[str](), 0
+    while at < len(across):
+        end, room = at + 1, width - first - each[at]
+        while end < len(across) and each[end] <= room:
+            room, end = room - each[end], end + 1
+        rows = [("", across), *zip(down, cells, strict=True)]
+        lines += [] if not at else [""]
+        lines += [
+            f"{name:<{first}}" + "".join(f"{row[n]:>{each[n]}}" for n in range(at, end))
+            for name, row in rows
+        ]
+        at = end
+    return "\n".join(lines)
+
+
+class Statement(NamedTuple):
+    """Something that is said; a ``table`` has its own lines, all others wrap at words."""
+
+    kind: Literal["warning", "head", "table", "remark"]
+    text: str
+
+    def lines(self, width: int = WIDTH) -> list[str]:
+        """The lines of a terminal or a text of this width."""
+        return self.text.split("\n") if self.kind == "table" else wrapped(self.text, width)
+
+
 @dataclass(frozen=True, eq=False)
 class Matrix:
     """Conditional probabilities of the columns given the rows; named, as there may be several."""
@@ -127,20 +170,46 @@ class Shown:
         return self.table_rows()
 
     def caption(self) -> str:
-        """A line above the table in a notebook."""
+        """What it is about, above the table."""
+        return ""
+
+    def warnings(self) -> Sequence[str]:
+        """What must be known before the numbers are used; said first."""
+        return ()
+
+    def text_table(self) -> str:
+        """The table as text; empty if there is none."""
         return ""
 
     def remarks(self) -> Sequence[str]:
-        """Lines that a notebook shows below the table, outside the folded text."""
+        """What is said below the table."""
         return ()
+
+    def statements(self) -> list[Statement]:
+        """All that is said of it, in order, whoever shows it."""
+        said = [Statement("warning", line) for line in self.warnings()]
+        said += [Statement("head", line) for line in self.caption().split("\n") if line]
+        table = self.text_table()
+        said += [Statement("table", table)] if table else []
+        return said + [Statement("remark", line) for line in self.remarks()]
+
+    def __str__(self) -> str:
+        return "\n".join(line for said in self.statements() for line in said.lines())
 
     def _repr_html_(self) -> str:
         rows = self.shown_rows()
         words = f"<pre>{escape(str(self))}</pre>"
         if not rows:
             return words
-        above = f"<p><b>{escape(self.caption())}</b></p>" if self.caption() else ""
-        below = "".join(f"<p>{escape(line)}</p>" for line in self.remarks())
+        said = self.statements()
+        above = "".join(
+            f'<p style="color:#b00020">{escape(line.text)}</p>'
+            if line.kind == "warning"
+            else f"<p><b>{escape(line.text)}</b></p>"
+            for line in said
+            if line.kind in ("warning", "head")
+        )
+        below = "".join(f"<p>{escape(line.text)}</p>" for line in said if line.kind == "remark")
         return f"{above}{_table(rows)}{below}<details><summary>as text</summary>{words}</details>"
 
     def plot(self) -> Any:

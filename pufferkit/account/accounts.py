@@ -63,7 +63,7 @@ from pufferkit.mechanisms.plan import MECHANISMS, OPTIONS, Plan, calibrate, plan
 from pufferkit.mechanisms.release import Release
 from pufferkit.records import canonical, digest, unsourced
 from pufferkit.rounding import least_passing
-from pufferkit.shown import Shown
+from pufferkit.shown import Shown, Statement
 
 # -- account plan --------------------------------------------------------------------------------
 
@@ -85,13 +85,17 @@ class AccountPlan(Shown):
         """Whether the budget allows it."""
         return self.cost <= self.remaining
 
-    def __str__(self) -> str:
+    def statements(self) -> list[Statement]:
+        """Those of the plan, and what the account would take."""
         verdict = "fits" if self.fits else "does NOT fit"
-        return (
-            f"{self.plan}\n\n{self.noise.mechanism} with noise of scale "
-            f"{self.noise.mean_scale:.4g}, which composes with later releases, would take "
-            f"{self.cost:g} of the remaining {self.remaining:g}: {verdict}"
+        taken = (
+            f"{self.noise.mechanism} with noise of scale {self.noise.mean_scale:.4g}, which "
+            f"composes with later releases, would take {self.cost:g} of the remaining "
+            f"{self.remaining:g}: {verdict}"
         )
+        said = Statement("remark" if self.fits else "warning", taken)
+        rest = self.plan.statements()
+        return [*rest, said] if self.fits else [said, *rest]
 
 
 def best_for(beliefs: Beliefs, query: Query, epsilon: float) -> Calibration:

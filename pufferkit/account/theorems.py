@@ -354,8 +354,13 @@ class Composition(Shown):
         """Pufferfish epsilon for everything in the history, rounded up to a millionth."""
         return in_epsilon(self.micro)
 
-    def __str__(self) -> str:
-        lines = [f"epsilon {self.epsilon:g} by {self.rule}"]
+    def caption(self) -> str:
+        """Epsilon, and the rule that gives it."""
+        return f"epsilon {self.epsilon:g} by {self.rule}"
+
+    def text_table(self) -> str:
+        """What each rule gives, and why."""
+        lines = []
         for row in self.considered:
             value = "-" if row.micro is None else f"{in_epsilon(row.micro):g}"
             lines.append(f"  {row.rule:<14} {value:>10}  {row.why}")

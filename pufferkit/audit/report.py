@@ -233,17 +233,24 @@ class Audit(Report):
             fields[name] = tuple(fields[name])
         return cls(**fields)
 
-    def __str__(self) -> str:
+    def caption(self) -> str:
+        """The promise."""
+        return f"{self.mechanism}: promises epsilon {self.promise:g} ({self.guarantee})"
+
+    def warnings(self) -> list[str]:
+        """The verdict, if it failed."""
+        return [] if self.passed else [self._meaning]
+
+    def text_table(self) -> str:
+        """The attack, what was computed and measured, what would be found, and the verdict."""
         first, second = self.secrets
-        sure = f"{100 * self.confidence:.9g}%"
         lines = [
-            f"{self.mechanism}: promises epsilon {self.promise:g} ({self.guarantee})",
             f"  best attack  {self.attacker}",
             f"               entry {self.entry}, {first!r} against {second!r}; {self.belief}",
             f"               says {first!r} if {self.event}",
             f"               {self.hits[0]:,} times under {first!r}, {self.hits[1]:,} under "
             f"{second!r}, of {self.trials:,} each",
-            f"  proves       epsilon >= {self.proven:.4f} ({sure} confidence)",
+            f"  proves       epsilon >= {self.proven:.4f} ({self._sure} confidence)",
         ]
         if self.exact is not None:
             how = "by comparing every output" if self.exact.complete else "at least, by computation"
@@ -263,10 +270,16 @@ class Audit(Report):
             )
         else:
             lines.append("  would find   no loss, however large; take more trials")
-        lines.append(f"  verdict      {self._meaning(sure)}")
+        lines += [f"  verdict      {self._meaning}"] if self.passed else []
         return "\n".join([*lines, *(f"  note         {note}" for note in self.notes)])
 
-    def _meaning(self, sure: str) -> str:
+    @property
+    def _sure(self) -> str:
+        return f"{100 * self.confidence:.9g}%"
+
+    @property
+    def _meaning(self) -> str:
+        sure = self._sure
         if self.outside is not None and not (self.noise is not None and self.noise.problem):
             return self._outside_meaning(self.outside)
         if self.exact is not None and self.exact.loss > self.promise * (1 + TOLERANCE):

@@ -56,7 +56,16 @@ class TrainedAttack(Report):
         """Plain data, ready for JSON."""
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
-    def __str__(self) -> str:
+    def caption(self) -> str:
+        """What was learned, if it is within the promise."""
+        return self._found if self.passed else ""
+
+    def warnings(self) -> list[str]:
+        """The same, if it is above."""
+        return [] if self.passed else [self._found]
+
+    @property
+    def _found(self) -> str:
         verdict = "within" if self.passed else "ABOVE"
         return (
             f"trained attacker: names the entry in {self.success:.1%} of {self.windows:,} "

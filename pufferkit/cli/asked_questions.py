@@ -46,12 +46,11 @@ class AskedQuestion:
         """The answer derived from the release; ``None`` if there is none."""
         return follows(self.question, release) if self.plan is None else self.plan.answer(release)
 
-    def shown(self, release: Release) -> str:
-        """The printed text: the answer, and the release behind it where that adds something."""
+    def shown(self, release: Release) -> list[Release | Derived]:
+        """The answer, and the release behind it where that adds something."""
         reading = self.follows(release)
-        if reading is None:
-            return str(release)
-        return str(reading) if self.question.replaced else f"{release}\n{reading}"
+        shown: list[Any] = [] if reading is not None and self.question.replaced else [release]
+        return shown if reading is None else [*shown, reading]
 
     def picture(self, release: Release, exact: list[float] | None, path: Path) -> bytes:
         """The same as a figure."""
@@ -68,7 +67,8 @@ class AskedQuestion:
         """The same as a page with picture, promise, beliefs and the record as it is written."""
         from pufferkit import plots  # noqa: PLC0415
 
-        shown = self.shown(release) if self.follows(release) is not None else ""
+        derived = self.follows(release) is not None
+        shown = "\n".join(map(str, self.shown(release))) if derived else ""
         page = plots.release_report(release, beliefs, meaning, shown, record)
         return page.encode()
 

@@ -104,13 +104,14 @@ def audit(
         known = result.exact is not None and result.exact.complete
         exact = result.exact.loss if known and result.exact is not None else None
         said = {**result.to_dict(), "exact_loss": exact}
+        said["statements"] = terminal.listed(result.statements())
         if boosted is not None:
             said["trained"] = boosted.to_dict()
         terminal.say(json.dumps(said, indent=2, default=str))
     else:
-        terminal.say(str(result))
+        terminal.say(result)
         if boosted is not None:
-            terminal.say(str(boosted))
+            terminal.say(boosted)
     if plot is not None:
         terminal.written([plot])
     if not (result.passed and (boosted is None or boosted.passed)):

@@ -264,7 +264,7 @@ def check(
 
             count += "" if series.step is None else f", {of_seconds(series.step)} apart"
             terminal.say(f"data: {len(series):,} entries in {count}, all in states of the model")
-            terminal.say(str(report))
+            terminal.say(report)
         _warn_if_impossible(beliefs, series)
         terminal.warn(
             "the test results reveal facts about the data without noise; keep them private"

@@ -72,7 +72,8 @@ def plan(
     if not as_json:
         terminal.say(table)  # first, because the search for remedies is slower
         if explain:
-            terminal.say(f"\n{table.explain()}")
+            terminal.say()
+            terminal.say(table.explain())
     ways = usefulness_output.ways(beliefs, table, wanted)
     if as_json:
         record = {
@@ -82,6 +83,7 @@ def plan(
             "beliefs": table.beliefs,
             "rows": table.rows,
             "useful": table.useful.to_dict(),
+            "statements": terminal.listed(table.statements()),
             "target": None if wanted is None else wanted.half_width(query),
             **({} if about.plan is None else {"ways": about.plan.table_rows()}),
             "remedies": [
@@ -108,7 +110,8 @@ def _several(plan: JointPlan, plot: Path | None, as_json: bool) -> None:
 
         outputs.write_all({plot: plots.picture(plots.figure_of(plan), plot)})
     cost = {"epsilon": plan.epsilon, "level": plan.level, "questions": plan.table_rows()}
-    terminal.say(json.dumps(cost, indent=2) if as_json else str(plan))
+    cost["statements"] = terminal.listed(plan.statements())
+    terminal.say(json.dumps(cost, indent=2) if as_json else plan)
     terminal.written([] if plot is None else [plot])
 
 

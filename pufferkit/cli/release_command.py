@@ -174,7 +174,9 @@ def _one(task: Task, rule: str | None) -> None:
     if report is not None:
         written[report] = about.report(answer, beliefs, means, record)
     outputs.write_all(written)
-    terminal.say(record.rstrip() if out is None or output.as_json else str(about.shown(answer)))
+    as_record = out is None or output.as_json
+    for shown in [record.rstrip()] if as_record else about.shown(answer):
+        terminal.say(shown)
     terminal.summary("\n".join(means))
     terminal.written(written)
 

@@ -56,14 +56,19 @@ def synthetic(
 
         written[plot] = plots.picture(plots.figure_of(made), plot)
     outputs.write_all(written)
-    report = {"epsilon": made.epsilon, "furthest": made.furthest, "rows": made.table_rows()}
+    report: dict[str, Any] = {
+        "epsilon": made.epsilon,
+        "furthest": made.furthest,
+        "rows": made.table_rows(),
+    }
+    report["statements"] = terminal.listed(made.statements())
     if as_json:
         terminal.say(json.dumps(report, indent=2))
     elif out is None:
         terminal.give(content.decode())
         terminal.summary(made)
     else:
-        terminal.say(str(made))
+        terminal.say(made)
     terminal.written(written)
 
 

@@ -15,6 +15,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from pufferkit.errors import printable
+from pufferkit.shown import Shown, Statement, wrapped
 
 if TYPE_CHECKING:
     from pufferkit.influence.progress import NamedProgress, TextProgress
@@ -49,7 +50,16 @@ class _OneLine:
 
 
 class OneLineErrors(_OneLine, TyperGroup):
-    """A group of commands that reports every error as one line."""
+    """A group of commands that reports every error as one line, and whose help ends no sentence."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """The first paragraph of each command, whole."""
+        rows = [
+            (name, " ".join((command.help or "").partition("\n\n")[0].split()))
+            for name, command in self.commands.items()
+        ]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
 
 
 class OneLineCommand(_OneLine, TyperCommand):
@@ -76,26 +86,41 @@ def _explained(error: BaseException) -> str | None:
 def say(text: object = "", *, err: bool = False, colour: str | None = None) -> None:
     """Lines on stdout or stderr; control characters in names are escaped.
 
-    A terminal gets them wrapped at words, and in colour where one is given; JSON as it is.
+    A terminal gets them wrapped at words, warnings in colour; JSON as it is. Of an object it is the
+    list of its statements that is said.
     """
+    if isinstance(text, Shown):
+        for said in text.statements():
+            of_kind = "yellow" if said.kind == "warning" else colour
+            say("\n".join(said.lines()) if not _wide(err) else said.text, err=err, colour=of_kind)
+        return
     lines = [printable(line) for line in str(text).split("\n")]
-    if not (sys.stderr if err else sys.stdout).isatty():
+    wide = _wide(err)
+    if wide is None:
         typer.echo("\n".join(lines), err=err)
         return
     if not lines[0].startswith(("{", "[")):
-        from pufferkit.shown import wrapped  # noqa: PLC0415
-
-        wide = shutil.get_terminal_size().columns
-        lines = [part for line in lines for part in _fitted(line, wide, wrapped)]
+        lines = [part for line in lines for part in _fitted(line, wide)]
     typer.secho("\n".join(lines), err=err, fg=colour)
 
 
-def _fitted(line: str, wide: int, wrapped: Callable[[str, int], list[str]]) -> list[str]:
+def _wide(err: bool) -> int | None:
+    """The columns of the terminal; ``None`` if there is none."""
+    is_terminal = (sys.stderr if err else sys.stdout).isatty()
+    return shutil.get_terminal_size().columns if is_terminal else None
+
+
+def _fitted(line: str, wide: int) -> list[str]:
     """A line in as many as the terminal needs, with the indent that it has."""
     if len(line) <= wide:
         return [line]
     indent = line[: len(line) - len(line.lstrip())]
     return [indent + part for part in wrapped(line.lstrip(), max(wide - len(indent), 20))]
+
+
+def listed(statements: Iterable[Statement]) -> list[dict[str, str]]:
+    """What is said, for JSON, which has its own tables."""
+    return [{said.kind: said.text} for said in statements if said.kind != "table"]
 
 
 def give(content: str) -> None:

@@ -125,7 +125,7 @@ def error_picture(beliefs: Beliefs, plan: Plan, target: Target | None, path: Pat
         target=None if target is None else target.half_width(plan.query),
         chosen=(plan.epsilon, plan.useful.half_width),
         what=plan.useful.what,
-        title=plan.head.replace("; ", "\n"),
+        title=plan.caption(),
     )
     return plots.picture(figure, path)
 

@@ -38,8 +38,9 @@ def verify(
             raise ValueError(f"standard input: this is not JSON ({error})") from None
     verdict = pk.verify(source)
     if as_json:
-        terminal.as_json(asdict(verdict))
+        said = terminal.listed(verdict.statements())
+        terminal.as_json({**asdict(verdict), "statements": said})
     else:
-        terminal.say(str(verdict))
+        terminal.say(verdict)
     if not verdict.ok:
         raise typer.Exit(1)

@@ -535,7 +535,7 @@ def plan(
     return {
         "best": table.best.mechanism,
         "rows": table.shown_rows(),
-        "remarks": table.remarks(),
+        "remarks": [*table.warnings(), *table.remarks()],
         "reasons": [[row["mechanism"], row["why"]] for row in table.rows],
         "errors": rows,
         "picture": picture(plots.error_figure(rows, what="answers"), words) if rows else None,

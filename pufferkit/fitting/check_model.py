@@ -405,20 +405,27 @@ class ModelReport(Report):
             "second_order_factor": self.second_order_factor,
         }
 
-    def __str__(self) -> str:
-        marks = {True: "yes", False: "NO", None: "?"}
+    def warnings(self) -> list[str]:
+        """The verdict, if a check failed."""
+        return [] if self.passed else [f"verdict: {self.verdict}"]
+
+    def caption(self) -> str:
+        """What was checked, and against how much."""
         over = "counts" if self.entries is None else f"{self.entries:,} entries"
-        lines = [f"{self.beliefs}; checked against {over}, level {self.level:g}"]
-        lines += [f"  {marks[c.passed]:<3}  {c.name}: {c.text}" for c in self.checks]
+        return f"{self.beliefs}; checked against {over}, level {self.level:g}"
+
+    def remarks(self) -> list[str]:
+        """The answers, the noise, and the verdict."""
+        marks = {True: "yes", False: "NO", None: "?"}
+        lines = [f"{marks[c.passed]:<3}  {c.name}: {c.text}" for c in self.checks]
         for name, scale in self.noise.items():
             if scale is not None:
                 what = {"given": "these beliefs"}.get(name, f"a {name}-order chain of these data")
-                lines.append(f"  noise scale under {what}: {scale:.6g}")
+                lines.append(f"noise scale under {what}: {scale:.4g}")
         factor = self.second_order_factor
         if factor is not None:
-            lines.append(f"  a second-order chain needs {factor:.3g} times the noise")
-        lines.append(f"verdict: {self.verdict}")
-        return "\n".join(lines)
+            lines.append(f"a second-order chain needs {factor:.3g} times the noise")
+        return [*lines, f"verdict: {self.verdict}"] if self.passed else lines
 
 
 @one_thread()

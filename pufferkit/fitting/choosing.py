@@ -288,39 +288,51 @@ class Choice(Report):
             for row in self.rows
         ]
 
-    def __str__(self) -> str:
+    def warnings(self) -> list[str]:
+        """That nothing is recommended, if so."""
+        if self.best is not None:
+            return []
+        unsure = [row for row in self.rows if row.verdict == "no power" and not row.single]
+        words = "no class survives every fold" if not unsure else "these data have no power"
+        return [f"recommended: none of these; {words}"]
+
+    def caption(self) -> str:
+        """Who was left out, for which noise, and how much an entry gives away."""
         groups = "; ".join(", ".join(map(str, fold)) for fold in self.folds)
-        lines = [
+        head = (
             f"{self.people} people in {len(self.folds)} folds, seed {self.seed}, left out in turn: "
             f"{groups}; noise for {self.query} at epsilon {self.epsilon:g}"
-        ]
-        if self.measured is not None:
-            lines.append(
-                f"one entry gives away {self.measured.point:.3g} entries within "
-                f"{self.measured.window} on either side (at least {self.measured.lower:.3g})"
-            )
+        )
+        if self.measured is None:
+            return head
+        return (
+            f"{head}\none entry gives away {self.measured.point:.3g} entries within "
+            f"{self.measured.window} on either side (at least {self.measured.lower:.3g})"
+        )
+
+    def text_table(self) -> str:
+        """Every class: folds survived, noise, and the loss to the adversaries of the others."""
         cells = [("class", "folds survived", "noise", "loss to the others' adversaries")]
         cells += [(row[0], row[2], row[3], row[4]) for row in self.table()]
         wide = [max(len(row[n]) for row in cells) for n in range(4)]
-        lines += [
+        return "\n".join(
             "  ".join(c.ljust(w) for c, w in zip(row, wide, strict=True)).rstrip() for row in cells
-        ]
-        lines += [f"{row.name}: {row.promise}" for row in self.rows]
+        )
+
+    def remarks(self) -> list[str]:
+        """The promise of each class, the recommended one, and what to do."""
+        lines = [f"{row.name}: {row.promise}" for row in self.rows]
         best = self.best
-        if best is None:
-            unsure = [row for row in self.rows if row.verdict == "no power" and not row.single]
-            words = "no class survives every fold" if not unsure else "these data have no power"
-            lines.append(f"recommended: none of these; {words}")
-        else:
+        if best is not None:
             lines.append(f"recommended: {best.name}, the widest promise that survives every fold")
-            lines += [f"  {step}" for step in self.steps]
+            lines += self.steps
             others = {name: loss for name, loss in best.losses.items() if loss > self.epsilon}
             lines.append(
-                f"  not covered: {', '.join(f'{n} ({v:.3g})' for n, v in others.items())}"
+                f"not covered: {', '.join(f'{n} ({v:.3g})' for n, v in others.items())}"
                 if others
-                else "  the adversaries of all other candidates are covered too"
+                else "the adversaries of all other candidates are covered too"
             )
-        return "\n".join([*lines, *self.advice])
+        return [*lines, *self.advice]
 
 
 @one_thread()

@@ -610,15 +610,19 @@ class Usefulness(Shown):
             "drowned": self.drowned,
         }
 
-    def __str__(self) -> str:
+    def warnings(self) -> list[str]:
+        """That the noise drowns the answer, if it does."""
+        return [self.warning] if self.drowned else []
+
+    def remarks(self) -> list[str]:
+        """The noise, the range of the answer, and the share of an average one."""
         sure = f"{100 * self.level:g}%"
         text = f"{self.mechanism}: {sure} of {self.what} are within {self.half_width:.3g}"
         if self.bounds is None or self.average is None or self.relative is None:
-            return text + "; the range of the answer is not known, so judge it yourself"
+            return [text + "; the range of the answer is not known, so judge it yourself"]
         low, high = self.bounds
         text += f" of the truth, which lies between {low:g} and {high:g}"
-        text += f"; that is {_times(self.relative)} an average answer, {self.average:.4g}"
-        return text if not self.drowned else f"{text}\n{self.warning}"
+        return [f"{text}; that is {_times(self.relative)} an average answer, {self.average:.4g}"]
 
     @property
     def warning(self) -> str:

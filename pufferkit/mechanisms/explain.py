@@ -126,10 +126,15 @@ class PairTable(Shown):
             if one != other
         ]
 
-    def __str__(self) -> str:
+    def caption(self) -> str:
+        """The question and epsilon."""
+        return f"{self.query}: loss of each pair of values, epsilon {self.epsilon:g}"
+
+    def text_table(self) -> str:
+        """The loss of each pair, and the posterior of each value."""
         names = [printable(str(state)) for state in self.states]
         wide = max(6, *(len(name) for name in names))
-        lines = [f"{self.query}: loss of each pair of values, epsilon {self.epsilon:g}"]
+        lines = list[str]()
         lines.append(" " * wide + "".join(f"  {name:>{wide}}" for name in names))
         for name, row in zip(names, self.losses, strict=True):
             cells = "".join(f"  {loss:>{wide}.3f}" for loss in row)

@@ -95,16 +95,18 @@ class JointPlan(Shown):
             for name, size, at, error, alone in rows
         ]
 
-    def __str__(self) -> str:
+    def caption(self) -> str:
+        """How many questions, and what they cost."""
+        several = f"{len(self.names)} questions together"
+        return f"{'1 question' if len(self.names) == 1 else several}: epsilon {self.epsilon:.4g}"
+
+    def text_table(self) -> str:
+        """The error of each, and what it would cost alone."""
         each = (
             f"{size:>6} numbers, {self.level:.0%} within {error:.4g}, alone epsilon {alone:.4g}"
             for size, error, alone in zip(self.sizes, self.errors, self.alone, strict=True)
         )
-        questions = (
-            "1 question" if len(self.names) == 1 else f"{len(self.names)} questions together"
-        )
-        head = f"{questions}: epsilon {self.epsilon:.4g}"
-        return "\n".join([head, *aligned(zip(self.names, each, strict=True))])
+        return "\n".join(aligned(zip(self.names, each, strict=True)))
 
     def release(self, series: Any) -> dict[str, Release]:
         """All noisy answers, by name; epsilon is that of all of them together.

@@ -634,11 +634,14 @@ class ActiveQuilts(Shown):
         """The notes."""
         return self.notes
 
-    def __str__(self) -> str:
+    def caption(self) -> str:
+        """The question, how many nodes, and epsilon."""
+        return f"{self.query}: active quilts of {len(self.rows):,} nodes, epsilon {self.epsilon:g}"
+
+    def text_table(self) -> str:
+        """The nodes that need most noise."""
         shown = sorted(self.rows, key=lambda row: -row.scale)[:_LINES]
-        lines = [
-            f"{self.query}: active quilts of {len(self.rows):,} nodes, epsilon {self.epsilon:g}"
-        ]
+        lines = list[str]()
         cells = [("node", "quilt", "nearby", "influence", "scale")]
         cells += [
             (
@@ -657,7 +660,7 @@ class ActiveQuilts(Shown):
             lines.append("  ".join([words, *numbers]))
         if len(self.rows) > _LINES:
             lines.append(f"and {len(self.rows) - _LINES:,} nodes that need no more noise")
-        return "\n".join([*lines, *self.notes])
+        return "\n".join(lines)
 
 
 def active_quilts(

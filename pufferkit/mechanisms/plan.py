@@ -14,7 +14,7 @@ import numpy as np
 
 from pufferkit import checks
 from pufferkit.beliefs.base import Beliefs, Member, loss_if_unsure, step_assumed
-from pufferkit.beliefs.provenance import words_of_tests
+from pufferkit.beliefs.provenance import PRIVATE_NOTE, words_of_tests
 from pufferkit.beliefs.secrets import Secrets
 from pufferkit.data.query import Query, Question
 from pufferkit.errors import NotApplicable, TakesLong, printable
@@ -36,7 +36,7 @@ from pufferkit.mechanisms.markov_quilt import markov_quilt, markov_quilt_approx
 from pufferkit.mechanisms.release import BOUND_WORDS, Guarantee, half_width
 from pufferkit.mechanisms.wasserstein import estimated_work, wasserstein
 from pufferkit.noise import SAMPLER_NAMES
-from pufferkit.shown import Shown, at_most, wrapped
+from pufferkit.shown import Shown, at_most
 from pufferkit.threads import one_thread
 
 _LOG = logging.getLogger(__name__)
@@ -154,8 +154,9 @@ class Reasons(Shown):
         """A row for each mechanism."""
         return [{"mechanism": name, "why": why} for name, why in self.rows]
 
-    def __str__(self) -> str:
-        return "\n".join(line for name, why in self.rows for line in wrapped(f"{name}: {why}"))
+    def remarks(self) -> list[str]:
+        """A line for each mechanism."""
+        return [f"{name}: {why}" for name, why in self.rows]
 
 
 @dataclass(frozen=True, repr=False)
@@ -253,17 +254,8 @@ class Plan(Shown):
             near = f"an output that loses {known}% of epsilon is known"
         return f"the bound is {BOUND_WORDS[bound]}; {near}"
 
-    @property
-    def head(self) -> str:
-        """The question, the number of entries, epsilon and the beliefs, in one line."""
-        lengths = self.query.lengths
-        size = f"{sum(lengths):,} entries" + (
-            f" in {len(lengths)} segments" if len(lengths) > 1 else ""
-        )
-        size += f", {self.query.missing:,} not observed" if self.query.missing else ""
-        return f"{self.query.name} over {size}, epsilon {self.epsilon:g}; beliefs: {self.beliefs}"
-
-    def __str__(self) -> str:
+    def text_table(self) -> str:
+        """The mechanisms that apply, least error first."""
         rows = [tuple(row.values()) for row in self.shown_rows()]
         widths = [max(len(row[column]) for row in (HEADINGS, *rows)) for column in range(4)]
 
@@ -274,11 +266,9 @@ class Plan(Shown):
         # What does not hide entries stands below a line of its own.
         rule = "-" * (sum(widths) + 6)
         safe = sum(row.pufferfish for row in self.entries)
-        lines = [line(*HEADINGS), rule, *(line(*row) for row in rows[:safe])]
+        lines = ["", line(*HEADINGS), rule, *(line(*row) for row in rows[:safe])]
         lines += [rule, *(line(*row) for row in rows[safe:])] if rows[safe:] else []
-        head = [part for words in self.head.split("; ", 1) for part in wrapped(words)]
-        below = [part for words in self.remarks() for part in wrapped(words)]
-        return "\n".join([*head, "", *lines, "", *below])
+        return "\n".join([*lines, ""])
 
     def shown_rows(self) -> list[dict[str, Any]]:
         """The mechanisms that apply: a text for each of `HEADINGS`, least error first."""
@@ -289,8 +279,13 @@ class Plan(Shown):
         ]
 
     def caption(self) -> str:
-        """The head."""
-        return self.head
+        """The question, the number of entries and epsilon; the beliefs."""
+        lengths = self.query.lengths
+        size = f"{sum(lengths):,} entries" + (
+            f" in {len(lengths)} segments" if len(lengths) > 1 else ""
+        )
+        size += f", {self.query.missing:,} not observed" if self.query.missing else ""
+        return f"{self.query.name} over {size}, epsilon {self.epsilon:g}\nbeliefs: {self.beliefs}"
 
     def explain(self) -> Reasons:
         """What decides the noise of each mechanism, and why some do not apply."""
@@ -300,9 +295,15 @@ class Plan(Shown):
             rows.append((row.mechanism, row.why if row.applicable else left_out + row.why))
         return Reasons(tuple(rows))
 
+    def warnings(self) -> list[str]:
+        """Noise that drowns the answer, an epsilon that promises little, beliefs from the data."""
+        theta, asked = self.best.beliefs, questioned(self.epsilon)
+        private = () if theta is None or not theta.is_private else (PRIVATE_NOTE,)
+        return [*self.useful.warnings(), *([] if asked is None else [asked]), *private]
+
     def remarks(self) -> list[str]:
         """How useful the best answer is, what epsilon means, and what is not in the table."""
-        words = [str(self.useful), *in_odds(self.epsilon), self._to_whom, questioned(self.epsilon)]
+        words = [*self.useful.remarks(), *in_odds(self.epsilon), self._to_whom]
         words.append(self._on_trust)
         if self.best.beliefs is not None:
             words.append(words_of_tests(self.best.beliefs.sources))

@@ -19,8 +19,9 @@ import numpy as np
 
 from pufferkit import checks
 from pufferkit.checks import Floats
+from pufferkit.errors import printable
 from pufferkit.noise import choice_scale
-from pufferkit.shown import Shown, aligned
+from pufferkit.shown import Shown, aligned, with_interval
 
 if TYPE_CHECKING:
     from pufferkit.mechanisms.release import Release
@@ -65,13 +66,28 @@ class Derived(Shown):
         rows = zip(self.labels, self.value, self.low, self.high, strict=True)
         return [dict(zip(("label", "value", "low", "high"), row, strict=True)) for row in rows]
 
-    def __str__(self) -> str:
+    def caption(self) -> str:
+        """What they are, and how they were computed."""
+        return f"{self.what}, epsilon {self.epsilon:g} (of the release); {self.how}"
+
+    def shown_rows(self) -> list[dict[str, Any]]:
+        """Each number and its interval, with the digits that the noise leaves."""
+        return [
+            {"": label, "value": value, f"{self.level:.0%}": f"{low} to {high}"}
+            for label, value, low, high in self._digits()
+        ]
+
+    def text_table(self) -> str:
+        """The same as text."""
         each = (
-            f"{value:>10.5g}   {self.level:.0%}: {low:.5g} to {high:.5g}"
-            for value, low, high in zip(self.value, self.low, self.high, strict=True)
+            (label, f"{value:>10}   {self.level:.0%}: {low} to {high}")
+            for label, value, low, high in self._digits()
         )
-        head = f"{self.what}, epsilon {self.epsilon:g} (of the release); {self.how}"
-        return "\n".join([head, *aligned(zip(self.labels, each, strict=True))])
+        return "\n".join(aligned(each))
+
+    def _digits(self) -> list[tuple[str, str, str, str]]:
+        rows = zip(self.labels, self.value, self.low, self.high, strict=True)
+        return [(printable(label), *with_interval(*numbers)) for label, *numbers in rows]
 
 
 def transition_rates(release: Release, level: float = 0.95) -> Derived:

@@ -32,7 +32,7 @@ from pufferkit.mechanisms.influence_curve import influence_curve
 from pufferkit.mechanisms.post_processing import Derived
 from pufferkit.mechanisms.release import Release, project_to_simplex
 from pufferkit.noise import choice_scale
-from pufferkit.shown import Shown
+from pufferkit.shown import Shown, aligned
 
 QuantileMethod = Literal["noisy histogram inverted", "exponential mechanism"]
 INVERTED: QuantileMethod = "noisy histogram inverted"
@@ -101,10 +101,15 @@ class QuantilePlan(Shown):
             for way, error in self.errors.items()
         ]
 
-    def __str__(self) -> str:
+    def caption(self) -> str:
+        """The method, and the data for which the two were compared."""
         head = f"quantile {self.share:g} by {self.way}, epsilon {self.calibration.epsilon:g}"
-        rows = [f"  {way}: {error:.4%} of the entries" for way, error in self.errors.items()]
-        return "\n".join([f"{head}; expected error ({self.about}):", *rows])
+        return f"{head}; expected error ({self.about}):"
+
+    def text_table(self) -> str:
+        """The expected error of each method."""
+        shown = aligned((way, f"{error:.2%} of the entries") for way, error in self.errors.items())
+        return "\n".join(shown)
 
 
 def plan_quantile(

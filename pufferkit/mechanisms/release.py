@@ -23,6 +23,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from pufferkit import checks
+from pufferkit.beliefs.provenance import PRIVATE_NOTE
 from pufferkit.checks import Floats
 from pufferkit.data.durations import seconds
 from pufferkit.data.joint import Several, check_parts
@@ -32,7 +33,7 @@ from pufferkit.mechanisms.post_processing import Derived, derive, rank_error
 from pufferkit.noise import Family, Sampler
 from pufferkit.records import Report
 from pufferkit.rounding import LARGEST_EXPONENT
-from pufferkit.shown import WIDTH, aligned, three_digits, with_interval, wrapped
+from pufferkit.shown import aligned, at_most, grid, three_digits, with_interval
 
 # --- the guarantee of a release, and the evidence for its scale, which `verify` reads -----------
 
@@ -439,6 +440,12 @@ class Release(Report):
         if self.noise == "noisy choice":
             level = three_digits(self.value[0])
             return [{"": self.labels[0], "value": level, "95%": self._rank_in_words()}]
+        if (cells := self._by_slot) is not None:
+            slots, names, rows = cells
+            return [
+                {"": slot, **dict(zip(names, row, strict=True))}
+                for slot, row in zip(slots, rows, strict=True)
+            ]
         return [
             {
                 "": row["label"],
@@ -455,12 +462,16 @@ class Release(Report):
             for value, (low, high) in zip(self.value, self.interval(), strict=True)
         ]
 
+    def warnings(self) -> list[str]:
+        """Beliefs from the data themselves."""
+        return [note for note in self.evidence.notes if note == PRIVATE_NOTE]
+
     def remarks(self) -> list[str]:
         """What is promised, what decides the noise, and how the numbers are presented."""
         words = [str(self.guarantee)]
         decided = "; ".join(self.evidence.decided)
         words += [f"decided by: {decided}"] if decided else []
-        words += self.evidence.notes
+        words += [note for note in self.evidence.notes if note != PRIVATE_NOTE]
         if self.presentation == "nearest histogram":
             words.append("the value is the nearest histogram to the answer as drawn")
         if self.observed is not None:
@@ -575,15 +586,27 @@ class Release(Report):
         _check_question(release)
         return release
 
-    def __str__(self) -> str:
+    def text_table(self) -> str:
+        """Values and intervals; of slots of time a grid, with the interval of all in a line."""
         labels = [printable(label) for label in self.labels]
         if self.noise == "noisy choice":
-            rows = [f"  {labels[0]}  {self.value[0]:>12.6g}   95%: {self._rank_in_words()}"]
-        else:
-            each = (f"{value:>10}   95%: {low} to {high}" for value, low, high in self._digits())
-            rows = aligned(zip(labels, each, strict=True))
-        below = [f"  {line}" for words in self.remarks() for line in wrapped(words, WIDTH - 2)]
-        return "\n".join([self.caption(), *rows, *below])
+            return f"  {labels[0]}  {self.value[0]:>12.6g}   95%: {self._rank_in_words()}"
+        if (cells := self._by_slot) is not None:
+            reach = half_width(max(self.scales or (self.scale,)), 0.95, unit=self.unit)
+            return f"{grid(*cells)}\n95%: each number drawn is within {at_most(reach)}"
+        each = (f"{value:>10}   95%: {low} to {high}" for value, low, high in self._digits())
+        return "\n".join(aligned(zip(labels, each, strict=True)))
+
+    @property
+    def _by_slot(self) -> tuple[list[str], list[str], list[list[str]]] | None:
+        """For slots of time: their names, the states, and a row of values for each slot."""
+        slots = [printable(str(slot)) for slot in (self.question or {}).get("slots", ())]
+        if len(slots) < 2 or len(self.labels) % len(slots):
+            return None
+        each = len(self.labels) // len(slots)
+        names = [printable(label).removeprefix(f"{slots[0]}, ") for label in self.labels[:each]]
+        values = [value for value, _, _ in self._digits()]
+        return slots, names, [values[n : n + each] for n in range(0, len(values), each)]
 
     def _rank_in_words(self) -> str:
         ranks = rank_error(self.scale, len((self.question or {})["levels"]), 0.95)

@@ -58,18 +58,20 @@ class Synthetic(Shown):
         """The largest difference between a released share and that of the series."""
         return float(max(abs(row["released"] - row["synthetic"]) for row in self.rows))
 
-    def __str__(self) -> str:
-        kinds = dict.fromkeys(row["statistic"] for row in self.rows)
-        lines = [
-            f"{len(self.series):,} synthetic entries; epsilon {self.epsilon:g}, of the releases"
+    def caption(self) -> str:
+        """How many entries, and what they cost."""
+        return f"{len(self.series):,} synthetic entries; epsilon {self.epsilon:g}, of the releases"
+
+    def remarks(self) -> list[str]:
+        """How far each statistic is from the released one."""
+        off: dict[str, list[float]] = {}
+        for row in self.rows:
+            off.setdefault(row["statistic"], []).append(abs(row["released"] - row["synthetic"]))
+        return [
+            f"{kind}: {len(own)} numbers, off by {np.mean(own):.3g} on average and "
+            f"{max(own):.3g} at most"
+            for kind, own in off.items()
         ]
-        for kind in kinds:
-            own = [abs(r["released"] - r["synthetic"]) for r in self.rows if r["statistic"] == kind]
-            lines.append(
-                f"  {kind}: {len(own)} numbers, off by {np.mean(own):.3g} on average and "
-                f"{max(own):.3g} at most"
-            )
-        return "\n".join(lines)
 
 
 def synthetic(

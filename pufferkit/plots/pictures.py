@@ -79,7 +79,7 @@ def figure_of(thing: Any) -> Figure:
 @figure_of.register(Plan)
 def _(thing: Plan) -> Figure:
     title = f"{thing.best.mechanism} hides every entry with the least error"
-    return plan_figure(thing.rows, f"{title}\n{thing.head}")
+    return plan_figure(thing.rows, f"{title}\n{thing.caption()}")
 
 
 @figure_of.register(AccountPlan)

@@ -118,20 +118,30 @@ class Verdict(Shown):
     rows: int = 1
     loss_if_unsure: float | None = None
 
-    def __str__(self) -> str:
+    def warnings(self) -> list[str]:
+        """The verdict if it is not ok, and what is wrong."""
+        problems = [f"problem: {problem}" for problem in self.problems]
+        return problems if self.ok else [self._verdict, *problems]
+
+    def caption(self) -> str:
+        """The verdict, if it is ok."""
+        return self._verdict if self.ok else ""
+
+    @property
+    def _verdict(self) -> str:
         word = "ok" if self.ok else "NOT CHECKED" if not self.problems else "NOT ok"
         needed = "not recomputed" if self.needed_scale is None else f"{self.needed_scale:.9g}"
         which = "" if self.rows == 1 else f"{self.rows:,} releases, the tightest with "
-        lines = [f"{word}: {which}reported scale {self.reported_scale:.9g}, needed {needed}"]
-        lines += [f"  {check}" for check in self.checks]
-        if self.loss_if_unsure is not None:
-            lines.append(
-                "  an adversary who is unsure which member of the class is in force may lose up to "
-                f"{self.loss_if_unsure:.6g}"
-            )
-        lines += [f"  problem: {problem}" for problem in self.problems]
-        lines += [f"  assumed: {matter}" for matter in self.assumptions]
-        return "\n".join(lines)
+        return f"{word}: {which}reported scale {self.reported_scale:.9g}, needed {needed}"
+
+    def remarks(self) -> list[str]:
+        """What was checked, who is not covered, and what is assumed."""
+        unsure = (
+            "an adversary who is unsure which member of the class is in force may lose up to "
+            f"{self.loss_if_unsure or 0:.6g}"
+        )
+        words = [*self.checks, *([] if self.loss_if_unsure is None else [unsure])]
+        return [*words, *(f"assumed: {matter}" for matter in self.assumptions)]
 
 
 def verify(release: Any, *, most_work: float = MOST_WORK) -> Verdict:

@@ -50,7 +50,7 @@ class OverBudget(ValueError):
     ...     _ = book.spend("alice", 0.6, what="weekly count")
     ... except pk.OverBudget as short:
     ...     print(short)
-    requested 0.600, remaining 0.500, short by 0.100
+    alice: requested 0.600, remaining 0.500, short by 0.100
     """
 
 

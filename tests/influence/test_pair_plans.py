@@ -1,5 +1,8 @@
 """Plans of all pairs at once, in numpy, are those of the compiled loop, or better."""
 
+from itertools import permutations
+from math import log
+
 import numpy as np
 import pytest
 
@@ -150,10 +153,19 @@ def test_a_limit_that_is_reached_within_the_entries():
 
 @pytest.mark.parametrize("largest", [701.0, np.inf, np.nan])
 @pytest.mark.parametrize("way", [PlansAtOnce, CompiledPlans])
-def test_variations_that_overflow_have_no_bound(largest, way):
-    steps = Transport([np.array([[0.5, 0.5, 0.0], [0.1, 0.9, 0.0], [0.2, 0.2, 0.6]])], 0.0)
+def test_at_variations_that_overflow_a_step_is_the_largest_ratio_of_two_rows(largest, way):
+    kernel = np.array([[0.5, 0.5, 0.0], [0.1, 0.9, 0.0], [0.2, 0.2, 0.6]])
+    steps = Transport([kernel], 0.0)
     steps._solve_by(way)
     limit = 1.0 - np.eye(3)
     assert steps(limit).max() <= 1.001
     limit[0, 1] = largest
-    assert np.array_equal(steps(limit), np.where(np.eye(3), 0.0, np.inf))
+    bounds = steps(limit)
+    for x, y in permutations(range(3), 2):
+        shown = kernel[x] > 0
+        if (kernel[y][shown] == 0).any():
+            assert bounds[x, y] == np.inf
+        else:
+            ratio = log(max(kernel[x][shown] / kernel[y][shown]))
+            assert ratio <= bounds[x, y] <= ratio + 1e-12
+    assert not bounds.diagonal().any()

@@ -23,7 +23,7 @@ from pufferkit.beliefs.hidden_model import HiddenChain
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Bools, Floats
 from pufferkit.errors import NotApplicable
-from pufferkit.influence.curve.engine import EXPLICIT_WORK, Part, Parts, Seasons, Side
+from pufferkit.influence.curve.engine import EXPLICIT_WORK, Part, Parts, Seasons, Side, Sojourns
 from pufferkit.influence.curve.secret_losses import LabelLosses, PinnedSide, Secret
 from pufferkit.influence.curve.steps import Contaminated, Steps, Transport
 from pufferkit.influence.curve.transport_plans import plans_bytes
@@ -91,6 +91,9 @@ class Kernels:
     sets
         Number of entries, wherever they lie, that the secrets are about; above 1 the class is one
         known chain without impossible transitions.
+    sojourns
+        In place of both kernels, which are then those in the middle of a long sojourn, the sides of
+        sojourns between regimes that are known.
     parts
         Weight of the loss of each pair of values, if pairs have different epsilons.
     """
@@ -107,6 +110,7 @@ class Kernels:
     window: int = 1
     paths: Paths | None = None
     sets: int = 1
+    sojourns: Sojourns | None = None
     parts: Floats | None = None
     notes: tuple[str, ...] = field(default=())
 
@@ -204,13 +208,15 @@ def part_of_kernels(kernels: Kernels, length: int) -> Part:
     seasons = kernels.period > 1
     if seasons and kernels.emission is not None:
         raise NotApplicable(f"{kernels.name}: hidden states with seasons have no theorem here")
+    sides = not seasons and kernels.sojourns is None
     windows = kernels.window > 1 and kernels.paths is None and not kernels.contamination
     return Part(
         kernels.name,
-        None if seasons else Side.of(left[0]),
-        None if seasons else Side.of(right[0]),
+        Side.of(left[0]) if sides else None,
+        Side.of(right[0]) if sides else None,
         kernels.possible,
         clock=Seasons(left, right, kernels.start) if seasons else None,
+        sojourns=kernels.sojourns,
         emission=_emission(kernels),
         posterior=[Transport(vertices, kernels.rounding) for vertices in kernels.posterior],
         follows=[np.any(np.array(v) > 0, axis=0) for v in kernels.forward] if windows else (),

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Any, Literal
 
 import numpy as np
@@ -24,7 +25,8 @@ from pufferkit.beliefs.kernel_class import KernelClass, Kernels, SecretKind
 from pufferkit.beliefs.markov_chain import RAREST, MarkovChain, common_step, state_labels
 from pufferkit.beliefs.order_class import function_of_chain
 from pufferkit.beliefs.provenance import Provenance
-from pufferkit.checks import Floats
+from pufferkit.beliefs.sojourns import lasting, middle_of, sojourns_of
+from pufferkit.checks import Bools, Floats
 from pufferkit.data.durations import seconds
 from pufferkit.errors import NotApplicable, NoTheorem
 from pufferkit.shown import Matrix
@@ -60,9 +62,10 @@ class RegimeClass(KernelClass):
         with more than 10 states.
     secret
         The secret: the ``"entry"``, or its hidden ``"regime"``.
-    slow, transients
-        Refused with `NoTheorem`: no theorem stands yet for adversaries who know when the slow
-        regimes are in force.
+    slow
+        Regimes whose mean stay is above this many entries are taken as known to the adversary,
+        before, during and after the series or only during it: one who is unsure whether somebody is
+        away for days learns it from any entry, whatever the noise (`pufferkit.beliefs.sojourns`).
     step
         Time from one entry to the next: seconds, or text such as ``"5m"``.
 
@@ -77,6 +80,8 @@ class RegimeClass(KernelClass):
     '2 hidden regimes, 2 states, independent within a regime, each of 2'
     >>> RegimeClass.hull_of(theta, other).description
     '2 hidden regimes, 2 states, independent within a regime, hull of 2'
+    >>> RegimeClass([[0.99, 0.01], [0.2, 0.8]], [[0.8, 0.2], [0.3, 0.7]], slow=50).description
+    '2 hidden regimes, 2 states, independent within a regime, those above 50 entries known'
     """
 
     kind = "regimes"
@@ -86,6 +91,7 @@ class RegimeClass(KernelClass):
     together: Together
     emissions: float
     secret: SecretKind
+    slow: float | None
     fitted_on: tuple[Provenance, ...]
 
     def __init__(
@@ -96,12 +102,10 @@ class RegimeClass(KernelClass):
         *,
         emissions: float | None = None,
         secret: SecretKind = "entry",
-        slow: None = None,
-        transients: Literal[False] = False,
+        slow: float | None = None,
         fitted_on: Provenance | None = None,
         step: Any = None,
     ) -> None:
-        _without_slow(slow, transients)
         model = _checked(transition, emission)
         self._set(
             (model,),
@@ -109,6 +113,7 @@ class RegimeClass(KernelClass):
             "finite",
             emissions,
             secret,
+            slow,
             () if fitted_on is None else (fitted_on,),
             seconds("step", step),
         )
@@ -120,6 +125,7 @@ class RegimeClass(KernelClass):
         together: Together,
         emissions: float | None,
         secret: SecretKind,
+        slow: float | None,
         fitted_on: tuple[Provenance, ...],
         step: float | None,
     ) -> None:
@@ -135,6 +141,9 @@ class RegimeClass(KernelClass):
             )
         if secret not in ("entry", "regime"):
             raise ValueError(f"secret: must be 'entry' or 'regime', got {secret!r:.60}")
+        if slow is not None:
+            slow = checks.positive("slow", slow)
+            _check_slow(models, slow, together, secret)
         checks.assign(
             self,
             models=models,
@@ -142,6 +151,7 @@ class RegimeClass(KernelClass):
             together=together,
             emissions=weight,
             secret=secret,
+            slow=slow,
             fitted_on=fitted_on,
             step=step,
         )
@@ -176,7 +186,7 @@ class RegimeClass(KernelClass):
                     f"members: must be RegimeClass objects, got {type(member).__name__}"
                 )
         first = members[0]
-        for name in ("states", "emissions", "secret"):
+        for name in ("states", "emissions", "secret", "slow"):
             values = [getattr(member, name) for member in members]
             if any(value != values[0] for value in values):
                 raise ValueError(f"members: all must have the same {name}, got {values}")
@@ -197,14 +207,14 @@ class RegimeClass(KernelClass):
             together,
             first.emissions,
             first.secret,
+            first.slow,
             tuple(sources),
             common_step("members", [member.step for member in members]),
         )
 
     def replace(self, **changes: Any) -> RegimeClass:
-        """The same models with another ``emissions`` or ``secret``."""
-        _without_slow(changes.pop("slow", None), changes.pop("transients", False))
-        known = {"emissions", "secret", "together", "fitted_on"}
+        """The same models with another ``emissions``, ``secret`` or ``slow``."""
+        known = {"emissions", "secret", "slow", "together", "fitted_on"}
         if not set(changes) <= known:
             raise ValueError(f"changes: can be {', '.join(sorted(known))}, got {sorted(changes)}")
         given = {name: changes.get(name, getattr(self, name)) for name in known}
@@ -231,11 +241,20 @@ class RegimeClass(KernelClass):
             words.append(f"emissions known up to {self.emissions:g}")
         if self.secret == "regime":
             words.append("the regime is the secret")
+        if self.slow is not None:
+            words.append(f"those above {self.slow:g} entries known")
         return ", ".join(words) + self.private_mark
 
     @property
     def promise(self) -> str:
         what = "the regime behind each entry" if self.secret == "regime" else "each entry"
+        if self.slow is not None:
+            return (
+                f"holds for {what}, against adversaries who know exactly when the slow regimes "
+                f"(those that last longer than {self.slow:g} entries on average) are in force, "
+                "before, during and after the series or only during it, and are unsure of the "
+                "others"
+            )
         return f"holds for {what}, also against adversaries who are unsure of the regime"
 
     @property
@@ -277,6 +296,9 @@ class RegimeClass(KernelClass):
                     "the regime can be the secret only if entries are independent within a regime"
                 )
             return function_of_chain(name, HiddenChain.of_model(model, self.states))
+        slow = self._slow(model)
+        if slow.any():
+            return self._beside(name, model, slow)
         steps = model.steps
         return Kernels(
             name,
@@ -289,16 +311,39 @@ class RegimeClass(KernelClass):
             secret=self.secret,
         )
 
+    def _slow(self, model: HiddenModel) -> Bools:
+        """Which regimes of a model are known."""
+        return lasting(model.transition, inf if self.slow is None else self.slow)
+
+    def _beside(self, name: str, model: HiddenModel, slow: Bools) -> Kernels:
+        """The fast regimes of a model, given when the slow ones are in force."""
+        middle = self._unsure(model).steps
+        return Kernels(
+            name,
+            ((middle.forward,),),
+            ((middle.backward,),),
+            (np.asarray((model.emission > 0).any(axis=0) | (self.emissions > 0)),),
+            emission=(model.emission[~slow],),
+            contamination=self.emissions,
+            sojourns=sojourns_of(model.transition, slow),
+        )
+
+    def _unsure(self, model: HiddenModel) -> HiddenModel:
+        """What an adversary is unsure of: with slow regimes, the middle of a long sojourn."""
+        slow = self._slow(model)
+        if not slow.any():
+            return model
+        return HiddenModel(middle_of(model.transition, slow), model.emission[~slow])
+
     def representatives(self) -> list[tuple[str, MarkovChain | HiddenChain]]:
         count = len(self.models)
         return [
-            (f"model {n} of {count}", HiddenChain.of_model(model, self.states))
+            (f"model {n} of {count}", HiddenChain.of_model(self._unsure(model), self.states))
             for n, model in enumerate(self.models, 1)
         ]
 
     @classmethod
     def from_plain(cls, data: Mapping[str, Any]) -> RegimeClass:
-        _without_slow(data.get("slow"), data.get("transients", False))
         models = tuple(_checked(m["transition"], m["emission"]) for m in data["models"])
         if not models:
             raise ValueError("model: regimes need at least one model")
@@ -312,6 +357,7 @@ class RegimeClass(KernelClass):
             data["together"],
             data["emissions"],
             data["secret"],
+            data.get("slow"),
             tuple(s for s in map(Provenance.from_dict, data.get("fitted_on", ())) if s is not None),
             seconds("step", data.get("step")),
         )
@@ -329,6 +375,8 @@ class RegimeClass(KernelClass):
             "secret": self.secret,
             **self.timed,
         }
+        if self.slow is not None:
+            plain["slow"] = self.slow
         if self.fitted_on:
             plain["fitted_on"] = [source.to_dict() for source in self.fitted_on]
         return plain
@@ -351,18 +399,24 @@ def _checked(transition: ArrayLike, emission: ArrayLike) -> HiddenModel:
     return model
 
 
-def _without_slow(slow: object, transients: object) -> None:
-    """Refuse regimes that are known to the adversary.
-
-    Given when they are in force, the others do not move by the matrix restricted to them: every
-    step before a departure and after a return has kernels of its own.
-    """
-    if slow is not None or transients is not False:
+def _check_slow(
+    models: Sequence[HiddenModel], slow: float, together: Together, secret: SecretKind
+) -> None:
+    """Refuse what the theorem of sojourns does not cover."""
+    if any(model.within == "chain" for model in models):
+        raise NoTheorem("slow: is for entries that are independent within a regime; leave it out")
+    if together == "hull":
         raise NoTheorem(
-            f"slow: no theorem stands yet for adversaries who know when the slow regimes are in "
-            f"force, got slow={slow!r:.40}, transients={transients!r:.40}; make the class without "
-            "slow and transients, which hides these regimes too, with more noise"
+            "slow: given when the slow regimes are in force, kernels between these models are not "
+            "between their kernels; use RegimeClass.of, or leave slow out"
         )
+    if secret == "regime":
+        raise NoTheorem("slow: is for secrets about entries; leave it out, or secret='regime'")
+    for model in models:
+        if lasting(model.transition, slow).all():
+            raise ValueError(
+                f"slow: every regime lasts longer than {slow:g} entries; raise it or leave it out"
+            )
 
 
 def _hull_of_parts(parts: Sequence[Kernels], contamination: float, secret: SecretKind) -> Kernels:

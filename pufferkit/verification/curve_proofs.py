@@ -41,6 +41,10 @@ from pufferkit.verification.recorded_plans import LARGEST, Plans, plan_values
 _FAR = 500.0
 """The variation between values that are never possible together."""
 
+_ENDLESS = 1 << 50
+"""Entries of a sojourn of any length: floats count them exactly."""
+
+_NAMES = "left", "right"
 _MOST_BLOCKS = 64
 _UP = 1 + 16 * EPS
 _TINY = 1e-280
@@ -123,6 +127,8 @@ class _PartProof:
 
     def loss(self) -> float:
         """The largest loss; infinite where a limit does not hold."""
+        if self.part.sojourns is not None:
+            return self._of_sojourns()
         if self.part.clock is None:
             return self._at_phase(self.part.left, self.part.right, 0, self.recorded)
         if isinstance(self.recorded["left"], Mapping):
@@ -136,6 +142,22 @@ class _PartProof:
             own = {"left": left, "right": right}
             worst = max(worst, self._at_phase(before, after, phase, own))
         return worst
+
+    def _of_sojourns(self) -> float:
+        """An entry anywhere in a sojourn of any length, with every kind of start and of end."""
+        kinds, both = (self.part.sojourns.starts, self.part.sojourns.ends), []
+        runs = [(_ENDLESS, self.hidden[0][1])]
+        for sides, recorded in zip(kinds, (self.recorded[n] for n in _NAMES), strict=True):
+            if not isinstance(recorded, list) or len(recorded) != len(sides):
+                raise TypeError("there must be a proof for every kind of start and of end")
+            tables = [np.zeros_like(runs[0][1])]
+            for side, own in zip(sides, recorded, strict=True):
+                adds = _SideProof(side, runs, own, self.work).adds()
+                if adds is None:
+                    return inf
+                tables += [table for _, _, table in adds]
+            both.append(np.max(tables, axis=0))
+        return self._of_hidden([(1, self.length, both[0])], [(1, self.length, both[1])])
 
     def _at_phase(self, left: Any, right: Any, phase: int, recorded: Mapping[str, Any]) -> float:
         """The largest loss of a series whose first entry is at this slot."""
@@ -480,6 +502,10 @@ class _Evaluator:
             rows = steps.rows
             table = self._by_plans(steps.programmes, _with_extremes(variation))[:rows, rows:]
             return _off_diagonal(table)
+        if steps.kind == "tilted":  # rows reweighted by a function that varies by the tilt
+            most = float(variation.max())
+            more = 2 * float(_contracted(np.array(float(steps.tilt)), most, 4))
+            return _off_diagonal((self._by_plans(steps.programmes, variation) + more) * _UP)
         if not float(variation.max()) <= LARGEST:
             return np.where(np.eye(len(variation)) > 0, 0.0, inf)
         if steps.kind == "any distribution":

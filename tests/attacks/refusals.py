@@ -13,17 +13,6 @@ from tests.asking import Asking
 LENGTH = 24
 
 
-def slow_regimes(rng: np.random.Generator) -> Iterator[Callable[[], Any]]:
-    """Regimes that the adversary is said to know."""
-    size = int(rng.integers(2, 4))
-    moves, shown = rng.dirichlet(np.ones(size), size), rng.dirichlet(np.ones(2), size)
-    model = pk.RegimeClass(moves, shown)
-    for given in ({"slow": float(rng.uniform(0, 60))}, {"transients": True}):
-        yield lambda given=given: pk.RegimeClass(moves, shown, **given)
-        yield lambda given=given: model.replace(**given)
-        yield lambda given=given: pk.ChainClass.from_dict({**model.to_dict(), **given})
-
-
 def other_steps(rng: np.random.Generator) -> Iterator[Callable[[], Any]]:
     """Data of one step under beliefs of another."""
     believed, step = rng.choice([1, 2, 5, 60, 1440], 2, replace=False).tolist()
@@ -44,7 +33,7 @@ def other_steps(rng: np.random.Generator) -> Iterator[Callable[[], Any]]:
     )
 
 
-REFUSED = {"slow regimes": slow_regimes, "other steps": other_steps}
+REFUSED = {"other steps": other_steps}
 
 
 def not_refused(name: str, rng: np.random.Generator) -> tuple[int, int]:

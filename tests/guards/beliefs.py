@@ -34,6 +34,8 @@ OTHER_MOVES = [[0.8, 0.2], [0.3, 0.7]]
 SHOWN = [[0.6, 0.3, 0.1], [0.2, 0.3, 0.5]]
 OTHER_SHOWN = [[0.5, 0.4, 0.1], [0.2, 0.2, 0.6]]
 WITHIN = [REST, WALK]
+LASTING = [[0.96, 0.03, 0.01], [0.02, 0.4, 0.58], [0.1, 0.7, 0.2]]
+SEEN = [[0.5, 0.5], [0.9, 0.1], [0.2, 0.8]]
 
 
 @dataclass(frozen=True)
@@ -95,9 +97,9 @@ def _order(states, memory, table):
     return pk.ChainClass.order(memory, table, states)
 
 
-def _regimes(states, models, together="finite", emissions=0.0, secret="entry"):
+def _regimes(states, models, together="finite", emissions=0.0, secret="entry", slow=None):
     members = [
-        pk.RegimeClass(moves, shown, states, emissions=emissions, secret=secret)
+        pk.RegimeClass(moves, shown, states, emissions=emissions, secret=secret, slow=slow)
         for moves, shown in models
     ]
     if len(members) == 1:
@@ -249,6 +251,13 @@ _ALL = [
         "regimes",
         THREE,
         {"models": [(MOVES, SHOWN)], "emissions": 0.05},
+        _regimes,
+    ),
+    (
+        "regimes beside slow",
+        "regimes",
+        TWO,
+        {"models": [(LASTING, SEEN)], "slow": 20},
         _regimes,
     ),
     ("regime hidden", "regimes", THREE, {"models": [(MOVES, SHOWN)], "secret": "regime"}, _regimes),

@@ -282,8 +282,10 @@ def _order(length, states, memory, table):
     return _one_of([law.sum(axis=tuple(range(length, law.ndim)))[None]])
 
 
-def _regimes(length, states, models, together="finite", emissions=0.0, secret="entry"):
+def _regimes(length, states, models, together="finite", emissions=0.0, secret="entry", slow=None):
     """Hidden regimes, stationary; or between models at every step; emissions contaminated."""
+    if slow is not None:
+        return _beside_slow(length, states, models, emissions, slow)
     known = [_as_hidden(np.asarray(moves), np.asarray(shown)) for moves, shown in models]
     ahead = np.array([moves for moves, _ in known])
     back = np.array([reversal(moves) for moves, _ in known])
@@ -324,6 +326,41 @@ def _regimes(length, states, models, together="finite", emissions=0.0, secret="e
         return emitted(middle, sides[1], sides[0])
 
     return hidden * states + length * own, law
+
+
+KNOWN_AROUND = 3
+"""Up to so many entries before and after the series it is known which slow regime is in force."""
+
+
+def _beside_slow(length, states, models, emissions, slow):
+    """Hidden regimes given at every time of an interval which slow one is in force, if any."""
+    known = [(np.asarray(moves), np.asarray(shown)) for moves, shown in models]
+    hidden = len(known[0][0])
+    times, looks = length + 2 * KNOWN_AROUND, hidden * states
+
+    def law(genes, place):
+        moves, shown = known[min(int(genes[0] * len(known)), len(known) - 1)]
+        lasting = [z for z in range(hidden) if (1 - moves[z, z]) * slow < 1]
+        inside = np.array([z not in lasting for z in range(hidden)], dtype=float)
+        seen = [inside, *np.eye(hidden)[lasting]]
+        first, last = (min(int(own * (KNOWN_AROUND + 1)), KNOWN_AROUND) for own in genes[1:3])
+        said = [seen[min(int(own * len(seen)), len(seen) - 1)] for own in genes[3 : 3 + times]]
+        rows = genes[3 + times :].reshape(length, hidden, states)
+        table = stationary(moves)
+        for time in range(KNOWN_AROUND - first, KNOWN_AROUND + length + last):
+            if time > KNOWN_AROUND - first:
+                table = np.tensordot(table, moves, axes=(0, 0))
+                table = np.moveaxis(table, -1, 0)
+            table = table * said[time].reshape(-1, *(1,) * (table.ndim - 1))
+            now = time - KNOWN_AROUND
+            if 0 <= now < length:
+                unknown = np.array([distribution(row) for row in rows[now]])
+                look = (1 - emissions) * shown + emissions * unknown
+                table = table[..., None] * look.reshape(hidden, *(1,) * (table.ndim - 1), states)
+        table = table.sum(axis=0)
+        return None if table.sum() <= 0 else (table / table.sum())[None]
+
+    return 3 + times + length * looks, law
 
 
 def _as_hidden(moves, shown):

@@ -107,6 +107,14 @@ THEOREMS = {
         "influence/sums/chain_sums.py: CountedDays",
         "mechanisms/test_exact_distributions.py: test_days_lose_epsilon_by_definition",
     ),
+    "FIXES 1, Theorem": (
+        "influence/curve/engine.py: Sojourns",
+        "influence/test_sojourns.py: test_no_entry_of_a_known_sojourn_loses_more",
+    ),
+    "FIXES 1, Lemma": (
+        "influence/curve/steps.py: Tilted",
+        "influence/test_sojourns.py: test_no_tilted_kernel_has_a_larger_step",
+    ),
     "FIXES 2": (
         "influence/curve/engine.py: PartCurve.largest_cost",
         "influence/test_beyond_epsilon.py: test_named_pairs_never_lose_more",

@@ -21,6 +21,9 @@ CLASSES = {
     "contaminated": pk.RegimeClass(MATRIX, EMISSION, emissions=0.1),
     "regime secret": pk.RegimeClass(MATRIX, EMISSION, secret="regime"),
     "each": pk.RegimeClass.of(pk.RegimeClass(MATRIX, EMISSION), pk.RegimeClass(OTHER, EMISSION)),
+    "beside slow": pk.RegimeClass(
+        [[0.98, 0.01, 0.01], [0.02, 0.8, 0.18], [0.1, 0.3, 0.6]], [[0.5, 0.5], *EMISSION], slow=40
+    ),
     "two-sided": pk.ChainClass.around([[900, 100], [80, 220]], 0.95),
 }
 

@@ -103,6 +103,7 @@ from pufferkit.influence.curve.steps import (
     Open,
     Steps,
     StepsInRow,
+    Tilted,
     Transport,
     closure,
     off_diagonal,
@@ -127,6 +128,9 @@ FAR = 500.0
 
 FOREVER = 1 << 60
 """The entry for which steps are asked that serve all later ones."""
+
+ENDLESS = 1 << 50
+"""Entries of a sojourn of any length: floats count them exactly."""
 
 _FIRST, _LOOK = (40, 6), 16
 """All blocks are tried at the first entries of the only run, or of one of several, and then at
@@ -242,6 +246,36 @@ class Seasons:
 
 
 @dataclass(frozen=True)
+class Sojourns:
+    """Sides of a chain that lives for a known time, of which the series may overlap any part.
+
+    Its kernels depend on what has passed since its start, or on what remains until its end
+    (`pufferkit.beliefs.sojourns`). Entry n of a side is the one with n - 1 entries of the sojourn
+    beyond: counted from there, variations are one sequence for every length.
+
+    Theorem: FIXES 1, Theorem 1. In a sojourn of any length an entry loses at most what both sides
+    add together at the places, and for the kinds of start and end, where they add most, pair by
+    pair.
+
+    Proof. The likelihood averaged over other sojourns, which are independent given all that is
+    known, is a function of this one that costs what it did, so the theorem of single steps applies.
+    If the series ends while j entries of the sojourn are still to come, the variation is the cost
+    at the j-th place, which is at most B there, and steps are monotone. How many entries precede
+    the secret and how many follow are any two numbers, and the kinds of start and end any two: so
+    the largest sum is that of the largest of either side, pair by pair. Costs that differ count as
+    the largest of each pair, as the sojourn may lie anywhere. QED
+
+    Attributes
+    ----------
+    starts, ends
+        A side for each way in which a sojourn may start, and may end.
+    """
+
+    starts: Sequence[Side]
+    ends: Sequence[Side]
+
+
+@dataclass(frozen=True)
 class Part:
     """What one member of a class says: both sides, and which values each entry can have.
 
@@ -257,6 +291,8 @@ class Part:
         How many of the possible values repeat in turn.
     clock
         In place of both sides, steps by the slot of an entry; ``possible`` is then by slot.
+    sojourns
+        In place of both sides, those of sojourns; other entries tell nothing of one another.
     emission
         The step between the distributions of an entry given two hidden states; ``None`` if the
         hidden state is the entry.
@@ -277,6 +313,7 @@ class Part:
     possible: Sequence[Bools]
     cycle: int = 1
     clock: Seasons | None = None
+    sojourns: Sojourns | None = None
     emission: Steps | None = None
     posterior: Sequence[Transport] = ()
     follows: Sequence[Bools] = ()
@@ -802,6 +839,8 @@ class PartCurve:
         Pairs of values that an entry cannot have lose nothing. Stretches that lose no more than
         another one, for every pair, may be left out.
         """
+        if self.part.sojourns is not None:
+            return self._of_sojourns(runs, most)
         hidden = self._hidden(runs)
         if self.part.clock is None:
             sides = self._both(self._sides, runs=hidden, most=most)
@@ -848,15 +887,50 @@ class PartCurve:
             return swept(side, runs, most)
         key = which, runs[0][1].tobytes()
         if key not in self._known:
-            near = self._near(which, runs[0][1], most) if side.settled <= self.length else None
+            settles = side.settled <= runs[0][0]
+            near = self._near(which, runs[0][1], most) if settles else None
             stretches = swept(side, runs, most, near, alike=alike)
             if stretches is None:
                 return None
-            room = _MOST_KNOWN if self.part.clock is None else 2 * len(self.part.clock.phases)
+            room = max(_MOST_KNOWN, 2 * self._many_sides)
             if len(self._known) >= room:
                 del self._known[next(iter(self._known))]
             self._known[key] = stretches
         return self._known[key]
+
+    @property
+    def _many_sides(self) -> int:
+        """How many sides are swept for one profile."""
+        if self.part.sojourns is not None:
+            return len(self.part.sojourns.starts) + len(self.part.sojourns.ends)
+        return 2 if self.part.clock is None else 2 * len(self.part.clock.phases)
+
+    def _of_sojourns(self, runs: CostRuns, most: float) -> list[LossRow] | None:
+        """The loss of an entry anywhere in a sojourn, at the largest cost of each pair."""
+        cost = np.max([own for _, own in runs], axis=0)
+        ((_, hidden),) = self._hidden([(1, cost)])
+        sides = self._along_sojourns(hidden, most)
+        if sides is None:
+            return None
+        adds = [
+            np.max([one.steps for stretches in side for one in stretches], axis=0) for side in sides
+        ]
+        losses = self._secret_loss(cost, hidden, (adds[0] + adds[1]) * (1 + 2 * EPS))
+        return [(1, self.length, losses)]
+
+    def _along_sojourns(
+        self, cost: Floats, most: float
+    ) -> tuple[list[list[Stretch]], list[list[Stretch]]] | None:
+        """What is added for every kind of start and of end; ``None`` if that is of no use."""
+        assert self.part.sojourns is not None
+        starts, ends = self.part.sojourns.starts, self.part.sojourns.ends
+        found: list[list[Stretch]] = []
+        for which, side in enumerate((*starts, *ends)):
+            stretches = self._swept(which, side, [(ENDLESS, cost)], most, alike=False)
+            if stretches is None:
+                return None
+            found.append(stretches)
+        return found[: len(starts)], found[len(starts) :]
 
     def _rows(
         self, sides: Sides, runs: CostRuns, hidden: CostRuns, phase: int, most: float
@@ -1236,14 +1310,12 @@ class PartCurve:
         """
         hidden, clock = self._hidden(runs), self.part.clock
         record: dict[str, Any] = {}
+        largest = np.max([cost for _, cost in runs], axis=0)
+        if self.part.sojourns is not None:
+            return self._sojourns_record(largest)
         if clock is not None and not self._entry_by_entry(runs):
-            own = np.max([c for _, c in hidden], axis=0)
-            for name in ("left", "right"):
-                circle = self._circle_record(own, to_left=name == "left")
-                if circle is None:
-                    return None
-                record[name] = circle
-            return record
+            circles = [self._circle_record(largest, to_left=left) for left in (True, False)]
+            return None if None in circles else dict(zip(("left", "right"), circles, strict=True))
         if clock is not None:
             for phase in clock.phases:
                 both = clock.sides(phase, self.length)
@@ -1259,10 +1331,28 @@ class PartCurve:
             return None
         for name, side, stretches in zip(("left", "right"), self._sides, sides, strict=True):
             record[name] = _side_record(side, hidden, stretches)
-        if self.part.emission is not None:
-            record["emission"] = _plans_at((self.part.emission, closure(cost)) for _, cost in runs)
         further = self._last_record(sides, runs, hidden)
-        return None if further is None else {**record, **further}
+        return None if further is None else {**record, **self._shown_record(runs), **further}
+
+    def _sojourns_record(self, cost: Floats) -> dict[str, Any] | None:
+        """The proof of every kind of start and of end, and the plans of the emission."""
+        part, hidden = self.part, self._hidden([(ENDLESS, cost)])
+        sides = self._along_sojourns(hidden[0][1], LARGEST)
+        if sides is None or part.sojourns is None:
+            return None
+        kinds = part.sojourns.starts, part.sojourns.ends
+        both = [
+            [_side_record(own, hidden, found) for own, found in zip(kind, swept, strict=True)]
+            for kind, swept in zip(kinds, sides, strict=True)
+        ]
+        return {"left": both[0], "right": both[1], **self._shown_record([(1, cost)])}
+
+    def _shown_record(self, runs: CostRuns) -> dict[str, Any]:
+        """The plans of what entries show of hidden states."""
+        emission = self.part.emission
+        if emission is None:
+            return {}
+        return {"emission": _plans_at((emission, closure(cost)) for _, cost in runs)}
 
     def _last_record(self, sides: Sides, runs: CostRuns, hidden: CostRuns) -> dict[str, Any] | None:
         """What a proof has beside its sides: the last step, or that of sets."""
@@ -1364,7 +1454,7 @@ def _bases(side: Side, stretches: Sequence[Stretch]) -> Iterator[bytes]:
             steps = side.steps(entry, size)
             if stretch.trees is not None and isinstance(steps, Transport):
                 yield from bases_in(steps.kernels, [bipartite(steps.kernels[0], stretch.trees)])
-            elif isinstance(steps, (Transport, Contaminated)):  # others are formulas
+            elif isinstance(steps, (Transport, Contaminated, Tilted)):  # others are formulas
                 steps(variation)
                 yield from bases_of(steps)
 

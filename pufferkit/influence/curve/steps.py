@@ -6,7 +6,8 @@ function given x and given x'. Five kinds, by what is known of the entry beyond:
 
 `Transport`
     kernels, a hull of them, each known: the exact step, a transport programme for each pair
-    (`pufferkit.influence.curve.transport_plans`); `Contaminated` rows have a share that is unknown.
+    (`pufferkit.influence.curve.transport_plans`); `Contaminated` rows have a share that is unknown,
+    and `Tilted` ones have weights that are known up to a factor.
 `Open`
     P^m, and any distribution of the entry m steps before: a formula.
 `Widest`
@@ -341,6 +342,48 @@ class StepsInRow(Sequence[Transport]):
     def may_follow(self) -> bool:
         """Whether `followed` is the quicker way."""
         return compiling_pays(self.many)
+
+
+class Tilted:
+    """Steps of a kernel K whose rows are reweighted in proportion to e^h, all by the same h.
+
+    Theorem: FIXES 1, Lemma 2. Let h vary by at most delta. The step of any two rows at the
+    variation B is at most that of K and 2 s, where tanh(s / 4) = tanh(delta / 4) tanh(max B / 4).
+
+    Proof. Let g vary by at most a = max B, and p be a distribution. E[e^h e^g] / (E[e^h] E[e^g])
+    lies between e^{-s} and e^s. Above: it is the ratio of the means of e^g under two distributions
+    whose density ratio is e^h, which PAIRS Theorem 5 bounds. Below: with p' = p e^h / E[e^h] its
+    inverse is the same ratio for p', -h and g. So the log-mean of e^g under each of both rows moves
+    by at most s. QED
+
+    Parameters
+    ----------
+    kernel
+        K.
+    tilt
+        The largest variation delta of the logarithm of the weights.
+    error
+        As for `Transport`.
+    """
+
+    kind = "tilted"
+
+    def __init__(self, kernel: Floats, tilt: float, error: float = 0.0) -> None:
+        self.programmes, self.tilt = Transport([kernel], error, often=True), tilt
+
+    def __call__(self, limit: Floats) -> Floats:
+        """The matrix of steps at the variation ``limit``, rounded up; 0 on the diagonal."""
+        more = 2 * contracted(self.tilt, float(limit.max()), 4)
+        steps = (self.programmes(limit) + more) * (1 + 2 * EPS)
+        return np.where(off_diagonal(len(limit)) > 0, steps, 0.0)
+
+    def derivative(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats]:
+        """D steps(x, x') / d limit(y, z) at the last limit but for the tilt, which adds little."""
+        return self.programmes.derivative()
+
+    def guess(self, cost: Floats) -> Floats:
+        """Where to begin the search of a limit."""
+        return self.programmes.guess(cost)
 
 
 class Contaminated:

@@ -304,8 +304,8 @@ def _of_labels(theta: EventClass, members: Sequence[Member], asked: _SumAsked) -
     worst: Worst | None = None
     values, _ = values_of(asked.query, theta.states)
     for hidden, member, length in product(theta.every_secret(), members, set(asked.query.lengths)):
-        if _is_entry(hidden) or hidden.window > length:
-            continue
+        if _is_entry(hidden) or (isinstance(hidden, Events) and hidden.window > length):
+            continue  # a run is cut off where a segment is shorter
         if not isinstance(hidden, (Events, Runs)):
             raise NotApplicable(
                 f"exact_sum does not cover {hidden.description}; use influence_curve"

@@ -44,7 +44,7 @@ from pufferkit.beliefs.region_class import RegionClass
 from pufferkit.checks import Bools, Floats
 from pufferkit.rounding import EPS
 from pufferkit.verification.allowance import Allowance, NotChecked
-from pufferkit.verification.sum_checks import joint_with_sum
+from pufferkit.verification.sum_checks import NetworkSums
 
 _FAR = 1 << 20
 """The prior of any start never grows along a series, so a nearer entry bounds it."""
@@ -270,7 +270,7 @@ def score_of_networks(
     nodes = theta.nodes
     if recorded is None or len(recorded) != len(nodes):
         raise NotChecked("the file does not hold a quilt for every node")
-    worst = 0.0
+    worst, sums = 0.0, [NetworkSums(network, work) for network in theta.networks]
     for node, places in zip(nodes, recorded, strict=True):
         if any(isinstance(place, bool) or not 0 <= place < len(nodes) for place in places):
             raise TypeError("a quilt names a node that is not there")
@@ -279,7 +279,7 @@ def score_of_networks(
             raise NotChecked(f"the quilt recorded for {node!r} holds the node itself")
         work.spend(5e3 * len(nodes))
         nearby = len(connected(theta.networks[0], node, set(quilt)))
-        influence = max(_influence(network, node, quilt, work) for network in theta.networks)
+        influence = max(_influence(own, node, quilt) for own in sums)
         worst = max(worst, _score(nearby, influence, epsilon))
     return worst
 
@@ -309,11 +309,9 @@ def connected(network: BayesianNetwork, node: Node, given: set[Node]) -> set[Nod
     return {n for n, _ in entered} - given
 
 
-def _influence(
-    network: BayesianNetwork, node: Node, quilt: Sequence[Node], work: Allowance
-) -> float:
+def _influence(sums: NetworkSums, node: Node, quilt: Sequence[Node]) -> float:
     """[Q] Definition 4.1, from the joint distribution of the node and its quilt, rounded up."""
-    joint = joint_with_sum(network, (node, *quilt), work)
+    joint = sums.joint((node, *quilt))
     rows = [row / row.sum() for row in joint.reshape(len(joint), -1) if row.any()]
     worst = 0.0
     for one, other in permutations(rows, 2):

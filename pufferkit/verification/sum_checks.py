@@ -1,36 +1,43 @@
 """W-infinity and exact sums, recomputed for `pufferkit.verification.verify`.
 
 Nothing shorter than the distribution of a sum proves how far a secret moves it, so it is computed
-again, in the plainest way and in extended precision: forwards entry by entry or node by node, then
-backwards, then convolved. Only numbers above zero are added and multiplied, so each is right up to
-a known factor.
+again, once for both mechanisms: every class of beliefs gives *tables* (`_tables`), the joint
+distributions of the values of a secret with the sum. Only numbers above zero are added and
+multiplied, in extended precision, so each is right up to a known factor.
 
 **W** ([Q] Definition 3.1) is the least w such that for any two secrets, with F and G the
 distribution functions of the answer given either, F(t) <= G(t + w) and G(t) <= F(t + w) for all t.
-A tail counts as larger only if it is so by more than rounding, one part in 10^11.
+A tail counts as larger only if it is so by more than rounding, one part in 10^11. Of vectors, all
+mass must be able to move within w: a plan is made and looked at, in whole numbers.
 
-**The loss of a noisy sum** at entry i is the largest log-ratio, over outputs w and values x, x', of
+**The loss of a noisy sum** is the largest log-ratio, over outputs w and secrets x, x', of
 
-    D_x(w) = sum over c of P(sum = c | X_i = x) e^(-|w - c| / scale),
+    D_x(w) = sum over c of P(sum = c | x) e^(-|w - c| / scale),
 
 and w need only run over the values of the sum: between two of them D_x is A e^(-w/scale) + C
-e^(w/scale), so a ratio of two is monotone. It is at most that of publishing, besides the noisy sum
-over a window, the entries at both ends of it, whatever lies beyond; a side that reaches to the end
-of the segment has no end to publish. Any reach of the window proves its bound; the recorded one is
-tried first.
+e^(w/scale), so a ratio of two is monotone. For an entry of a long chain it is at most that of
+publishing, besides the noisy sum over a window, the entries at both ends of it, whatever lies
+beyond; a side that reaches to the end of the segment has no end to publish. Any reach of the window
+proves its bound; the recorded one is tried first.
+
+**Chains.** A walk over cases, each with a state, adds a whole number with every move: the value of
+the state that it leads to, an episode that begins, a day that counts now. What came before an entry
+is convolved with what follows it; to read the label of a window, the cases in between also have the
+memory of an automaton.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import cached_property, singledispatch
+from functools import cache, singledispatch
 from itertools import combinations, product
 from math import inf, lcm, prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pufferkit.beliefs.base import Beliefs
 from pufferkit.beliefs.bayesian_network import BayesianNetwork, NetworkClass
@@ -39,7 +46,7 @@ from pufferkit.beliefs.event_class import EventClass
 from pufferkit.beliefs.finite_joint import JointClass
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.beliefs.markov_random_field import FieldClass
-from pufferkit.beliefs.secrets import Counted, Events, Runs, Secrets, Sets
+from pufferkit.beliefs.secrets import Counted, Events, Listed, Runs, Secrets
 from pufferkit.errors import NotApplicable
 from pufferkit.mechanisms.release import Release
 from pufferkit.rounding import as_fraction
@@ -60,19 +67,68 @@ _ROUNDING = 1e-11
 _LEAST = float(np.finfo(np.longdouble).minexp) + 200  # powers of 2 that extended precision holds
 _MOST_BYTES = 2e9
 _MOST_CELLS = 4e7
+_MOST_VALUES = 256  # of a window whose values are all hidden
 _SETTLED = 1e-13
-_TRIES = 3
+_REACH, _TRIES = 8, 3
+
+
+class _Table(NamedTuple):
+    """The values of a secret with what is published: their joint distribution, of some entries.
+
+    ``rows`` has axes [value, left end, right end, sum]. Of entries that are alike but for what
+    comes before them it is given the left end, and ``entries`` has for each which left ends are
+    possible, and the probabilities of its values.
+    """
+
+    rows: Numbers
+    entries: Sequence[tuple[NDArray[np.bool_], Numbers]] | None = None
+
+
+@dataclass(frozen=True)
+class RecordedSum:
+    """What each state or move adds to the answer, if the file holds it, over which lengths."""
+
+    weights: Sequence[Any] | None
+    lengths: Sequence[int]
+    work: Allowance
+    data: Mapping[str, Any] = field(default_factory=dict)
+    moves: tuple[Any, Any] | None = None
+    days: tuple[Any, int, Any] | None = None
+    reach: int | None = None
+    """Of the windows around an entry of a long chain; all of a segment if there is none."""
+
+    @property
+    def secrets(self) -> Any:
+        """Pairs of events that were to be hidden, if any were named."""
+        return self.data.get("secrets") or None
+
+    @property
+    def values(self) -> tuple[list[int], Fraction]:
+        """The weights as whole multiples of a unit above the least of them, and the unit."""
+        if self.weights is None:
+            raise NotChecked(_NO_WEIGHTS)
+        denominator, least = lcm(*(w.denominator for w in self.weights)), min(self.weights)
+        steps = [int((weight - least) * denominator) for weight in self.weights]
+        unit = int(np.gcd.reduce(np.array(steps, dtype=object))) or 1
+        return [step // unit for step in steps], Fraction(unit, denominator)
+
+    def added(self, states: Sequence[Hashable]) -> dict[Hashable, int]:
+        """What each state adds, in units."""
+        return dict(zip(states, self.values[0], strict=True))
 
 
 def wasserstein_scale(record: Release, theta: Beliefs, checks: list[str], work: Allowance) -> float:
     """The scale W over epsilon."""
-    weights: Sequence[Any] | None = weights_of(record, theta.states)
-    if len(record.labels) > 1:
-        weights = vectors_of(record, theta.states)
+    several = len(record.labels) > 1
+    weights: Any = (vectors_of if several else weights_of)(record, theta.states)
     if weights is not None and len(weights) != len(theta.states):
         weights = None
     asked = RecordedSum(weights, record.lengths, work, record.verification_data or {})
-    distance = _of_vectors(theta, asked) if len(record.labels) > 1 else distance_of(theta, asked)
+    if several:
+        most = Fraction(record.scale) * Fraction(record.epsilon) * (1 + Fraction(TOLERANCE))
+        distance = _vectors_within(most, theta, asked)
+    else:
+        distance = distance_of(theta, asked)
     named = theta.names_secrets or asked.secrets is not None
     checks.append(
         f"wasserstein: distributions of the answer given two "
@@ -87,16 +143,17 @@ def exact_sum_scale(record: Release, theta: Beliefs, checks: list[str], work: Al
     if record.observed is not None:
         raise BadBeliefs("exact_sum has no theorem for entries that were not observed")
     weights = weights_of(record, theta.states)
-    moves = moves_of(record, theta.states)
-    days = days_of(record, theta.states)
+    moves, days = moves_of(record, theta.states), days_of(record, theta.states)
     if moves is None and days is None and (weights is None or len(weights) != len(theta.states)):
         raise NotChecked(_NO_WEIGHTS)
     enough = record.epsilon * (1 + TOLERANCE)
-    asked = RecordedSum(weights, record.lengths, work)
+    asked = RecordedSum(weights, record.lengths, work, {}, moves, days)
     unit = asked.values[1] if weights is not None else record.unit or 1
-    reach = max((n for n in record.evidence.blocks or () if n is not None), default=None)
-    noise = _Noise(record.scale * (1 + TOLERANCE) / float(unit), enough, reach, moves, days)
-    worst = _loss_of(theta, asked, noise)
+    scale = record.scale * (1 + TOLERANCE) / float(unit)
+    tried = [n for n in record.evidence.blocks or () if n is not None]
+    worst = _loss_of(theta, asked, scale, enough, max(tried, default=None))
+    if isinstance(theta, FieldClass):
+        worst += theta.networks()[1]
     checks.append(
         f"exact_sum: the largest loss of a secret is {worst:.9g}, by the distribution of the sum "
         f"given its value, over {theta.description}"
@@ -104,22 +161,48 @@ def exact_sum_scale(record: Release, theta: Beliefs, checks: list[str], work: Al
     return record.scale if worst <= enough else larger_than(record.scale)
 
 
-# --- W-infinity -----------------------------------------------------------------------------------
+def distance_of(theta: Beliefs, asked: RecordedSum) -> Fraction:
+    """W between any two secrets."""
+    if isinstance(theta, JointClass):  # its answers need not be whole multiples of a unit
+        return _of_joints(theta, asked)
+    if isinstance(theta, ChainClass) and asked.secrets is not None:
+        return _of_events(theta, asked) * asked.values[1]
+    worst = max((_apart(table.rows[:, 0, 0]) for table in _tables(theta, asked)), default=0)
+    return int(worst) * asked.values[1]
 
 
-def _apart(distributions: Iterable[Numbers], places: Sequence[Any] | None = None) -> Any:
+def _loss_of(
+    theta: Beliefs, asked: RecordedSum, scale: float, enough: float, reach: int | None
+) -> float:
+    """An upper bound on the largest loss: the first below ``enough``, or the least tried."""
+    if not isinstance(theta, ChainClass) or asked.days is not None:
+        return largest(_loss(table, scale) for table in _tables(theta, asked))
+    best, tried = inf, reach or _REACH
+    for _ in range(_TRIES if reach else 4 * _TRIES):
+        tables = _tables(theta, replace(asked, reach=tried))
+        best = min(best, largest(_loss(table, scale) for table in tables))
+        if best <= enough or 2 * tried >= max(asked.lengths):
+            break
+        tried += tried // 2
+    return best
+
+
+# --- what two distributions say -------------------------------------------------------------------
+
+
+def _apart(given: Iterable[Numbers], places: Sequence[Any] | None = None) -> Any:
     """The largest W between two distributions, those without mass left out.
 
     Masses stand at 0, 1, 2, ... or at ``places``. Lower tails are compared below the middle and
     upper tails above it, each summed from its own end: by subtraction they would lose the rarest
     outcomes, and these decide.
     """
-    given = [masses / masses.sum() for masses in distributions if masses.any()]
-    room = max((len(masses) for masses in given), default=1)
-    axis = np.arange(room) if places is None else np.array([*places, 0], dtype=object)[:-1]
+    rows = [masses / masses.sum() for masses in given if masses.any()]
+    axis = np.arange(len(rows[0]) if rows else 1)
+    if places is not None:
+        axis = np.array([*places, 0], dtype=object)[:-1]
     worst = 0 * axis[0]
-    for one, other in combinations(given, 2):
-        f, g = (np.pad(masses, (0, room - len(masses))) for masses in (one, other))
+    for f, g in combinations(rows, 2):
         for a, b in ((f, g), (g, f)):
             for first, second, along in ((a, b, axis), (a[::-1], b[::-1], -axis[::-1])):
                 lower = np.cumsum(first)
@@ -130,185 +213,541 @@ def _apart(distributions: Iterable[Numbers], places: Sequence[Any] | None = None
     return worst
 
 
-def _whole(weights: Sequence[Fraction]) -> tuple[list[int], Fraction]:
-    """The weights as whole multiples of a unit above the least of them, and the unit."""
-    denominator, least = lcm(*(weight.denominator for weight in weights)), min(weights)
-    steps = [int((weight - least) * denominator) for weight in weights]
-    unit = int(np.gcd.reduce(np.array(steps, dtype=object))) or 1
-    return [step // unit for step in steps], Fraction(unit, denominator)
+def _loss(table: _Table, scale: float) -> float:
+    """The largest loss between values of the secret, at noise of this scale."""
+    rows, entries = table
+    if entries is None:
+        chances = rows.sum(axis=(1, 2, 3))
+        rows, entries = rows[chances > 0], [(np.ones(rows.shape[1], bool), chances[chances > 0])]
+    if len(rows) < 2:
+        return 0.0  # nothing to hide
+    with np.errstate(divide="ignore", invalid="ignore"):
+        logs = np.log(_smoothed(rows, scale))
+        # Where neither is possible there is no such output.
+        both = (np.where(np.isneginf(own) & np.isneginf(logs), own, own - logs) for own in logs)
+        apart = np.array([own.max(axis=(2, 3)) for own in both])  # [x, x', left end]
+        worst = []
+        for lefts, chances in entries:
+            here, of_values = chances > 0, np.log(chances[chances > 0])
+            pairs = apart[:, :, lefts].max(axis=2)[np.ix_(here, here)]
+            worst.append(float((pairs + of_values[None, :] - of_values[:, None]).max()))
+    return largest(worst)
+
+
+def _smoothed(sums: Numbers, scale: float) -> Numbers:
+    """The sum over c of P(c) e^(-|w - c| / scale), along the last axis.
+
+    From either side: of the nearest 1, 2, 4, ... values.
+    """
+    rate, span = 1 / np.longdouble(scale), sums.shape[-1]
+    below, above = sums.copy(), np.zeros_like(sums)
+    above[..., :-1] = sums[..., 1:] * np.exp(-rate)
+    step = 1
+    while step < span:
+        fall = np.exp(-step * rate)
+        below[..., step:] += fall * below[..., :-step]
+        above[..., :-step] += fall * above[..., step:]
+        step *= 2
+    return below + above
+
+
+# --- tables, for each class of beliefs ------------------------------------------------------------
+
+
+@singledispatch
+def _tables(theta: Beliefs, asked: RecordedSum) -> Iterator[_Table]:
+    """The tables of every secret."""
+    raise BadBeliefs(f"have no recomputation of sums: a {theta.description}")
+
+
+@_tables.register
+def _(theta: ChainClass, asked: RecordedSum) -> Iterator[_Table]:
+    hidden = theta.hidden if isinstance(theta, EventClass) else (Runs(1),)
+    for chain, length in product(_known_chains(theta, asked), sorted(set(asked.lengths))):
+        for secret in hidden:
+            yield from _of_secret(chain, secret, length, asked)
+
+
+@_tables.register
+def _(theta: NetworkClass, asked: RecordedSum) -> Iterator[_Table]:
+    added = asked.added(theta.states)
+    for network in theta.networks:
+        sums = NetworkSums(network, asked.work, added)
+        for node in network.nodes if asked.secrets is None else ():
+            yield _Table(sums.joint((node,))[:, None, None])
+        for pair in asked.secrets or ():
+            events = [{_hashable(n): set(allowed) for n, allowed in event} for event in pair]
+            yield _Table(np.array([sums.joint((), event) for event in events])[:, None, None])
+
+
+@_tables.register
+def _(theta: FieldClass, asked: RecordedSum) -> Iterator[_Table]:
+    for network in theta.networks()[0]:
+        yield from _tables(network, asked)
+
+
+def _hashable(node: Any) -> Hashable:
+    """A name as read from JSON."""
+    return tuple(node) if isinstance(node, list) else node
+
+
+# --- chains ---------------------------------------------------------------------------------------
+
+
+def _known_chains(theta: ChainClass, asked: RecordedSum) -> list[MarkovChain]:
+    """The chains of a class that names them with their starts."""
+    theta.check_length(max(asked.lengths))
+    try:
+        members = theta.known_chains() if isinstance(theta, EventClass) else theta.members()
+    except NotApplicable as reason:
+        raise BadBeliefs(f"name no known chains: {reason}") from None
+    if any(member.any_start for member in members):
+        raise BadBeliefs("name chains with any start, and a sum needs known distributions")
+    if any(member.chain.has_underflow for member in members):
+        raise NotChecked("the probability of some states underflows")
+    return [member.chain for member in members]
+
+
+def _of_secret(
+    chain: MarkovChain, hidden: Secrets, length: int, asked: RecordedSum
+) -> Iterator[_Table]:
+    """The tables of one secret of a segment, at every place."""
+    of_states, window = asked.moves is None and asked.days is None, min(hidden.window, length)
+    if window == 1 and not isinstance(hidden, Events):
+        tried = asked.reach or length
+        reach = tried if 2 * tried < length else length
+        yield from _walk(chain, length, asked, reach).entries(reach)
+        return
+    if not of_states or not isinstance(hidden, (Events, Runs)):
+        raise BadBeliefs(f"have no theorem for sums, and {hidden.description}")
+    if isinstance(hidden, Events) and hidden.window > length:
+        return
+    walk, values = _walk(chain, length, asked, length), asked.values[0]
+    if isinstance(hidden, Counted) and window == length:
+        counted = [int(state in hidden.states) for state in chain.states]
+        if values in (counted, [1 - one for one in counted]):  # the sum tells the label
+            whole = walk.whole({})
+            times = np.arange(len(whole))
+            times = times if values == counted else length - times
+            often = times >= (length if hidden.times is None else hidden.times)
+            yield _Table(
+                np.array([np.where(often, whole, 0), np.where(often, 0, whole)])[:, None, None]
+            )
+            return
+    if not isinstance(hidden, Events):
+        count = len(chain.states) ** window
+        if count > _MOST_VALUES:
+            raise NotChecked(f"the entries of a window have {count} values")
+        hidden = Listed(window, tuple(map(str, range(count))))
+    automaton = hidden.automaton(chain.states)
+    yield from walk.windows(automaton.moves, automaton.ends, values)
+
+
+def _of_events(theta: ChainClass, asked: RecordedSum) -> int:
+    """W between events about named entries; the distances of several segments add up."""
+    worst = 0
+    for chain, pair in product(_known_chains(theta, asked), asked.secrets):
+        events = [{int(entry): set(allowed) for entry, allowed in event} for event in pair]
+        total, begin = 0, 0
+        for length in asked.lengths:
+            own = [
+                {n - begin: states for n, states in event.items() if begin < n <= begin + length}
+                for event in events
+            ]
+            if any(own):
+                walk = _walk(chain, length, asked, length)
+                total += int(_apart([walk.whole(event) for event in own]))
+            begin += length
+        worst = max(worst, total)
+    return worst
+
+
+Moves = list[tuple[int, Any]]
+"""What moves add, and their probabilities, by the case that they lead to and where they begin."""
 
 
 @dataclass(frozen=True)
-class RecordedSum:
-    """What each state adds to the answer, if the file holds it, over which lengths."""
+class _Walk:
+    """The cases of the first entry with what they add, and the moves ``into`` entry n + 1.
 
-    weights: Sequence[Any] | None
-    lengths: Sequence[int]
-    work: Allowance
-    data: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def secrets(self) -> Any:
-        """Pairs of events that were to be hidden, if any were named."""
-        return self.data.get("secrets")
-
-    @property
-    def values(self) -> tuple[list[int], Fraction]:
-        """The weights in whole numbers, and their unit."""
-        if self.weights is None:
-            raise NotChecked(_NO_WEIGHTS)
-        return _whole(self.weights)
-
-
-@singledispatch
-def distance_of(theta: Beliefs, asked: RecordedSum) -> Fraction:
-    """W between any two secrets."""
-    raise NotChecked(f"there is no recomputation of W for a {theta.description}")
-
-
-@distance_of.register
-def _(theta: ChainClass, asked: RecordedSum) -> Fraction:
-    values, unit = asked.values
-    worst = 0
-    for chain in (member.chain for member in theta.members()):
-        for pair in asked.secrets or ():
-            worst = max(worst, _of_events(chain, values, asked, pair))
-        for length in set(asked.lengths) if asked.secrets is None else ():
-            worst = max(worst, _SegmentSums(chain, values, length, asked.work).by_window(1))
-    return worst * unit
-
-
-@distance_of.register
-def _(theta: EventClass, asked: RecordedSum) -> Fraction:
-    theta.check_length(max(asked.lengths))
-    values, unit = asked.values
-    worst = 0
-    for chain in (member.chain for member in theta.known_chains()):
-        for hidden in theta.hidden:
-            for length in set(asked.lengths):
-                sums = _SegmentSums(chain, values, length, asked.work)
-                worst = max(worst, _of_windows(sums, hidden, chain.states))
-    return worst * unit
-
-
-@distance_of.register
-def _(theta: NetworkClass, asked: RecordedSum) -> Fraction:
-    values, unit = asked.values
-    added = dict(zip(theta.states, values, strict=True))
-    worst = 0
-    for network in theta.networks:
-        for node in network.nodes if asked.secrets is None else ():
-            worst = max(worst, _apart(joint_with_sum(network, (node,), asked.work, added)))
-        for pair in asked.secrets or ():
-            events = [{_hashable(n): set(allowed) for n, allowed in event} for event in pair]
-            given = [joint_with_sum(network, (), asked.work, added, event) for event in events]
-            worst = max(worst, _apart(given))
-    return worst * unit
-
-
-@distance_of.register
-def _(theta: FieldClass, asked: RecordedSum) -> Fraction:
-    return max(distance_of(network, asked) for network in theta.networks()[0])
-
-
-@distance_of.register
-def _(theta: JointClass, asked: RecordedSum) -> Fraction:
-    answers, worst = asked.data.get("answers"), Fraction(0)
-    if asked.weights is not None:  # the answers of a sum are computed, not read from the file
-        added = dict(zip(theta.states, asked.weights, strict=True))
-        answers = [[sum(added[v] for v in row) for row in j.table] for j in theta.joints]
-    if answers is None or len(answers) != len(theta.joints):
-        raise NotChecked("the record does not hold the answer to the query on each row")
-    secrets = asked.secrets or [None] * len(theta.joints)
-    for joint, own, events in zip(theta.joints, answers, secrets, strict=True):
-        rows, masses = list(joint.table), np.array([*joint.table.values()], dtype=np.longdouble)
-        if len(own) != len(rows):
-            raise NotChecked(
-                "the file does not hold one answer for each row of the joint distribution"
-            )
-        values = [None if answer is None else Fraction(answer) for answer in own]
-        places = sorted({value for value in values if value is not None})
-        rank = {value: n for n, value in enumerate(places)}
-        for named in _events(rows) if events is None else events:
-            given = np.zeros((len(named), len(places)), dtype=np.longdouble)
-            for masses_of, event in zip(given, named, strict=True):
-                asked.work.spend(2000.0 * len(event))
-                for place in event:
-                    if values[place] is not None:
-                        masses_of[rank[values[place]]] += masses[place]
-            worst = max(worst, _apart(given, places))
-    return worst
-
-
-@singledispatch
-def _of_vectors(theta: Beliefs, asked: RecordedSum) -> Fraction:
-    """W between any two secrets, for vectors in L1.
-
-    In whole numbers throughout, because there is no order by which tails could be compared.
+    ``states`` has the state of every case; sums are below ``room``.
     """
-    raise NotChecked(f"there is no recomputation of W for vectors over a {theta.description}")
+
+    first: Numbers
+    into: Callable[[int], Moves]
+    states: NDArray[np.intp]
+    length: int
+    room: int
+    work: Allowance
+
+    def moved(self, table: Numbers, moves: Moves) -> Numbers:
+        """What is added with one more move, by case; any axes between."""
+        cases, width = moves[0][1].shape[0], table.shape[-1]
+        room = min(width + max(add for add, _ in moves), self.room)
+        entries = sum(matrix.nnz for _, matrix in moves) + cases * len(moves)
+        self.work.spend(2e4 + 8.0 * entries * (table.size / len(table)))
+        moved = np.zeros((cases, *table.shape[1:-1], room), dtype=np.longdouble)
+        for add, matrix in moves:
+            more = (matrix @ table.reshape(len(table), -1)).reshape(cases, *table.shape[1:])
+            moved[..., add : add + width] += more[..., : room - add]
+        return moved
+
+    def before(self, count: int) -> Iterator[Numbers]:
+        """For the first entries: the case, with what it and those before add."""
+        table = self.first
+        for n in range(1, count + 1):
+            yield table
+            if n < count:
+                table = self.moved(table, self.into(n))
+
+    def after(self, count: int) -> list[Numbers]:
+        """What the last 0, 1, ... entries add, given the case before them."""
+        tables = [np.ones((len(self.states), 1), dtype=np.longdouble)]
+        for n in range(1, count):
+            moves = [(add, matrix.T.tocsr()) for add, matrix in self.into(self.length - n)]
+            tables.append(self.moved(tables[-1], moves))
+        return tables
+
+    def joined(self, before: Numbers, after: Numbers, labels: Any, cases: Any) -> Numbers:
+        """By the label of each case before: what it adds, with what follows its case after."""
+        shape = before.shape[1], after.shape[1], before.shape[2] + after.shape[2] - 1
+        self.work.spend(1.5 * len(before) * prod(shape[:2]) * before.shape[2] * after.shape[2])
+        self.work.spend(60.0 * (max(labels) + 1) ** 2 * prod(map(float, shape)))
+        rows = np.zeros((max(labels) + 1, *shape), dtype=np.longdouble)
+        for n, u, y in product(range(len(before)), range(shape[0]), range(shape[1])):
+            if before[n, u].any():
+                rows[labels[n], u, y] += np.convolve(before[n, u], after[cases[n], y])
+        return rows
+
+    def whole(self, allowed: Mapping[int, set[int]]) -> Numbers:
+        """The sum over the segment together with an event: which states entries may have."""
+        table = self.first
+        for n in range(1, self.length + 1):
+            table = table if n == 1 else self.moved(table, self.into(n - 1))
+            if n in allowed:
+                table = np.where(np.isin(self.states, list(allowed[n]))[:, None], table, 0)
+        return table.sum(axis=0)
+
+    def entries(self, reach: int) -> Iterator[_Table]:
+        """The state of every entry, with the sum over as many entries to either side of it."""
+        inside, cases = 2 * reach < self.length, range(len(self.states))
+        near = reach if inside else self.length
+        ends = [table[:, None] for table in self.after(near)]
+        across = self._across(reach, ends[-1].shape[-1]) if inside else None
+        for n, start in enumerate(self.before(near), 1):
+            right = ends[self.length - n] if across is None else across
+            yield _Table(self.joined(start[:, None], right, self.states, cases))
+        if across is None:
+            return
+        left, chances = across.swapaxes(0, 1), self._chances()
+
+        def at(entry: int) -> tuple[NDArray[np.bool_], Numbers]:
+            here, begun = (chances[min(n, len(chances)) - 1] for n in (entry, entry - reach))
+            return begun > 0, here
+
+        inner = range(reach + 1, min(self.length - reach, len(chances) + reach) + 1)
+        rows = self.joined(left, across, self.states, cases)
+        yield _Table(rows, [at(entry) for entry in inner])
+        for n, end in enumerate(ends):
+            rows = self.joined(left, end, self.states, cases)
+            yield _Table(rows, [at(self.length - n)])
+
+    def _across(self, reach: int, width: int) -> Numbers:
+        """[x, y, a]: so many moves lead from x to y and add a."""
+        size = len(self.states)
+        if 2 * size**3 * float(width) > _MOST_CELLS:
+            raise NotChecked("the sums over a window take too many values")
+        self.work.spend(3.0 * size**3 * float(width) ** 2)
+        table = np.eye(size, dtype=np.longdouble)[:, :, None]  # [y, x, a] until the end
+        for _ in range(reach):
+            table = self.moved(table, self.into(1))
+        return table.swapaxes(0, 1)
+
+    def _chances(self) -> list[Numbers]:
+        """The distributions of X_1, X_2, ... until they are constant, or to the end."""
+        matrix = sum(own for _, own in self.into(1))
+        chances = [self.first.sum(axis=1)]
+        while len(chances) < self.length:
+            self.work.spend(4000.0)
+            before, following = chances[-1], matrix @ chances[-1]
+            here = following > 0
+            moved = np.abs(following - before)[here]
+            if np.array_equal(here, before > 0) and (moved <= _SETTLED * following[here]).all():
+                break
+            chances.append(following)
+        return chances
+
+    def windows(
+        self, reads: Sequence[Any], ends: Sequence[int], values: Sequence[int]
+    ) -> Iterator[_Table]:
+        """The label of every window, with the sum over the segment.
+
+        Cases within a window are pairs of a memory of the automaton and a state.
+        """
+        size, last = len(self.states), self.length - len(reads) + 1
+
+        @cache
+        def into(n: int) -> Moves:
+            memories = int(reads[n].max()) + 1
+            parts: dict[int, list[Any]] = {}
+            for add, matrix in self.into(1):
+                here = matrix.tocoo()
+                for memory, row in enumerate(reads[n]):
+                    own = row[here.row] * size + here.row, memory * size + here.col, here.data
+                    parts.setdefault(add, []).append(own)
+            shape = memories * size, len(reads[n]) * size
+            joined = {
+                add: map(np.concatenate, zip(*own, strict=True)) for add, own in parts.items()
+            }
+            return [(add, _sparse(shape, *own)) for add, own in joined.items()]
+
+        after = self.after(last)
+        for begun in self.before(last):
+            table = np.zeros(((int(reads[0].max()) + 1) * size, begun.shape[1]), np.longdouble)
+            table[reads[0][0] * size + np.arange(size)] = begun
+            for n in range(1, len(reads)):
+                table = self.moved(table, into(n))
+            labels = [ends[case // size] for case in range(len(table))]
+            cases = [case % size for case in range(len(table))]
+            yield _Table(self.joined(table[:, None], after.pop()[:, None], labels, cases))
 
 
-@_of_vectors.register
-def _(theta: JointClass, asked: RecordedSum) -> Fraction:
-    answers, worst = asked.data.get("answers"), Fraction(0)
-    if asked.weights is not None:
-        added = dict(zip(theta.states, asked.weights, strict=True))
-        answers = [[_total(added, row) for row in joint.table] for joint in theta.joints]
-    if answers is None or len(answers) != len(theta.joints):
-        raise NotChecked("the record does not hold the answer to the query on each row")
-    secrets = asked.secrets or [None] * len(theta.joints)
-    for joint, own, events in zip(theta.joints, answers, secrets, strict=True):
-        rows = list(joint.table)
-        if len(own) != len(rows):
-            raise NotChecked(
-                "the file does not hold one answer for each row of the joint distribution"
+def _sparse(shape: tuple[int, int], to: Any, source: Any, chances: Any) -> Any:
+    from scipy.sparse import csr_array  # noqa: PLC0415  (slow to load)
+
+    return csr_array((chances, (to, source)), shape=shape)
+
+
+def _walk(chain: MarkovChain, length: int, asked: RecordedSum, reach: int) -> _Walk:
+    """The walk of a sum over a segment of a chain, to be followed so far to either side."""
+    matrix, start = (own.astype(np.longdouble) for own in (chain.transition, chain.initial))
+    matrix /= matrix.sum(axis=1, keepdims=True)
+    positive = np.concatenate([matrix.ravel(), start])
+    entries = min(length, 2 * reach + 2)
+    if entries * float(np.log2(positive[positive > 0].min())) < _LEAST:
+        raise NotChecked("the probabilities of its tails underflow")
+    if asked.days is not None:
+        return _walk_of_days(matrix, start, asked.days, asked.work)
+    first, added = asked.moves or (np.array(asked.values[0], dtype=object), None)
+    if added is None:
+        added = np.tile(first, (len(matrix), 1))
+    top = int(max(np.max(first), np.max(added)))
+    gigabytes = 16e-9 * entries * len(matrix) * (float(entries) * top + 1) / 2
+    if gigabytes > _MOST_BYTES / 1e9:
+        raise NotChecked(f"distributions of the sum need about {gigabytes:,.0f} GB of memory")
+    moves = []
+    for add in sorted({int(a) for a in added[matrix > 0]}):
+        source, to = np.nonzero((added == add) & (matrix > 0))
+        moves.append((add, _sparse(matrix.shape, to, source, matrix[source, to])))
+    begun = np.zeros((len(matrix), int(max(first)) + 1), dtype=np.longdouble)
+    begun[np.arange(len(matrix)), first.astype(int)] = start
+    return _Walk(
+        begun, lambda _: moves, np.arange(len(matrix)), length, length * top + 1, asked.work
+    )
+
+
+def _walk_of_days(matrix: Numbers, start: Numbers, days: Any, work: Allowance) -> _Walk:
+    """Days with enough entries: cases are a state and how many count so far, up to ``needed``.
+
+    A move adds a day where that number is reached.
+    """
+    inside, needed, lengths = days
+    size, memories = len(matrix), needed + 1
+    begins = {int(n) for n in np.cumsum(lengths)}
+
+    def into(*, new: bool) -> Moves:
+        parts: dict[int, list[tuple[int, int, Any]]] = {0: []}
+        for x, y in np.argwhere(matrix > 0).tolist():
+            for q in range(memories):
+                after = min((0 if new else q) + bool(inside[y]), needed)
+                reached = int(after == needed and (new or q < needed))
+                own = y * memories + after, x * memories + q, matrix[x, y]
+                parts.setdefault(reached, []).append(own)
+        shape = (size * memories,) * 2
+        return [(add, _sparse(shape, *zip(*own, strict=True))) for add, own in parts.items() if own]
+
+    ordinary, morning = into(new=False), into(new=True)
+    first = np.zeros((size * memories, 2), dtype=np.longdouble)
+    for y in range(size):
+        after = min(int(inside[y]), needed)
+        first[y * memories + after, int(after == needed)] = start[y]
+    states = np.repeat(np.arange(size), memories)
+    work.spend(60.0 * size**2 * memories * int(sum(lengths)))
+    return _Walk(
+        first,
+        lambda n: morning if n in begins else ordinary,
+        states,
+        int(sum(lengths)),
+        len(lengths) + 1,
+        work,
+    )
+
+
+# --- networks -------------------------------------------------------------------------------------
+
+
+Factor = tuple[tuple[Hashable, ...], Numbers]
+"""Nodes, and a table with an axis for each of them and one for the sum."""
+
+
+class NetworkSums:
+    """Joint distributions of nodes of a network and of a sum over all nodes.
+
+    Nodes are summed out one by one, those first that leave the smallest tables. What a node leaves
+    is kept: the tables of other nodes need the same, but for those on the way to them. Without
+    ``added`` there is no sum, and nodes are left out that no node asked for descends from.
+    """
+
+    def __init__(
+        self, network: BayesianNetwork, work: Allowance, added: Mapping[Hashable, int] | None = None
+    ) -> None:
+        self.network, self.work, self.summed = network, work, added is not None
+        self.left: dict[tuple[Hashable, ...], Factor] = {}
+        least = sum(float(np.log2(own[own > 0].min())) for own in network.arrays.values())
+        if least < _LEAST:
+            raise NotChecked("the probability of some sums underflows")
+        self.factors: dict[Hashable, Factor] = {}
+        for node in network.nodes:
+            table = network.arrays[node].astype(np.longdouble)
+            steps = [(added or {}).get(value, 0) for value in network.values[node]]
+            adds = np.zeros((len(steps), max(steps) + 1), dtype=np.longdouble)
+            adds[range(len(steps)), steps] = 1
+            table = (table / table.sum(axis=-1, keepdims=True))[..., None] * adds
+            self.factors[node] = (*network.parents[node], node), table
+        self.order = self._order()
+
+    def _order(self) -> list[Hashable]:
+        near = {node: {node} for node in self.network.nodes}
+        for scope, _ in self.factors.values():
+            for node in scope:
+                near[node] |= set(scope)
+        order = []
+        while near:
+            node = min(near, key=lambda n: prod(len(self.network.values[m]) for m in near[n]))
+            around = near.pop(node) - {node}
+            for other in around:
+                near[other] = (near[other] | around) - {node}
+            order.append(node)
+        return order
+
+    def joint(
+        self, keep: Sequence[Hashable], allowed: Mapping[Hashable, set[Any]] | None = None
+    ) -> Numbers:
+        """Axes of ``keep``, then the sum; with ``allowed`` other values are impossible."""
+        needed = set(self.network.nodes if self.summed else self.network.ancestors(keep))
+        factors = [self.factors[node] for node in self.network.nodes if node in needed]
+        for node, values in (allowed or {}).items():
+            possible = [[float(value in values)] for value in self.network.values[node]]
+            factors.append(((node,), np.array(possible, dtype=np.longdouble)))
+        for node in (n for n in self.order if n in needed and n not in keep):
+            inside = [factor for factor in factors if node in factor[0]]
+            factors = [factor for factor in factors if node not in factor[0]]
+            key = node, *(id(table) for _, table in inside)
+            if key not in self.left:
+                scope, table = self._product(inside)
+                axis = scope.index(node)
+                rest = (*scope[:axis], *scope[axis + 1 :])
+                left = rest, table.sum(axis=axis)
+                if allowed:
+                    factors.append(left)
+                    continue
+                self.left[key] = left
+            factors.append(self.left[key])
+        scope, table = self._product(factors)
+        return np.transpose(table, [*(scope.index(node) for node in keep), len(keep)])
+
+    def _product(self, factors: Sequence[Factor]) -> Factor:
+        """The product of tables, with their sums added up."""
+        scope = tuple(dict.fromkeys(node for nodes, _ in factors for node in nodes))
+        product_: Numbers = np.ones((1,) * (len(scope) + 1), dtype=np.longdouble)
+        sizes = [len(self.network.values[node]) for node in scope]
+        for nodes, table in factors:
+            order = sorted(range(len(nodes)), key=lambda axis: scope.index(nodes[axis]))
+            index = tuple(slice(None) if node in nodes else None for node in scope)
+            own = np.transpose(table, [*order, len(nodes)])[index]
+            wide, narrow = (
+                (product_, own) if product_.shape[-1] > own.shape[-1] else (own, product_)
             )
-        masses = [as_fraction("table", p) for p in joint.table.values()]
-        values = [None if one is None else tuple(Fraction(number) for number in one) for one in own]
-        for named in _events(rows) if events is None else events:
-            worst = max(worst, _vectors_apart(values, masses, named, asked.work))
-    return worst
+            room = wide.shape[-1] + narrow.shape[-1] - 1
+            entries = float(prod(sizes)) * room
+            if 16.0 * entries > _MOST_BYTES / 4:
+                raise NotChecked("the network is too wide for the distribution of a sum")
+            self.work.spend(5e4 + 3.0 * entries * narrow.shape[-1])
+            shape = np.broadcast_shapes(wide.shape[:-1], narrow.shape[:-1])
+            joined = np.zeros((*shape, room), dtype=np.longdouble)
+            for more in range(narrow.shape[-1]):
+                joined[..., more : more + wide.shape[-1]] += wide * narrow[..., more, None]
+            product_ = joined
+        return scope, product_
 
 
-@_of_vectors.register
-def _(theta: NetworkClass, asked: RecordedSum) -> Fraction:
-    if asked.weights is None:
-        raise NotChecked(_NO_WEIGHTS)
-    added, worst = dict(zip(theta.states, asked.weights, strict=True)), Fraction(0)
-    for network in theta.networks:
-        rows, masses = _listed_rows(network, asked.work)
-        values = [_total(added, row) for row in rows]
-        every = (
-            _events(rows)
-            if asked.secrets is None
-            else (
-                [
-                    [n for n, row in enumerate(rows) if _within(row, network.nodes, event)]
-                    for event in pair
-                ]
+# --- tables of data sets, and vectors -------------------------------------------------------------
+
+
+def _listed(theta: Beliefs, asked: RecordedSum) -> Iterator[tuple[list[Any], list[Any], Any]]:
+    """Of every distribution: the answers to all data sets, their probabilities, and the secrets.
+
+    A secret is a list of events, an event a list of data sets.
+    """
+    if isinstance(theta, FieldClass):
+        for network in theta.networks()[0]:
+            yield from _listed(network, asked)
+    elif isinstance(theta, NetworkClass):
+        for own in theta.networks:
+            rows, masses = _data_sets(own, asked.work)
+            events = asked.secrets and [
+                [[n for n, row in enumerate(rows) if _within(row, own, e)] for e in pair]
                 for pair in asked.secrets
-            )
-        )
-        for named in every:
-            worst = max(worst, _vectors_apart(values, masses, named, asked.work))
-    return worst
+            ]
+            yield _answers(theta, rows, asked, None), masses, events or _values_of(rows)
+    elif isinstance(theta, JointClass):
+        joints, none = theta.joints, [None] * len(theta.joints)
+        every = zip(joints, asked.data.get("answers") or none, asked.secrets or none, strict=True)
+        for joint, recorded, events in every:
+            rows = list(joint.table)
+            answers = _answers(theta, rows, asked, recorded)
+            yield answers, list(joint.table.values()), events or _values_of(rows)
+    else:
+        raise NotChecked(f"there is no recomputation of W for vectors over a {theta.description}")
 
 
-@_of_vectors.register
-def _(theta: FieldClass, asked: RecordedSum) -> Fraction:
-    return max(_of_vectors(network, asked) for network in theta.networks()[0])
+def _answers(
+    theta: Any, rows: Sequence[Sequence[Hashable]], asked: RecordedSum, recorded: Any
+) -> list[Any]:
+    """The answer to each data set; those to a sum are computed, not read from the file."""
+    if asked.weights is not None:
+        added: dict[Hashable, Any] = dict(zip(theta.states, asked.weights, strict=True))
+        if not isinstance(asked.weights[0], tuple):
+            return [sum(added[value] for value in row) for row in rows]
+        return [tuple(map(sum, zip(*(added[v] for v in row), strict=True))) for row in rows]
+    if recorded is None or len(recorded) != len(rows):
+        raise NotChecked("the file does not hold one answer for each row of the distribution")
+    return [
+        tuple(map(Fraction, own))
+        if isinstance(own, list)
+        else None
+        if own is None
+        else Fraction(own)
+        for own in recorded
+    ]
 
 
-def _total(added: Mapping[Hashable, Sequence[Fraction]], row: Sequence[Hashable]) -> Any:
-    return tuple(sum(column, Fraction(0)) for column in zip(*(added[v] for v in row), strict=True))
+def _values_of(rows: Sequence[Sequence[Hashable]]) -> list[list[list[int]]]:
+    """The values of each variable."""
+    every = []
+    for column in zip(*rows, strict=True):
+        events: dict[Hashable, list[int]] = {}
+        for place, value in enumerate(column):
+            events.setdefault(value, []).append(place)
+        every.append(list(events.values()))
+    return every
 
 
-def _within(row: Sequence[Hashable], nodes: Sequence[Hashable], event: Any) -> bool:
-    return all(row[nodes.index(_hashable(node))] in allowed for node, allowed in event)
+def _within(row: Sequence[Hashable], network: BayesianNetwork, event: Any) -> bool:
+    return all(row[network.nodes.index(_hashable(node))] in allowed for node, allowed in event)
 
 
-def _listed_rows(
+def _data_sets(
     network: BayesianNetwork, work: Allowance
 ) -> tuple[list[tuple[Hashable, ...]], list[Fraction]]:
     """Every data set of a network and its probability, in fractions."""
@@ -324,606 +763,69 @@ def _listed_rows(
     return rows, masses
 
 
-def _vectors_apart(
-    values: Sequence[Any], masses: Sequence[Fraction], events: Iterable[Any], work: Allowance
-) -> Fraction:
-    """The largest W in L1 between the answers given two of these events, which list rows."""
-    given: list[dict[Any, Fraction]] = []
-    for event in events:
-        own: dict[Any, Fraction] = {}
-        for place in event:
-            if masses[place] > 0:
-                own[values[place]] = own.get(values[place], Fraction(0)) + masses[place]
-        if own:
-            whole = sum(own.values())
-            given.append({value: mass / whole for value, mass in own.items()})
-    pairs = combinations(given, 2)
-    return max((_moved_within(one, other, work) for one, other in pairs), default=Fraction(0))
+def _of_joints(theta: JointClass, asked: RecordedSum) -> Fraction:
+    """W of numbers that need not be whole multiples of a unit."""
+    worst = Fraction(0)
+    for answers, probabilities, secrets in _listed(theta, asked):
+        masses = np.array(probabilities, dtype=np.longdouble)
+        places = sorted({own for own in answers if own is not None})
+        rank = {value: n for n, value in enumerate(places)}
+        for events in secrets:
+            given = np.zeros((len(events), len(places)), dtype=np.longdouble)
+            for row, event in zip(given, events, strict=True):
+                asked.work.spend(2000.0 * len(event))
+                for n in (n for n in event if masses[n] > 0):
+                    row[rank[answers[n]]] += masses[n]
+            worst = max(worst, _apart(given, places))
+    return worst
+
+
+def _vectors_within(most: Fraction, theta: Beliefs, asked: RecordedSum) -> Fraction:
+    """How far mass moves between vectors given two secrets, in L1; above ``most`` if it must."""
+    worst = Fraction(0)
+    for answers, probabilities, secrets in _listed(theta, asked):
+        masses = [as_fraction("table", p) for p in probabilities]
+        for events in secrets:
+            given: list[dict[Any, Fraction]] = []
+            for event in events:
+                own: dict[Any, Fraction] = {}
+                for n in (n for n in event if masses[n] > 0):
+                    own[answers[n]] = own.get(answers[n], Fraction(0)) + masses[n]
+                given += [own] if own else []
+            for one, other in combinations(given, 2):
+                worst = max(worst, _moved_within(most, one, other, asked.work))
+    return worst
 
 
 def _moved_within(
-    first: Mapping[Any, Fraction], second: Mapping[Any, Fraction], work: Allowance
+    most: Fraction, first: Mapping[Any, Fraction], second: Mapping[Any, Fraction], work: Allowance
 ) -> Fraction:
-    """The least distance within which all mass can move.
+    """The farthest that a plan moves mass which may move this far; more, if no plan does.
 
-    Pairs of values join by their distance; whenever some joined, mass is sent along shortest paths
-    of what is left, forwards along pairs and back along mass already sent.
+    Whoever makes the plan, it is looked at: it must take all mass from the first and bring all of
+    the second.
     """
-    unit = lcm(*(mass.denominator for mass in (*first.values(), *second.values())))
-    left = [int(mass * unit) for mass in first.values()]
-    room = [int(mass * unit) for mass in second.values()]
-    pairs: dict[Fraction, list[tuple[int, int]]] = {}
-    for n, x in enumerate(first):
-        for m, y in enumerate(second):
-            work.spend(3e3 * len(x))
-            apart = sum((abs(a - b) for a, b in zip(x, y, strict=True)), Fraction(0))
-            pairs.setdefault(apart, []).append((n, m))
-    open_: list[list[int]] = [[] for _ in left]
-    sent: list[dict[int, int]] = [{} for _ in room]
-    for apart in sorted(pairs):
-        for n, m in pairs[apart]:
-            open_[n].append(m)
-        while _send(left, room, open_, sent, work):
-            pass
-        if not any(left):
-            return apart
-    raise NotChecked("the masses of two distributions do not balance")
-
-
-def _send(
-    left: list[int],
-    room: list[int],
-    open_: Sequence[Sequence[int]],
-    sent: Sequence[dict[int, int]],
-    work: Allowance,
-) -> bool:
-    """Send mass along one shortest path; whether there was one."""
-    come: dict[int, int] = {}
-    back: dict[int, int | None] = {n: None for n, mass in enumerate(left) if mass}
-    waiting = list(back)
-    for n in waiting:
-        work.spend(100.0 * len(open_[n]))
-        for m in open_[n]:
-            if m in come:
-                continue
-            come[m] = n
-            if room[m]:
-                return _along(m, come, back, left, room, sent)
-            for other, mass in sent[m].items():
-                if mass and other not in back:
-                    back[other] = m
-                    waiting.append(other)
-    return False
-
-
-def _along(
-    end: int,
-    come: Mapping[int, int],
-    back: Mapping[int, int | None],
-    left: list[int],
-    room: list[int],
-    sent: Sequence[dict[int, int]],
-) -> bool:
-    """Send as much as fits to ``end``, taking back what was sent on the way."""
-    path, m = [], end
-    while True:
-        n = come[m]
-        before = back[n]
-        path.append((n, m, before))
-        if before is None:
-            break
-        m = before
-    start = path[-1][0]
-    most = min([left[start], room[end], *(sent[b][n] for n, _, b in path if b is not None)])
-    for n, m, before in path:
-        sent[m][n] = sent[m].get(n, 0) + most
-        if before is not None:
-            sent[before][n] -= most
-    left[start] -= most
-    room[end] -= most
-    return True
-
-
-def _hashable(node: Any) -> Hashable:
-    """A name as read from JSON."""
-    return tuple(node) if isinstance(node, list) else node
-
-
-def _events(rows: Sequence[tuple[Hashable, ...]]) -> Iterator[list[list[int]]]:
-    """The values of each variable, as indices of rows."""
-    for variable in range(len(rows[0])):
-        events: dict[Hashable, list[int]] = {}
-        for place, row in enumerate(rows):
-            events.setdefault(row[variable], []).append(place)
-        yield list(events.values())
-
-
-# --- chains ---------------------------------------------------------------------------------------
-
-
-class _SegmentSums:
-    """Sums over a segment of a known chain, forwards and backwards."""
-
-    def __init__(self, chain: MarkovChain, values: list[int], length: int, work: Allowance) -> None:
-        self.matrix = chain.transition.astype(np.longdouble)
-        self.start = chain.initial.astype(np.longdouble)
-        self.values, self.length, self.work = values, length, work
-        self.size, self.top = len(values), max(values)
-
-    def check_tails(self, entries: int) -> None:
-        """Whether extended precision holds the probability of every path of so many entries."""
-        positive = np.concatenate([self.matrix.ravel(), self.start])
-        if entries * float(np.log2(positive[positive > 0].min())) < _LEAST:
-            raise NotChecked("the probabilities of its tails underflow")
-        gigabytes = 16e-9 * entries * self.size * (float(entries) * self.top + 1) / 2
-        if gigabytes > _MOST_BYTES / 1e9:
-            raise NotChecked(f"distributions of the sum need about {gigabytes:,.0f} GB of memory")
-
-    def shifted(self, table: Numbers) -> Numbers:
-        """Row x with the value of x added to its sums; any axes between."""
-        longer = np.zeros((*table.shape[:-1], table.shape[-1] + self.top), dtype=np.longdouble)
-        for x, value in enumerate(self.values):
-            longer[x, ..., value : value + table.shape[-1]] = table[x]
-        return longer
-
-    def ahead(self, count: int) -> list[Numbers]:
-        """For r = 0, 1, ...: the next r entries, the last of the segment, sum to a, given x."""
-        tables = [np.ones((self.size, 1), dtype=np.longdouble)]
-        while len(tables) <= count:
-            self.work.spend(50.0 * self.size**2 * tables[-1].shape[1])
-            tables.append(self.matrix @ self.shifted(tables[-1]))
-        return tables
-
-    def behind(self, count: int) -> Iterator[Numbers]:
-        """For X_1, X_2, ...: it is x, and the entries before it sum to a."""
-        table = self.start[:, None]
-        for _ in range(count):
-            self.work.spend(50.0 * self.size**2 * table.shape[1])
-            yield table
-            table = self.matrix.T @ self.shifted(table)
-
-    def by_window(
-        self, width: int, moves: Sequence[Any] | None = None, ends: Sequence[int] = ()
-    ) -> int:
-        """The largest W between two labels of a window, read along it, or all its values."""
-        return int(max(map(_apart, self.labelled(width, moves, ends))))
-
-    def labelled(
-        self, width: int, moves: Sequence[Any] | None = None, ends: Sequence[int] = ()
-    ) -> Iterator[list[Numbers]]:
-        """For every window, the sum over the segment together with each label of the window."""
-        self.check_tails(self.length)
-        last = self.length - width
-        after = self.ahead(last)
-        for before in self.behind(last + 1):
-            rest = after.pop()
-            cases: dict[tuple[Any, int], Numbers] = {}
-            for x, sums in enumerate(self.shifted(before)):
-                if sums.any():
-                    cases[(x,) if moves is None else int(moves[0][0, x]), x] = sums
-            for n in range(1, width):
-                further: dict[tuple[Any, int], Numbers] = {}
-                for (memory, x), sums in cases.items():
-                    self.work.spend(20.0 * self.size * len(sums))
-                    for y in np.flatnonzero(self.matrix[x] > 0).tolist():
-                        read = (*memory, y) if moves is None else int(moves[n][memory, y])
-                        room = self.values[y], self.top - self.values[y]
-                        moved = np.pad(self.matrix[x, y] * sums, room)
-                        further[read, y] = further.get((read, y), 0) + moved
-                cases = further
-            labels: dict[Any, Numbers] = {}
-            for (memory, x), sums in cases.items():
-                self.work.spend(1.5 * float(len(sums)) * rest.shape[1])
-                label = memory if moves is None else ends[memory]
-                labels[label] = labels.get(label, 0) + np.convolve(sums, rest[x])
-            self.work.spend(30.0 * len(labels) ** 2 * self.length * self.top)
-            yield list(labels.values())
-
-    def given(self, allowed: Mapping[int, set[int]]) -> Numbers:
-        """The sum over the segment together with an event: which states entries may have."""
-        self.check_tails(self.length)
-        sums = self.start[:, None]
-        for n in range(1, self.length + 1):
-            self.work.spend(50.0 * self.size**2 * sums.shape[1])
-            possible = [x in allowed.get(n, range(self.size)) for x in range(self.size)]
-            sums = np.where(np.array(possible)[:, None], self.shifted(sums), 0)
-            sums = self.matrix.T @ sums if n < self.length else sums
-        return sums.sum(axis=0)
-
-
-def _of_windows(sums: _SegmentSums, hidden: Secrets, states: Sequence[Hashable]) -> int:
-    if isinstance(hidden, Sets) and hidden.window > 1:
-        raise NotChecked("there is no recomputation of W for sets of entries")
-    if not isinstance(hidden, Events):
-        return sums.by_window(min(hidden.window, sums.length))
-    if hidden.window > sums.length:
-        return 0
-    return int(max(map(_apart, _of_labels(sums, hidden, states))))
-
-
-def _of_labels(
-    sums: _SegmentSums, hidden: Secrets, states: Sequence[Hashable]
-) -> Iterable[list[Numbers]]:
-    """For every window of a segment, the sum together with each label of the window.
-
-    A sum that counts what the label is about, over the whole segment, tells the label itself.
-    """
-    if not isinstance(hidden, Events):
-        return sums.labelled(min(hidden.window, sums.length))
-    if isinstance(hidden, Counted) and hidden.window == sums.length:
-        counted = [int(state in hidden.states) for state in states]
-        if sums.values in (counted, [1 - one for one in counted]):
-            whole = sums.given({})
-            times = np.arange(len(whole))
-            times = times if sums.values == counted else sums.length - times
-            often = times >= (sums.length if hidden.times is None else hidden.times)
-            return [[np.where(often, whole, 0), np.where(often, 0, whole)]]
-    automaton = hidden.automaton(states)
-    return sums.labelled(hidden.window, automaton.moves, automaton.ends)
-
-
-def _of_events(chain: MarkovChain, values: list[int], asked: RecordedSum, pair: Any) -> int:
-    """W between events about named entries; the distances of several segments add up."""
-    events = [{int(entry): set(allowed) for entry, allowed in event} for event in pair]
-    total, begin = 0, 0
-    for length in asked.lengths:
-        own = [
-            {n - begin: states for n, states in event.items() if begin < n <= begin + length}
-            for event in events
-        ]
-        if any(own):
-            sums = _SegmentSums(chain, values, length, asked.work)
-            total += int(_apart([sums.given(event) for event in own]))
-        begin += length
-    return total
-
-
-# --- networks -------------------------------------------------------------------------------------
-
-
-def joint_with_sum(
-    network: BayesianNetwork,
-    keep: Sequence[Hashable],
-    work: Allowance,
-    added: Mapping[Hashable, int] | None = None,
-    allowed: Mapping[Hashable, set[Any]] | None = None,
-) -> Numbers:
-    """The joint distribution of some nodes and of a sum over all: axes of ``keep``, then the sum.
-
-    Nodes join one at a time, parents first, those that leave the fewest open, and are summed out
-    once their children are there. Without ``added`` there is no sum, and nodes that ``keep`` does
-    not descend from are left out; with ``allowed`` other values of a node are impossible.
-    """
-    rest = list(network.nodes if added is not None else network.ancestors(keep))
-    needed, done = set(rest), set[Hashable]()
-    open_: list[Hashable] = []
-    table: Numbers = np.ones(1, dtype=np.longdouble)
-    least = sum(float(np.log2(own[own > 0].min())) for own in network.arrays.values())
-    if least < _LEAST:
-        raise NotChecked("the probability of some sums underflows")
-
-    def over(node: Hashable, after: Hashable) -> bool:
-        later = (c for c in network.children[node] if c in needed)
-        return node not in keep and all(c in done or c == after for c in later)
-
-    while rest:
-        ready = [n for n in rest if all(p in done for p in network.parents[n])]
-        node = min(ready, key=lambda n: -sum(over(p, n) for p in network.parents[n]))
-        rest.remove(node)
-        done.add(node)
-        own = _given_parents(network, node, open_, (allowed or {}).get(node))
-        steps = [(added or {}).get(value, 0) for value in network.values[node]]
-        entries = prod(table.shape[:-1]) * len(steps) * (table.shape[-1] + max(steps))
-        if 16.0 * entries > _MOST_BYTES / 4:
-            raise NotChecked("the network is too wide for the distribution of a sum")
-        work.spend(1e5 + 20.0 * entries)
-        shape = (*table.shape[:-1], len(steps), table.shape[-1] + max(steps))
-        joined = np.zeros(shape, dtype=np.longdouble)
-        for value, more in enumerate(steps):
-            joined[..., value, more : more + table.shape[-1]] = table * own[..., value, None]
-        open_.append(node)
-        out = tuple(axis for axis, n in enumerate(open_) if over(n, node))
-        table = joined.sum(axis=out)
-        open_ = [n for axis, n in enumerate(open_) if axis not in out]
-    return np.transpose(table, [*(open_.index(node) for node in keep), len(keep)])
-
-
-def _given_parents(
-    network: BayesianNetwork, node: Hashable, open_: Sequence[Hashable], allowed: set[Any] | None
-) -> Numbers:
-    """The table of a node, with an axis for each open node and one for itself."""
-    parents, values = network.parents[node], [network.values[p] for p in network.parents[node]]
-    table = np.zeros([*map(len, values), len(network.values[node])], dtype=np.longdouble)
-    for key, row in network.tables[node].items():
-        place = tuple(own.index(value) for own, value in zip(values, key, strict=True))
-        table[place] = np.asarray(row, dtype=np.longdouble) / np.sum(row, dtype=np.longdouble)
-    if allowed is not None:
-        table *= np.array([value in allowed for value in network.values[node]])
-    order = sorted(range(len(parents)), key=lambda axis: list(open_).index(parents[axis]))
-    index = tuple(slice(None) if other in parents else None for other in open_)
-    return np.transpose(table, [*order, len(parents)])[(*index, slice(None))]
-
-
-# --- the loss of a noisy sum ----------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Noise:
-    """The scale in units of the sum, the most loss, the reach of windows that is tried first."""
-
-    scale: float
-    epsilon: float
-    reach: int | None
-    moves: tuple[Any, Any] | None
-    days: tuple[Any, int, Any] | None = None
-
-
-@singledispatch
-def _loss_of(theta: Beliefs, asked: RecordedSum, noise: _Noise) -> float:
-    """The largest loss of a secret, or a bound on it that suffices."""
-    raise BadBeliefs(f"exact_sum has no theorem for a {theta.description}")
-
-
-@_loss_of.register
-def _(theta: ChainClass, asked: RecordedSum, noise: _Noise) -> float:
-    try:
-        members = theta.members()
-    except NotApplicable as reason:
-        raise BadBeliefs(f"exact_sum needs known chains: {reason}") from None
-    if any(member.any_start for member in members):
-        raise BadBeliefs("exact_sum needs known chains with known initial distributions")
-    return _loss_of_entries([member.chain for member in members], asked, noise)
-
-
-@_loss_of.register
-def _(theta: EventClass, asked: RecordedSum, noise: _Noise) -> float:
-    try:
-        chains = [member.chain for member in theta.known_chains()]
-    except NotApplicable as reason:
-        raise BadBeliefs(f"exact_sum needs known chains: {reason}") from None
-    values, _ = asked.values
-    labels = [hidden for hidden in theta.hidden if not _of_entries(hidden)]
-    worst = []
-    for chain, length in product(chains, set(asked.lengths)):
-        sums = _SegmentSums(chain, values, length, asked.work)
-        worst.append(_loss_of_labels(sums, labels, theta.states, noise.scale))
-    if any(map(_of_entries, theta.hidden)):
-        worst.append(_loss_of_entries(chains, asked, noise))
-    return largest(worst)
-
-
-@_loss_of.register
-def _(theta: NetworkClass, asked: RecordedSum, noise: _Noise) -> float:
-    values, _ = asked.values
-    added = dict(zip(theta.states, values, strict=True))
-    return largest(
-        _loss_given(joint_with_sum(network, (node,), asked.work, added), noise.scale)
-        for network in theta.networks
-        for node in network.nodes
-    )
-
-
-@_loss_of.register
-def _(theta: FieldClass, asked: RecordedSum, noise: _Noise) -> float:
-    networks, rounding = theta.networks()
-    return largest(_loss_of(network, asked, noise) for network in networks) + rounding
-
-
-def _loss_of_entries(chains: Sequence[MarkovChain], asked: RecordedSum, noise: _Noise) -> float:
-    if noise.days is not None:
-        return largest(
-            _loss_of_days(chain, *noise.days, noise.scale, asked.work) for chain in chains
-        )
-    values = None if noise.moves is not None else asked.values[0]
-    added = noise.moves or (values, [values] * len(values or ()))
-    return largest(
-        _loss_of_sum(chain, added, length, noise, asked.work)
-        for chain, length in product(chains, set(asked.lengths))
-    )
-
-
-def _loss_of_sum(
-    chain: MarkovChain, added: tuple[Any, Any], length: int, noise: _Noise, work: Allowance
-) -> float:
-    """An upper bound on the loss of every entry: the first below epsilon, or the least tried."""
-    tried, best = noise.reach or 8, inf
-    for _ in range(_TRIES if noise.reach else 4 * _TRIES):
-        whole = 2 * tried >= length
-        windows = _WindowSums(chain, added, length, length if whole else tried, work)
-        best = min(best, windows.largest_loss(noise.scale))
-        if best <= noise.epsilon or whole:
-            break
-        tried += tried // 2
-    return best
-
-
-def _loss_of_days(
-    chain: MarkovChain, inside: Any, needed: int, days: Any, scale: float, work: Allowance
-) -> float:
-    """The largest loss of an entry where the answer is the number of days with enough entries.
-
-    The state and the number of entries of today that count, up to ``needed``, are a chain together;
-    a move of it adds a day where that number is reached.
-    """
-    size, cases = len(inside), [(x, q) for x in range(len(inside)) for q in range(needed + 1)]
-    place = {case: n for n, case in enumerate(cases)}
-    entries, room = int(sum(days)), len(days) + 1
-    work.spend(entries * len(cases) * room * (60.0 * size + 3.0 * room))
-    matrix = np.array(chain.transition, dtype=np.longdouble)
-    matrix /= matrix.sum(axis=1, keepdims=True)
-    begins = {int(n) for n in np.cumsum([0, *days[:-1]])}
-
-    def read(q: int, y: int, at: int) -> tuple[int, int]:
-        """Where state y leads at an entry with q counted before it, and whether the day counts."""
-        before = 0 if at in begins else q
-        after = min(before + bool(inside[y]), needed)
-        return place[y, after], int(before < needed <= after)
-
-    before = [np.zeros((len(cases), room), dtype=np.longdouble) for _ in range(entries)]
-    for y in range(size):
-        to, added = read(0, y, 0)
-        before[0][to, added] += np.longdouble(chain.initial[y])
-    after = [np.zeros((len(cases), room), dtype=np.longdouble) for _ in range(entries)]
-    after[-1][:, 0] = 1
-    for at in range(1, entries):
-        back = entries - at
-        for n, (x, q) in enumerate(cases):
-            for y in np.flatnonzero(matrix[x] > 0).tolist():
-                to, added = read(q, y, at)
-                before[at][to, added:] += matrix[x, y] * before[at - 1][n, : room - added]
-                to, added = read(q, y, back)
-                after[back - 1][n, added:] += matrix[x, y] * after[back][to, : room - added]
-    worst = 0.0
-    for one, other in zip(before, after, strict=True):
-        rows = np.zeros((size, room), dtype=np.longdouble)
-        for n, (x, _) in enumerate(cases):
-            if one[n].any():
-                rows[x] += np.convolve(one[n], other[n])[:room]
-        worst = largest([worst, _loss_given(rows, scale)])
-    return worst
-
-
-def _of_entries(hidden: Secrets) -> bool:
-    return isinstance(hidden, Runs) and hidden.window == 1
-
-
-def _loss_of_labels(
-    sums: _SegmentSums, secrets: Sequence[Secrets], states: Sequence[Hashable], scale: float
-) -> float:
-    """The largest loss of a label of a window, by the sums given each."""
-    worst = 0.0
-    for hidden in secrets:
-        if not isinstance(hidden, (Events, Runs)):
-            raise BadBeliefs(f"exact_sum has no theorem for {hidden.description}")
-        if hidden.window > sums.length:
-            continue
-        for labels in _of_labels(sums, hidden, states):
-            worst = largest([worst, _loss_given(labels, scale)])
-    return worst
-
-
-def _loss_given(rows: Iterable[Numbers], scale: float) -> float:
-    """The largest loss between secrets, by the joint distribution of each with the sum."""
-    given = np.array([masses / masses.sum() for masses in rows if masses.any()])
-    with np.errstate(divide="ignore"):
-        logs = np.log(_smoothed(given, scale)[:, given.any(axis=0)])
-    return float((logs.max(axis=0) - logs.min(axis=0)).max())
-
-
-def _smoothed(sums: Numbers, scale: float) -> Numbers:
-    """The sum over c of P(c) e^(-|w - c| / scale), along the last axis."""
-    fall, span = np.exp(-1 / np.longdouble(scale)), sums.shape[-1]
-    below, above = np.zeros_like(sums), np.zeros_like(sums)
-    below[..., 0] = sums[..., 0]
-    for w in range(1, span):
-        below[..., w] = below[..., w - 1] * fall + sums[..., w]
-        above[..., -1 - w] = (above[..., -w] + sums[..., -w]) * fall
-    return below + above
-
-
-class _WindowSums:
-    """All windows of one reach, of a sum over moves; a first entry x adds ``added[0][x]``."""
-
-    def __init__(
-        self, chain: MarkovChain, added: tuple[Any, Any], length: int, reach: int, work: Allowance
-    ) -> None:
-        top = int(max(np.max(part) for part in added))
-        segment = _SegmentSums(chain, [top] * len(added[0]), length, work)
-        segment.check_tails(min(length, 2 * reach + 2))
-        self.matrix, self.start, self.size = segment.matrix, segment.start, len(segment.matrix)
-        self.first, self.moves = added
-        self.length, self.reach, self.work = length, reach, work
-        width = float(reach * top + 1)
-        if length > 2 * reach and 2 * self.size**3 * width > _MOST_CELLS:
-            raise NotChecked("the sums over a window take too many values")
-        work.spend(3.0 * self.size**3 * width * (reach + (width if length > 2 * reach else 0.0)))
-        self.ends = [np.ones((self.size, 1), dtype=np.longdouble)]
-        self.starts = [np.zeros((self.size, int(max(self.first)) + 1), dtype=np.longdouble)]
-        for x, value in enumerate(self.first):
-            self.starts[0][x, value] = self.start[x]
-        for _ in range(min(reach, length) - 1):
-            self.ends.append(self.moved(self.ends[-1], backwards=True))
-            self.starts.append(self.moved(self.starts[-1]))
-
-    def moved(self, table: Numbers, *, backwards: bool = False) -> Numbers:
-        """Sums by state after one more move, or with one more move before; any axes between."""
-        width = table.shape[-1]
-        self.work.spend(50.0 * self.size * table.size)
-        shape = (*table.shape[:-1], width + int(np.max(self.moves)))
-        longer = np.zeros(shape, dtype=np.longdouble)
-        for x, y in np.ndindex(self.size, self.size):
-            add, (source, target) = int(self.moves[x][y]), (y, x) if backwards else (x, y)
-            if self.matrix[x, y] > 0:
-                longer[target, ..., add : add + width] += self.matrix[x, y] * table[source]
-        return longer
-
-    @cached_property
-    def distributions(self) -> list[Numbers]:
-        """The distributions of X_1, X_2, ... until they are constant, or to the end."""
-        distributions = [self.start]
-        while len(distributions) < self.length:
-            self.work.spend(4000.0)
-            following = distributions[-1] @ self.matrix
-            if np.array_equal(following > 0, distributions[-1] > 0):
-                moved = np.abs(following - distributions[-1])[following > 0]
-                if (moved <= _SETTLED * following[following > 0]).all():
-                    break
-            distributions.append(following)
-        return distributions
-
-    def distribution(self, entry: int) -> Numbers:
-        return self.distributions[min(entry, len(self.distributions)) - 1]
-
-    @cached_property
-    def across(self) -> Numbers:
-        """[x, y, a]: ``reach`` moves lead from x to y and add a."""
-        table = np.eye(self.size, dtype=np.longdouble)[:, :, None]  # [y, x, a] until the end
-        for _ in range(self.reach):
-            table = self.moved(table)
-        return table.swapaxes(0, 1)
-
-    def largest_loss(self, scale: float) -> float:
-        """The largest loss of an entry."""
-        worst = 0.0
-        for entries in self._alike():
-            logs = self._log_likelihoods(entries[0], scale)
-            with np.errstate(invalid="ignore"):
-                apart = logs[:, None] - logs
-            # If both probabilities are zero, there is no such output.
-            apart = np.where(np.isnan(apart), -inf, apart).max(axis=(3, 4))  # [x, x', left end]
-            for entry in entries:
-                distribution = self.distribution(entry)
-                ends: Numbers = slice(None)
-                possible = distribution > 0
-                if entry > self.reach:
-                    ends = np.flatnonzero(self.distribution(entry - self.reach) > 0)
-                own = apart[:, :, ends].max(axis=2)[np.ix_(possible, possible)]
-                logs_of = np.log(distribution[possible])
-                worst = max(worst, float((own + logs_of[None, :] - logs_of[:, None]).max()))
-        return worst
-
-    def _alike(self) -> Iterator[Sequence[int]]:
-        """Entries in groups with the same window."""
-        reach, length = self.reach, self.length
-        inner = range(reach + 1, min(length - reach, len(self.distributions) + reach) + 1)
-        if inner:
-            yield inner
-        near_start = range(1, min(reach, length) + 1)
-        for entry in sorted({*near_start, *range(max(1, length - reach + 1), length + 1)}):
-            yield [entry]
-
-    def _log_likelihoods(self, entry: int, scale: float) -> Numbers:
-        """[x, left end, right end, w]: log D_x(w), without the factors of x and the left end."""
-        after = self.length - entry
-        left = self.across.transpose(1, 0, 2) if entry > self.reach else None
-        left = self.starts[entry - 1][:, None] if left is None else left
-        right = self.across if after >= self.reach else self.ends[after][:, None]
-        lefts, rights = left.shape[1], right.shape[1]
-        span = left.shape[2] + right.shape[2] - 1
-        self.work.spend(3.0 * self.size * lefts * rights * left.shape[2] * right.shape[2])
-        self.work.spend(60.0 * self.size * lefts * rights * span)
-        sums = np.zeros((self.size, lefts, rights, span), dtype=np.longdouble)
-        for x, u, y in np.ndindex(self.size, lefts, rights):
-            sums[x, u, y] = np.convolve(left[x, u], right[x, y])
-        with np.errstate(divide="ignore"):
-            return np.log(_smoothed(sums, scale))
+    import networkx as nx  # noqa: PLC0415  (slow to load)
+
+    work.spend(2e4 * len(first) * len(second))
+    whole = sum(first.values()), sum(second.values())
+    unit = lcm(*(mass.denominator for mass in (*first.values(), *second.values(), *whole)))
+    ours = {("from", x): int(mass * unit) * int(whole[1] * unit) for x, mass in first.items()}
+    theirs = {("to", y): int(mass * unit) * int(whole[0] * unit) for y, mass in second.items()}
+    apart = {}
+    graph = nx.DiGraph()
+    graph.add_edges_from(("all", x, {"capacity": mass}) for x, mass in ours.items())
+    graph.add_edges_from((y, "gone", {"capacity": mass}) for y, mass in theirs.items())
+    for (x, mass), y in product(ours.items(), theirs):
+        far = sum((abs(a - b) for a, b in zip(x[1], y[1], strict=True)), Fraction(0))
+        if far <= most:
+            apart[x, y] = far
+            graph.add_edge(x, y, capacity=mass)
+    _, plan = nx.maximum_flow(graph, "all", "gone")
+    moved = {pair: plan[pair[0]][pair[1]] for pair in apart}
+    for (x, y), mass in moved.items():
+        ours[x] -= mass
+        theirs[y] -= mass
+    if any(ours.values()) or any(theirs.values()) or min(moved.values(), default=0) < 0:
+        return most * (1 + 2 * Fraction(TOLERANCE))
+    return max((apart[pair] for pair, mass in moved.items() if mass), default=Fraction(0))

@@ -16,7 +16,7 @@ from pufferkit.verification.allowance import Allowance, NotChecked
 from pufferkit.verification.quilt_proofs import connected
 from pufferkit.verification.recorded_release import beliefs_of
 from pufferkit.verification.required_scale import needed_scale
-from pufferkit.verification.sum_checks import RecordedSum, distance_of, joint_with_sum
+from pufferkit.verification.sum_checks import NetworkSums, RecordedSum, distance_of
 from pufferkit.verification.verify import verify
 
 STEP = {(0,): [0.9, 0.1], (1,): [0.4, 0.6]}
@@ -153,16 +153,16 @@ def test_distributions_walk_through_a_network():
         joint = network.joint().table
         last, first = network.nodes[-1], network.nodes[0]
         places = network.nodes.index(last), 0
-        both = joint_with_sum(network, (last, first), Allowance(1e10))
+        both = NetworkSums(network, Allowance(1e10)).joint((last, first))
         assert both.shape == (2, 2, 1)
         for x, y in np.ndindex(2, 2):
             rows = [p for row, p in joint.items() if tuple(row[j] for j in places) == (x, y)]
             assert float(both[x, y, 0]) == pytest.approx(sum(rows), rel=1e-12)
-        sums = joint_with_sum(network, (last,), Allowance(1e10), {1: 1})
+        sums = NetworkSums(network, Allowance(1e10), {1: 1}).joint((last,))
         for x, total in np.ndindex(2, len(network) + 1):
             rows = [p for row, p in joint.items() if row[places[0]] == x and sum(row) == total]
             assert float(sums[x, total]) == pytest.approx(sum(rows), rel=1e-12)
-        given = joint_with_sum(network, (), Allowance(1e10), {1: 1}, {first: {1}})
+        given = NetworkSums(network, Allowance(1e10), {1: 1}).joint((), {first: {1}})
         for total in range(len(network) + 1):
             rows = [p for row, p in joint.items() if row[0] == 1 and sum(row) == total]
             assert float(given[total]) == pytest.approx(sum(rows), rel=1e-12)

@@ -3,6 +3,7 @@
 from functools import partial
 
 import pufferkit as pk
+from pufferkit.account.spending import spending_of
 
 
 class Asking:
@@ -34,7 +35,17 @@ class Asking:
 
     @property
     def charges(self):
-        return self.ledger.charges_of([self.account.name])[1]
+        return charges_of(self.ledger, self.account.name)
+
+
+def charges_of(ledger, name):
+    """The charges of an account, oldest first."""
+    return [entry for entry in ledger.entries(name) if entry.kind == "charge"]
+
+
+def spent_by(asking):
+    """What each charge of an account spent."""
+    return [spending_of(entry, asking.account.beliefs.states) for entry in asking.charges]
 
 
 def for_each(table, beliefs, epsilon, *, query="histogram", **options):

@@ -37,7 +37,7 @@ from pufferkit.account.ledger import Ledger, Read, Terms, over_budget
 from pufferkit.account.marks import SeriesData
 from pufferkit.account.pay import Payment, Prices, owing, pay, standing_of
 from pufferkit.account.periods import Period, Window, by_rule, inside, period_of, rule_of
-from pufferkit.account.spending import Spending, asked_query, entry_rows, joined, spendings_of
+from pufferkit.account.spending import Spending, asked_query, entry_rows, joined
 from pufferkit.account.standing import Standing, as_stored, price
 from pufferkit.account.theorems import ANY_START, check_start
 from pufferkit.beliefs.base import Beliefs, as_beliefs, beliefs_from_dict, check_series, check_step
@@ -232,20 +232,21 @@ class Account(Shown):
                 "made_at": entry.made_at,
                 "made_by": entry.made_by,
             }
-            for entry in self.ledger.charges_of([self.name])[1]
+            for entry in self.ledger.entries(self.name)
+            if entry.kind == "charge"
         ]
 
     @property
     def profile(self) -> list[dict[str, Any]]:
         """The spending on the entries up to the last that was used, run by run (`entry_rows`)."""
-        charges = self.ledger.charges_of([self.name])[1]
-        if not charges:
+        standing = self._standing(self.ledger.look([self.name]))
+        if not standing.last:
             return []
-        segments = charges[-1].body["segments"]
-        if isinstance(segments, str):
+        if standing.profile is None:
+            raise NoTheorem("profile: a release gives no per-entry bound")
+        if isinstance(standing.segments, str):
             raise NoTheorem("profile: the account has too many segments to list")
-        theta = self.beliefs
-        return entry_rows(spendings_of(charges, theta.states), theta, tuple(segments))
+        return entry_rows(standing.profile, self.beliefs, standing.segments)
 
     @property
     def beliefs(self) -> Beliefs:
@@ -416,9 +417,7 @@ class Account(Shown):
         if self.name not in read.balances:
             raise ValueError(f"account: {self.name!r} has paid for nothing yet; release with them")
         balance, about = read.balances[self.name], dict(read.opened[self.name]["about"])
-        state = read.states.get(self.name)
-        standing = Standing() if state is None else Standing.from_dict(state)
-        old = self.beliefs
+        standing, old = self._standing(read), self.beliefs
         if theta.states != old.states or (theta.entries is None) != (old.entries is None):
             raise ValueError("beliefs: must have the states of the account, in the same order")
         if about.get("step") is not None:
@@ -454,6 +453,10 @@ class Account(Shown):
     def _about_horizon(self, read: Read) -> int | None:
         horizon = read.opened[self.name]["about"].get("horizon")
         return None if horizon is None else int(horizon)
+
+    def _standing(self, read: Read) -> Standing:
+        state = read.states.get(self.name)
+        return Standing() if state is None else Standing.from_dict(state)
 
     @property
     def _balance(self) -> Balance:
@@ -541,9 +544,7 @@ class Subject:
         cls, account: Account, theta: Beliefs, known: Mapping[str, Any] | None, reach: int
     ) -> Subject:
         """The series of an account of which only the entries that were used are known."""
-        read = account.ledger.look([account.name])
-        state = read.states.get(account.name)
-        standing = Standing() if state is None else Standing.from_dict(state)
+        standing = account._standing(account.ledger.look([account.name]))
         if isinstance(standing.segments, str):
             raise ValueError("data: the account has many segments; give data=")
         *closed, last = standing.segments or (0,)

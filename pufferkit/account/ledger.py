@@ -795,27 +795,15 @@ class Ledger(Shown):
         about
             Facts to record with the account; later calls must give the same.
         """
-        return self.open_accounts([account], budget, rule=rule, about=about)[account]
-
-    def open_accounts(
-        self,
-        accounts: Sequence[str],
-        budget: float,
-        *,
-        rule: str = "sum",
-        about: Mapping[str, Any] | None = None,
-    ) -> dict[str, Balance]:
-        """Open many accounts with one budget for each, in one transaction; all of them or none."""
-        names = [checked_name("account", account) for account in dict.fromkeys(accounts)]
+        name = checked_name("account", account)
         terms = Terms(allowed_micro(budget), rule, about or {})
 
-        def act(connection: Connection) -> dict[str, Balance]:
-            read = Read.of(connection, names, states=False)
-            read.check(dict.fromkeys(names, terms))
-            body, known = terms.body, read.balances
-            drafts = [Draft(n, "open", "", 0, 0, body) for n in names if n not in known]
-            append(connection, drafts, self.by, known)
-            return accounts_named(connection, names)
+        def act(connection: Connection) -> Balance:
+            read = Read.of(connection, [name], states=False)
+            read.check({name: terms})
+            if name not in read.balances:
+                append(connection, [Draft(name, "open", "", 0, 0, terms.body)], self.by, {})
+            return required(connection, name)
 
         return self._write(act)
 
@@ -968,8 +956,7 @@ class Ledger(Shown):
         rows = self._charged([charge])
         if rows:
             return entry_of(rows[-1])
-        earlier = self.find(account, fresh, "charge")
-        assert earlier is not None
+        earlier = self._read(lambda c: next(entries_named(c, [account], "charge", [fresh])))
         if earlier.epsilon != amount or earlier.body.get("what") != what:
             raise ValueError(
                 f"key: {fresh!r} was charged to {account!r} for something else "
@@ -1021,18 +1008,6 @@ class Ledger(Shown):
 
     # -- reading -------------------------------------------------------------------------------
 
-    def find(self, account: str, key: str, kind: str = "value") -> Entry | None:
-        """The charge or value with this key; ``None`` if there is none."""
-        return self.find_many([account], [key], kind).get((account, key))
-
-    def find_many(
-        self, accounts: Iterable[str], keys: Sequence[str], kind: str = "value"
-    ) -> dict[tuple[str, str], Entry]:
-        """The existing charges or values of many accounts with these keys."""
-        names = list(accounts)
-        entries = self._read(lambda c: list(entries_named(c, names, kind, keys)), settle=True)
-        return {(entry.account, entry.key): entry for entry in entries}
-
     def look(self, accounts: Sequence[str], keys: Sequence[str] = ()) -> Read:
         """What a payment has to know of these accounts, and of what has these keys, at one moment.
 
@@ -1048,15 +1023,6 @@ class Ledger(Shown):
     def balances(self, accounts: Iterable[str]) -> dict[str, Balance]:
         """The balances of these accounts; accounts that do not exist are left out."""
         return self._read(lambda connection: accounts_named(connection, accounts))
-
-    def charges_of(self, accounts: Sequence[str]) -> tuple[dict[str, Balance], list[Entry]]:
-        """Balances and charges of many accounts at one moment."""
-
-        def act(connection: Connection) -> tuple[dict[str, Balance], list[Entry]]:
-            known = accounts_named(connection, accounts)  # others have no entries
-            return known, list(entries_named(connection, known, "charge")) if known else []
-
-        return self._read(act)
 
     def entries(self, account: str | None = None) -> list[Entry]:
         """All entries in order, or those of one account."""

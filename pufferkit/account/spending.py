@@ -22,7 +22,7 @@ import numpy as np
 from pufferkit import checks
 from pufferkit.account.amounts import PICO, in_epsilon
 from pufferkit.account.chain import Entry
-from pufferkit.beliefs.base import Beliefs, as_beliefs
+from pufferkit.beliefs.base import Beliefs
 from pufferkit.checks import Floats
 from pufferkit.data.query import Query, Question, bound
 from pufferkit.data.series import Pattern, observed_places, runs_of
@@ -209,11 +209,6 @@ def kind_of(added: Any) -> Any:
 def distance_of(states: Sequence[Hashable], kind: Any) -> Floats:
     """The distances between states under one kind of query."""
     return off_diagonal(len(states)) if kind is None else metric_of_sum(kind)
-
-
-def spendings_of(charges: Iterable[Entry], states: Sequence[Hashable]) -> list[Spending]:
-    """The spending of an account's charges, as the ledger stores it."""
-    return [spending_of(entry, states) for entry in charges]
 
 
 def spending_of(entry: Entry, states: Sequence[Hashable]) -> Spending:
@@ -529,7 +524,7 @@ def profile_of(history: Sequence[Spending], theta: Beliefs) -> SpentProfile:
 
 
 def entry_rows(
-    history: Sequence[Spending], beliefs: Any, lengths: int | Sequence[int]
+    profile: SpentProfile, theta: Beliefs, lengths: Sequence[int]
 ) -> list[dict[str, Any]]:
     """Runs of entries, with the spending of all releases together on each entry.
 
@@ -538,19 +533,12 @@ def entry_rows(
     entry under that profile, by the influence curve: what all releases reveal about it, also
     through its neighbours. The largest over all entries is what `entry_profile` charges. In
     segments of more than `_MOST_ENTRIES` entries every run has the largest loss of the segment.
-
-    Raises
-    ------
-    NoTheorem
-        For releases without a per-entry bound.
     """
-    theta, sizes = as_beliefs(beliefs), checks.segment_lengths(lengths)
-    profile = profile_of(history, theta)
     if theta.entries is not None:
         raise NotApplicable(f"profiles over time are for chains, not for a {theta.description}")
     rows: list[dict[str, Any]] = []
     start = 0
-    for size in sizes:
+    for size in lengths:
         runs = profile.pair_runs(theta.states, start + 1, start + size)
         spent = np.repeat([float(run.cost.max()) for run in runs], [run.count for run in runs])
         curve = curve_of(theta, size)

@@ -16,10 +16,9 @@ from pufferkit.account.spending import (
     _fewer,
     distance_of,
     profile_of,
-    spendings_of,
 )
 from pufferkit.account.theorems import compose, entry_profile
-from tests.asking import Asking
+from tests.asking import Asking, spent_by
 from tests.oracles.summed_profile import costs
 
 CHAIN = pk.MarkovChain.steady([[0.8, 0.15, 0.05], [0.2, 0.6, 0.2], [0.1, 0.3, 0.6]])
@@ -105,7 +104,7 @@ def test_an_account_goes_on_from_what_it_kept(tmp_path):
             [0, 1, 2], last - first + 1
         )  # fmt: skip
         session.release(query, 0.3, window=(first, last), label=label, mechanism="influence_curve")
-        history = spendings_of(session.charges, THETA.states)
+        history = spent_by(session)
         total = max(total, round(1e6 * compose(history, CHAIN, LENGTH).epsilon))
         assert session.account._balance.total >= total
         assert session.account._balance.total <= total * 1.0001
@@ -121,7 +120,7 @@ def test_the_history_is_not_read_once_it_is_long(tmp_path, monkeypatch):
     def refuse(*_):
         raise AssertionError("read all charges")
 
-    monkeypatch.setattr(session.ledger, "charges_of", refuse)
+    monkeypatch.setattr(session.ledger, "entries", refuse)
     session.release(pk.count(1, 5), 0.3, window=(16, 20))
     monkeypatch.undo()
     assert len(session.history) == 4

@@ -138,7 +138,7 @@ def test_a_value_is_stored_once(book):
     assert book.charge_many([charge])
     assert book.charge_many([charge._replace(after=2, value={"value": 1})])
     assert not book.charge_many([charge._replace(after=3, value={"value": 2})])
-    assert book.find("dave", "a").body == {"value": 1}
+    assert book.look(["dave"], ["a"]).values["dave", "a"] == {"value": 1}
     assert book.verify() == []
 
 

@@ -14,7 +14,8 @@ NAMES = [f"person {n}" for n in range(40)]
 @pytest.fixture
 def book(url):  # noqa: F811
     with Ledger(url, by="test") as ledger:
-        ledger.open_accounts(NAMES, 1.0, rule="composed", about={"beliefs": "x"})
+        for name in NAMES:
+            ledger.open_account(name, 1.0, rule="composed", about={"beliefs": "x"})
         yield ledger
 
 
@@ -30,10 +31,9 @@ def test_many_and_one_by_one_make_the_same_chain(book):
     book.spend("alone", 0.5)
     assert book.verify() == []
     assert len(book.entries()) == 3 * len(NAMES) + 3
-    assert book.find_many(NAMES, ["k"])["person 3", "k"].body == {"value": [0.1, 1e-300]}
-    known, entries = book.charges_of(NAMES[:2])
-    assert [account.total for account in known.values()] == [400_000, 400_000]
-    assert [entry.account for entry in entries] == NAMES[:2]
+    read = book.look(NAMES[:4], ["k"])
+    assert read.values["person 3", "k"] == {"value": [0.1, 1e-300]}
+    assert [account.total for account in read.balances.values()] == [400_000] * 4
 
 
 def test_names_and_bodies_with_any_characters_are_kept_as_they_are(book):
@@ -48,10 +48,8 @@ def test_names_and_bodies_with_any_characters_are_kept_as_they_are(book):
     ]
     assert book.charge_many(wanted)
     assert {account.account for account in book.accounts()} == {*odd, *NAMES}
-    assert {name: e.body for (name, _), e in book.find_many(odd, ["k"]).items()} == {
-        name: {"value": name} for name in odd
-    }
-    bodies = {e.account: e.body for e in book.charges_of(odd)[1]}
+    assert book.look(odd, ["k"]).values == {(name, "k"): {"value": name} for name in odd}
+    bodies = {e.account: e.body for e in book.entries() if e.kind == "charge"}
     assert bodies == {c.account: dict(c.body) for c in wanted}
     assert all(entry.own_digest() == entry.digest for entry in book.entries())
     assert book.verify() == []
@@ -59,16 +57,16 @@ def test_names_and_bodies_with_any_characters_are_kept_as_they_are(book):
 
 def test_opening_again_changes_nothing_and_other_terms_are_refused(book):
     before = book.head
-    book.open_accounts(NAMES, 1.0, rule="composed", about={"beliefs": "x"})
+    book.open_account(NAMES[0], 1.0, rule="composed", about={"beliefs": "x"})
     assert book.head == before
     for options, match in [
         ({"budget": 2.0}, "ledger budget"),
         ({"about": {"beliefs": "y"}}, "other data or beliefs"),
-        ({"accounts": ["new", ""]}, "1 to 200"),
+        ({"account": ""}, "1 to 200"),
     ]:
-        call = {"accounts": ["new", *NAMES], "budget": 1.0, "about": {"beliefs": "x"}, **options}
+        call = {"account": NAMES[0], "budget": 1.0, "about": {"beliefs": "x"}, **options}
         with pytest.raises(ValueError, match=match):
-            book.open_accounts(**call, rule="composed")
+            book.open_account(**call, rule="composed")
     assert book.head == before
 
 
@@ -81,7 +79,7 @@ def test_each_key_is_charged_and_stored_once(book):
     assert book.charge_many([c._replace(value={"value": 1}) for c in charges(after=2)])
     for after in (2, 3):
         assert not book.charge_many([c._replace(value={"value": 2}) for c in charges(after=after)])
-    assert {entry.body["value"] for entry in book.find_many(NAMES, ["k"]).values()} == {1}
+    assert {body["value"] for body in book.look(NAMES, ["k"]).values.values()} == {1}
     assert book.verify() == []
 
 
@@ -90,7 +88,7 @@ def test_what_is_given_back_is_what_was_asked_to_be_stored(book):
     for after, key in ((1, "k"), (3, "other")):
         charge = Charge(name, key, 100_000, after * 100_000, {}, after, value={"value": key})
         assert book.charge_many([charge])
-        assert book.find(name, key).body == {"value": key}
+        assert book.look([name], [key]).values[name, key] == {"value": key}
 
 
 def test_all_or_nothing(book):
@@ -119,7 +117,7 @@ def spend_all(place, number):
         granted = 0
         for turn in range(6):
             while True:
-                known, _ = ledger.charges_of(NAMES)
+                known = ledger.balances(NAMES)
                 wanted = [
                     Charge(n, f"{number}-{turn}", 100_000, a.total + 100_000, {}, a.entries)
                     for n, a in known.items()

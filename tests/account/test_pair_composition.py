@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 import pufferkit as pk
-from pufferkit.account.spending import spendings_of
 from pufferkit.account.theorems import entry_profile
-from tests.asking import Asking
+from tests.asking import Asking, spent_by
 from tests.oracles import pairs
 
 LADDER = [[0.7, 0.25, 0.05], [0.2, 0.6, 0.2], [0.05, 0.25, 0.7]]
@@ -88,10 +87,7 @@ def test_a_session_remembers_distances(tmp_path):
     assert [body["contributions"] for body in bodies] == [[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]
     assert session.spent == pytest.approx(2.0 - session.remaining)
     # Without distances all states are equally far apart.
-    old = [
-        replace(s, contributions=None)
-        for s in spendings_of(session.charges, session.beliefs.states)
-    ]
+    old = [replace(s, contributions=None) for s in spent_by(session)]
     assert session.spent < pk.compose(old, chain, 120).epsilon
     again = Asking(data, chain, 2.0, str(tmp_path / "book.db"), name="a")
     assert again.remaining == session.remaining

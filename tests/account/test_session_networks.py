@@ -3,9 +3,8 @@
 import pytest
 
 import pufferkit as pk
-from pufferkit.account.spending import spendings_of
 from pufferkit.influence.curve.graphs import GraphCurve
-from tests.asking import Asking
+from tests.asking import Asking, spent_by
 
 STEP = {("well",): [0.9, 0.1], ("sick",): [0.4, 0.6]}
 NAMES = ("Ada", "Ben", "Cem", "Dia")
@@ -59,7 +58,7 @@ def test_quilts_of_any_network_by_theorem_4_4(book):
     session = Asking(RECORD, COLLIDER, 10, book, name="flu")
     session.release(QUERY, 1, mechanism="markov_quilt")
     session.release(QUERY, 2, mechanism="markov_quilt")
-    spendings = spendings_of(session.charges, ("well", "sick"))
+    spendings = spent_by(session)
     rules = {row.rule: row.micro for row in pk.compose(spendings, COLLIDER, len(RECORD)).considered}
     assert rules["quilt_max"] == 4_000_000
     assert "parallel" not in rules

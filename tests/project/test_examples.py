@@ -33,8 +33,7 @@ FOR_THE_PACKAGE = {
     "Guarantee": {"of_code"},
     "InfluenceCurve": {"binding", "largest_cost", "rows", "solve"},
     "Ledger": {
-        *("charge_many", "charges_of", "check_data", "find", "find_many"),
-        *("make_anchor", "open_accounts", "look", "beliefs", "change_terms"),
+        *("charge_many", "check_data", "make_anchor", "look", "beliefs", "change_terms"),
     },
     "Plan": {"cells"},
     "Query": {"closest"},

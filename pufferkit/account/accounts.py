@@ -35,10 +35,10 @@ from pufferkit.account.amounts import (
 from pufferkit.account.chain import Balance, checked_name
 from pufferkit.account.ledger import Ledger, Read, Terms, over_budget
 from pufferkit.account.marks import SeriesData
-from pufferkit.account.pay import Payment, Prices, owing, pay, standing_of
+from pufferkit.account.pay import Owed, Payment, Prices, owing, pay, standing_of
 from pufferkit.account.periods import Period, Window, by_rule, inside, period_of, rule_of
 from pufferkit.account.spending import Spending, asked_query, entry_rows, joined
-from pufferkit.account.standing import Standing, as_stored, price
+from pufferkit.account.standing import Standing
 from pufferkit.account.theorems import ANY_START, check_start
 from pufferkit.beliefs.base import Beliefs, as_beliefs, beliefs_from_dict, check_series, check_step
 from pufferkit.beliefs.provenance import owed
@@ -433,7 +433,7 @@ class Account(Shown):
         lengths = (standing.last,) if isinstance(segments, str) else segments
         if len(lengths) == 1 and about.get("origin") is not None and about.get("step") is not None:
             every = round(about["step"] * SECOND)
-            check_clock_since(theta, int(about["origin"]), every, about.get("zone"), lengths)
+            theta.check_clock(Calendar(int(about["origin"]), every, about.get("zone")), lengths)
         about.pop("horizon", None)
         declared = self._horizon or self._about_horizon(read)
         about |= horizon_of(declared, theta, max(lengths or (1,)), None, self.name)
@@ -521,21 +521,11 @@ class Subject:
             return cls._unseen(account, theta, known, checks.whole("window", reach, 1))
         series = _series(data, theta)
         check_series(theta, series)
-        offset, lengths = 0, series.lengths
-        about: dict[str, Any] = {"beliefs": theta.digest}
+        clock = series.calendar
+        at = () if clock is None else (clock.starts[0], clock.every, clock.timezone)
+        about, offset, lengths = placed(theta, known, series.lengths, *at)
         if series.step is not None:
             about["step"] = series.step
-        if series.calendar is not None:
-            origin = series.calendar.starts[0]
-            if known is not None and known.get("origin") is not None:
-                origin = int(known["origin"])
-                offset = entries_after(origin, series.calendar.starts[0], series.calendar.every)
-            about |= {"origin": origin, "zone": series.calendar.timezone}
-        lengths = after_the_first(lengths, offset)
-        if offset and series.calendar is not None:
-            check_clock_since(
-                theta, origin, series.calendar.every, series.calendar.timezone, lengths
-            )
         about |= horizon_of(account._horizon, theta, max(lengths), known, account.name)
         return cls(account, theta, series, offset, lengths, about)
 
@@ -703,29 +693,21 @@ class Subject:
             else None,
         )
 
-    def check(self, read: Read) -> Balance:
-        """The balance; refuses other terms than those of the account, and data that changed."""
+    def check(self, read: Read) -> None:
+        """Refuse other terms than those of the account, and data that changed."""
         account, marks = self.account, self.marks
-        balance, standing = standing_of(read, account.name, self.terms)
+        _, standing = standing_of(read, account.name, self.terms)
         standing.whole(account.name, self.lengths, clocked=self.clocked)
         if marks is not None:
             account.ledger.check_data({account.name: marks}, confirm_data=account._meant)
-        return balance
 
     def cost(self, asked: Payment) -> int:
         """What a release would add to the total, in millionths; nothing is written."""
-
-        def above(balance: Balance, before: Standing, total: int) -> OverBudget:
-            raise _Above(total)
-
         account, everything = self.account, self._with_purchase([asked])
         read = account.ledger.look([account.name], [one.key for one in everything])
-        balance = self.check(read)
-        try:
-            (owed,) = owing(read, self.prices, everything, above)
-        except _Above as refusal:
-            return refusal.total - balance.total
-        return owed.total - balance.total
+        self.check(read)
+        (owed,) = owing(read, self.prices, everything)
+        return owed.total - owed.balance.total
 
     def pay(self, asked: Payment) -> None:
         """Charge what stores no value."""
@@ -748,16 +730,16 @@ class Subject:
                 drawn.append(json.loads(canonical(value.to_dict())))  # as stored
             return drawn
 
-        def refused(balance: Balance, before: Standing, total: int) -> OverBudget:
-            fits = ""
-            if self._bought is not None and self._purchase_key not in before.bought:
+        def refused(owed: Owed) -> OverBudget:
+            balance, first = owed.balance, owed.charges[0]
+            if first.key == self._purchase_key and (first.total or 0) > balance.budget:
                 return OverBudget(
                     f"budget: the beliefs were bought from these data, which alone costs "
-                    f"{show(total)} of {show(balance.budget)}; give a larger budget"
+                    f"{show(first.total or 0)} of {show(balance.budget)}; give a larger budget"
                 )
-            if len(made) == 1 and made[0][0].several is None:
-                fits = self._what_fits(balance, before, asked[0], *made[0])
-            return over_budget(total - balance.total, balance.remaining, fits)
+            alone = len(made) == 1 and made[0][0].several is None
+            fits = self._what_fits(asked[0], *made[0]) if alone else ""
+            return over_budget(owed.total - balance.total, balance.remaining, fits)
 
         paid = pay(
             account.ledger,
@@ -770,7 +752,7 @@ class Subject:
         )
         account._beliefs = self.theta
         account._about = account._about or self.terms.about
-        return [value for value in paid.values if value is not None]
+        return paid.values
 
     def released(self, wanted: Sequence[Wanted], anyway: bool) -> list[Release]:
         """The stored release of each window; those that are new are one payment."""
@@ -790,15 +772,9 @@ class Subject:
             asked.append(self.asked(calibration, one.bounds, one.key, one.label))
         return [Release.from_dict(value) for value in self.pay_all(asked, made, read)]
 
-    def _what_fits(
-        self,
-        balance: Balance,
-        before: Standing,
-        asked: Payment,
-        wanted: Wanted,
-        refused: Calibration,
-    ) -> str:
+    def _what_fits(self, asked: Payment, wanted: Wanted, refused: Calibration) -> str:
         """The largest epsilon, to three digits, for which the same mechanism fits the budget."""
+        read = self.account.ledger.look([self.account.name])
 
         def epsilon(part: int) -> float:
             return three_digits(refused.epsilon * part / _PARTS)
@@ -807,19 +783,12 @@ class Subject:
             smaller = self.calibrate(wanted.query, epsilon(part), wanted.mechanism)
             assert asked.spending is not None
             less = replace(Spending.of(smaller, wanted.bounds), gaps=asked.spending.gaps)
+            payments = self._with_purchase([replace(asked, spending=less)])
             try:
-                total, _ = price(
-                    before,
-                    balance.total,
-                    [as_stored(less, self.theta)],
-                    self.theta,
-                    before.whole(self.account.name, self.lengths, clocked=self.clocked),
-                    horizon=self.prices.horizon,
-                    endless=asked.endless,
-                )
+                (owed,) = owing(read, self.prices, payments)
             except NoTheorem:
                 return True
-            return total > balance.budget
+            return owed.total > owed.balance.budget
 
         fits = least_passing(refuses, 0, _PARTS) - 1
         name = refused.mechanism if wanted.mechanism == BEST else wanted.mechanism
@@ -863,13 +832,6 @@ class Subject:
             data=self.marks,
         )
         return [purchase, *asked]
-
-
-class _Above(Exception):
-    """A total above the budget, which is only asked about."""
-
-    def __init__(self, total: int) -> None:
-        self.total = total
 
 
 def release_series(
@@ -944,33 +906,39 @@ def _series(data: Any, theta: Beliefs) -> Series:
     return series
 
 
-def entries_after(origin: int, begins: float, every: float) -> int:
-    """How many entries after the first entry of an account a series begins."""
-    entries, rest = divmod(begins - origin, every)
-    if rest or entries < 0:
+def placed(
+    theta: Beliefs,
+    known: Mapping[str, Any] | None,
+    lengths: tuple[int, ...],
+    begins: int | None = None,
+    every: int = 1,
+    zone: str | None = None,
+) -> tuple[dict[str, Any], int, tuple[int, ...]]:
+    """Where data lie in an account with these terms: terms, entries before, segments of the whole.
+
+    Refuses a later part that is not on the grid of the account, has several segments, or lies
+    beyond a change of clocks.
+    """
+    about: dict[str, Any] = {"beliefs": theta.digest}
+    if begins is None:
+        return about, 0, lengths
+    origin = begins if known is None or known.get("origin") is None else int(known["origin"])
+    offset, rest = divmod(begins - origin, every)
+    if rest or offset < 0:
         where = "between its entries" if rest else "before its first entry"
         raise ValueError(
             f"data: begin {where}, by the clock of the account; give the series on the same grid, "
             "from the same beginning on"
         )
-    return int(entries)
-
-
-def after_the_first(lengths: tuple[int, ...], offset: int) -> tuple[int, ...]:
-    """The segments of a series of which only a part is given, this many entries after its first."""
-    if offset and len(lengths) > 1:
-        raise ValueError(
-            "data: begin after the first entry of the account and have several segments; give the "
-            "whole series from its beginning on"
-        )
-    return (offset + lengths[0],) if offset else lengths
-
-
-def check_clock_since(
-    theta: Beliefs, origin: int, every: int, zone: str | None, lengths: tuple[int, ...]
-) -> None:
-    """Refuse a later part of a series if clocks changed since the first entry of the account."""
-    theta.check_clock(Calendar(origin, every, zone), lengths)
+    if offset:
+        if len(lengths) > 1:
+            raise ValueError(
+                "data: begin after the first entry of the account and have several segments; give "
+                "the whole series from its beginning on"
+            )
+        lengths = (offset + lengths[0],)
+        theta.check_clock(Calendar(origin, every, zone), lengths)
+    return {**about, "origin": origin, "zone": zone}, offset, lengths
 
 
 def horizon_of(

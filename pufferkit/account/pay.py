@@ -25,8 +25,6 @@ from pufferkit.errors import LedgerError, OverBudget
 Value = Mapping[str, Any]
 DrawValues = Callable[[Sequence[int]], Iterable[Value]]
 """The noisy values of those of the asked that have these numbers, in order."""
-Refused = Callable[[Balance, Standing, int], OverBudget]
-"""The error for an account that cannot pay, from its balance, standing and new total."""
 
 _NEW = Standing()
 _EXACT = 500
@@ -92,6 +90,7 @@ class Priced:
 class Owed:
     """What one account has still to pay: its charges without values."""
 
+    balance: Balance
     total: int
     """The total of the account after all of them, in millionths of epsilon."""
     charges: tuple[Charge, ...] = ()
@@ -99,12 +98,24 @@ class Owed:
     """For each charge the number of the value that belongs to it."""
 
 
+Refused = Callable[[Owed], OverBudget]
+"""The error for an account that cannot pay."""
+
+
 @dataclass(frozen=True)
 class Paid:
-    """The stored value of each of the asked, and the largest total of an account after it."""
+    """The values of the asked that store one, and the largest total of an account after it."""
 
-    values: list[Value | None]
+    values: list[Value]
     total: int
+
+
+def short_of(owed: Owed) -> OverBudget:
+    """The error for an account that cannot pay what it owes."""
+    balance = owed.balance
+    return OverBudget(
+        f"{balance.account}: {over_budget(owed.total - balance.total, balance.remaining)}"
+    )
 
 
 def pay(
@@ -115,9 +126,9 @@ def pay(
     *,
     read: Read | None = None,
     confirm_data: bool = False,
-    refused: Refused | None = None,
+    refused: Refused = short_of,
 ) -> Paid:
-    """The stored value of each of the asked, charged and drawn once.
+    """The stored values of the asked, charged and drawn once.
 
     Parameters
     ----------
@@ -144,11 +155,10 @@ def pay(
     while True:
         read = ledger.look(names, keys) if read is None else read
         values: list[Value | None] = [read.values.get((one.account, one.key)) for one in asked]
-        owed = owing(read, prices, asked, refused)
+        owed = owing(read, prices, asked)
+        check_affordable(owed, refused)
         total = max((account.total for account in owed), default=0)
         charges = [charge for account in owed for charge in account.charges]
-        if not charges:
-            return Paid(values, total)
         numbers = [number for account in owed for number in account.numbers]
         wanted = [number for number in numbers if number is not None]
         drawn = dict(zip(wanted, draw(wanted), strict=True)) if wanted else {}
@@ -156,43 +166,42 @@ def pay(
             charge if number is None else charge._replace(value=drawn[number])
             for charge, number in zip(charges, numbers, strict=True)
         ]
-        if ledger.charge_many(stored, confirm_data=confirm_data):
-            return Paid([drawn.get(number, value) for number, value in enumerate(values)], total)
+        if not stored or ledger.charge_many(stored, confirm_data=confirm_data):
+            all_values = (drawn.get(number, value) for number, value in enumerate(values))
+            return Paid([value for value in all_values if value is not None], total)
         read = None
 
 
-def owing(
-    read: Read, prices: Prices, asked: Sequence[Payment], refused: Refused | None = None
-) -> list[Owed]:
-    """What each account has still to pay, given what was read; raises if one cannot."""
+def check_affordable(owed: Sequence[Owed], refused: Refused = short_of) -> None:
+    """Raise if one account cannot pay what it owes."""
+    short = [account for account in owed if account.total > account.balance.budget]
+    if short:
+        more = f" (and {len(short) - 1:,} more like it)" if len(short) > 1 else ""
+        raise OverBudget(f"{refused(short[0])}{more}")
+
+
+def owing(read: Read, prices: Prices, asked: Sequence[Payment]) -> list[Owed]:
+    """What each account has still to pay, given what was read."""
     groups: dict[str, list[tuple[int, Payment]]] = {}
     for number, one in enumerate(asked):
         groups.setdefault(one.account, []).append((number, one))
-    owed, short = list[Owed](), list[OverBudget]()
+    owed = list[Owed]()
     for group in groups.values():
-        try:
-            if group[0][1].spending is None:
-                most = max((account.total for account in owed), default=0)
-                owed.append(_kept(read, group[0], most))
-            else:
-                owed.append(_owed(read, prices, group, refused))
-        except OverBudget as refusal:
-            short.append(refusal)
-    if short:
-        more = f" (and {len(short) - 1:,} more like it)" if len(short) > 1 else ""
-        raise OverBudget(f"{short[0]}{more}")
+        if group[0][1].spending is None:
+            most = max((account.total for account in owed), default=0)
+            owed.append(_kept(read, group[0], most))
+        else:
+            owed.append(_owed(read, prices, group))
     return owed
 
 
-def _owed(
-    read: Read, prices: Prices, group: Sequence[tuple[int, Payment]], refused: Refused | None
-) -> Owed:
+def _owed(read: Read, prices: Prices, group: Sequence[tuple[int, Payment]]) -> Owed:
     first = group[0][1]
     name, terms = first.account, first.terms
     balance, standing = standing_of(read, name, terms)
     new = [one for one in group if _unpaid(read, one[1]) and one[1].key not in standing.bought]
     if not new:
-        return Owed(balance.total)
+        return Owed(balance, balance.total)
     lengths = standing.whole(name, first.lengths, clocked=first.clocked)
     total, charges, numbers = balance.total, list[Charge](), list[int | None]()
     purchases = [one for one in new if one[1].bought]
@@ -201,11 +210,6 @@ def _owed(
         if not part:
             continue
         priced = _priced(standing, total, [one for _, one in part], lengths, prices)
-        if priced.total > balance.budget:
-            if refused is not None:
-                raise refused(balance, standing, priced.total)
-            short = over_budget(priced.total - balance.total, balance.remaining)
-            raise OverBudget(f"{name}: {short}")
         total, standing, last = priced.total, priced.after, part[-1][1]
         for (number, one), body in zip(part, priced.bodies, strict=True):
             assert one.spending is not None
@@ -224,7 +228,7 @@ def _owed(
                 )
             )
             numbers.append(number if one.stores else None)
-    return Owed(total, tuple(charges), tuple(numbers))
+    return Owed(balance, total, tuple(charges), tuple(numbers))
 
 
 def _unpaid(read: Read, one: Payment) -> bool:
@@ -249,13 +253,13 @@ def _kept(read: Read, asked: tuple[int, Payment], most: int) -> Owed:
     else:
         one.terms.check(balance, read.opened[one.account])
     if not _unpaid(read, one):
-        return Owed(balance.total)
+        return Owed(balance, balance.total)
     total = max(balance.total, one.least, most)
     epsilon = spent_micro(one.facts["epsilon"])
     charge = Charge(
         one.account, one.key, epsilon, total, one.facts, balance.entries, terms=one.terms
     )
-    return Owed(total, (charge,), (number,))
+    return Owed(balance, total, (charge,), (number,))
 
 
 def _priced(

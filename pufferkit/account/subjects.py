@@ -41,21 +41,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit import checks, noise
-from pufferkit.account.accounts import (
-    after_the_first,
-    check_clock_since,
-    entries_after,
-    horizon_of,
-    kept,
-)
-from pufferkit.account.amounts import allowed_micro, in_epsilon, spent_pico
-from pufferkit.account.chain import Balance, checked_name
-from pufferkit.account.ledger import Read, TableAccounts, Terms, over_budget
+from pufferkit.account.accounts import horizon_of, kept, placed
+from pufferkit.account.amounts import allowed_micro, spent_pico
+from pufferkit.account.chain import checked_name
+from pufferkit.account.ledger import Read, TableAccounts, Terms
 from pufferkit.account.marks import Data, SeriesData, Shingles
-from pufferkit.account.pay import DrawValues, Paid, Payment, Prices, Value, owing, pay
+from pufferkit.account.pay import (
+    DrawValues,
+    Owed,
+    Paid,
+    Payment,
+    Prices,
+    Value,
+    check_affordable,
+    owing,
+    pay,
+    short_of,
+)
 from pufferkit.account.periods import Period
 from pufferkit.account.spending import Spending
-from pufferkit.account.standing import Standing
 from pufferkit.beliefs.chain_class import ChainClass, as_chain_class
 from pufferkit.checks import Floats
 from pufferkit.data.durations import SECOND
@@ -564,14 +568,6 @@ DrawRecord = Callable[[], Mapping[str, Any]]
 """The noisy values of a run that are kept in one place."""
 
 
-@dataclass(frozen=True)
-class Receipt:
-    """The stored value of each release of a batch, in order, and the largest total so far."""
-
-    values: Sequence[Value]
-    total: float
-
-
 @contextmanager
 def _uncollected() -> Iterator[None]:
     """Without searches for cycles of objects.
@@ -636,14 +632,14 @@ class Accounts:
                 alike.add(asked)
                 telling += releases
         read, payments = self._ask(telling, members=members)
-        owing(read, self._prices, payments, _refused)
+        check_affordable(owing(read, self._prices, payments), _refused)
         data = {one.account: one.data for one in payments if one.data is not None}
         data |= {n: self._data[n] for n in of_account if n not in known and n in self._data}
         if data:
             self.ledger.check_data(data, confirm_data=self._meant)
 
     @_uncollected()
-    def pay(self, pending: Sequence[PendingRelease], draw: Draw) -> Receipt:
+    def pay(self, pending: Sequence[PendingRelease], draw: Draw) -> Paid:
         """Charges and values of all of them in one transaction, each once.
 
         The stored value counts, whoever wrote it: existing values are returned unchanged, and a
@@ -665,10 +661,9 @@ class Accounts:
             ]
 
         paid = self._paid(asked, drawn, read)
-        values = [value for value in paid.values if value is not None]
-        for one in zip(pending, asked, values, strict=True):
+        for one in zip(pending, asked, paid.values, strict=True):
             self._check_stored(*one)  # another process may have drawn in the meantime
-        return Receipt(values, in_epsilon(paid.total))
+        return paid
 
     def pay_together(
         self,
@@ -755,7 +750,6 @@ class Accounts:
         self._check_used(read.values.get((record, key)), used)
         asked = [*members, Payment(record, key, terms, None, (), facts, least=least)]
         stored = self._paid(asked, lambda _: [{**draw(), "used": used}], read).values[-1]
-        assert stored is not None
         # Another process may have drawn the same label for other entries in the meantime.
         self._check_used(stored, used)
         return stored
@@ -795,7 +789,7 @@ class Accounts:
     ) -> Payment:
         """What a release asks of its account, in the numbering of the account."""
         opened = read.opened.get(release.account)
-        terms, offset = self._place(release, None if opened is None else opened["about"])
+        terms, offset, lengths = self._place(release, None if opened is None else opened["about"])
         calibration = release.calibration
         data = None if offset else self._data.get(release.account)
         return Payment(
@@ -803,7 +797,7 @@ class Accounts:
             key,
             terms,
             self._spending(calibration, (release.first + offset, release.last + offset)),
-            after_the_first(release.lengths, offset),
+            lengths,
             self._fact(release),
             stores=stores,
             endless=calibration.evidence.horizon is not None,
@@ -822,28 +816,25 @@ class Accounts:
             {"run": self.run.identity, "used": [release.window, *release.used], "noise": b}
         )
 
-    def _place(self, release: PendingRelease, known: Mapping[str, Any] | None) -> tuple[Terms, int]:
-        """The terms of an account, and the entries that it had before those of the table."""
-        clock, begins, offset = release.clock, release.begins, 0
-        about: dict[str, Any] = {"beliefs": self.run.beliefs_digest}
-        if self.run.horizon not in (None, HORIZON):
-            about["horizon"] = self.run.horizon
-        if clock.tells and clock.every is not None and begins is not None:
-            origin = int(begins)
-            if known is not None and known.get("origin") is not None:
-                origin = int(known["origin"])
-                offset = entries_after(origin, begins, clock.every)
-                if offset:
-                    lengths = after_the_first(release.lengths, offset)
-                    every = int(clock.every)
-                    check_clock_since(self.run.beliefs, origin, every, clock.zone, lengths)
-            step = clock.every / SECOND
-            about |= {"step": step, "origin": origin, "zone": clock.zone}
+    def _place(
+        self, release: PendingRelease, known: Mapping[str, Any] | None
+    ) -> tuple[Terms, int, tuple[int, ...]]:
+        """The terms of an account, the entries it had before the table, and all its segments."""
+        clock, begins, beliefs = release.clock, release.begins, self.run.beliefs
+        horizon = {} if self.run.horizon in (None, HORIZON) else {"horizon": self.run.horizon}
+        if clock.tells and begins is not None:
+            assert clock.every is not None
+            every = int(clock.every)
+            about, offset, lengths = placed(
+                beliefs, known, release.lengths, int(begins), every, clock.zone
+            )
+            about["step"] = every / SECOND
         else:
+            about, offset, lengths = placed(beliefs, known, release.lengths)
             about |= {"begins": begins, "every": clock.every}
             if known is not None:
                 _check_rows(release, known)
-        return self._terms_of(about), offset
+        return self._terms_of({**about, **horizon}), offset, lengths
 
     def _terms_of(self, about: dict[str, Any]) -> Terms:
         key = tuple(about.items())
@@ -909,10 +900,8 @@ class Accounts:
             )
 
 
-def _refused(balance: Balance, before: Standing, total: int) -> OverBudget:
-    del before
-    refusal = over_budget(total - balance.total, balance.remaining, _FITS)
-    return OverBudget(f"{balance.account}: {refusal}")
+def _refused(owed: Owed) -> OverBudget:
+    return OverBudget(f"{short_of(owed)}; {_FITS}")
 
 
 def _check_rows(release: PendingRelease, known: Mapping[str, Any]) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from pufferkit import checks
+from pufferkit.account.amounts import in_epsilon
 from pufferkit.account.ledger import TableAccounts
 from pufferkit.account.periods import Period, cut, rows_in
 from pufferkit.account.releases import Releases
@@ -323,7 +324,7 @@ def paid_rows(
         if (scales[part] < wanted[part]).any():  # drawn when a series was shorter
             least = float((wanted[part] / scales[part]).max())
             holds_everywhere = run.mechanism == "group_dp"
-            together.append(run.epsilon * least if holds_everywhere else paid.total)
+            together.append(run.epsilon * least if holds_everywhere else in_epsilon(paid.total))
         accounts.forget()
         if progress is not None:
             progress(int(part[-1]) + 1, len(wanted))

@@ -17,12 +17,12 @@ from pufferkit.plots import influence_figure
 from pufferkit.plots.canvas import (
     BLACK,
     BLUE,
+    COLOURS,
     GREEN,
     GREY,
     ORANGE,
     PALE,
     SKY,
-    STATES,
     blank,
     grid,
     panels,
@@ -35,7 +35,6 @@ CHAIN = pk.MarkovChain.steady(
     [[0.90, 0.08, 0.02], [0.10, 0.80, 0.10], [0.05, 0.35, 0.60]],
     states=["resting", "sitting", "walking"],
 )
-COLOURS = STATES
 WEEK = 2016
 
 
@@ -127,7 +126,7 @@ def drowns() -> Figure:
     }
     figure, every = panels(3, 8.8, 3.1, "")
     for axes, (title, (noise, colour)) in zip(every, kinds.items(), strict=True):
-        axes.bar(range(3), shares, color=COLOURS, width=0.7)
+        axes.bar(range(3), shares, color=COLOURS[:3], width=0.7)
         half = noise.half_width(0.95)
         axes.errorbar(
             range(3), shares, yerr=half, fmt="none", ecolor=BLACK, elinewidth=1.4, capsize=4

@@ -8,7 +8,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from papers.result import Chart, Result
-from pufferkit.plots.canvas import BLACK, COLOURS, broken, grid, legend, panels
+from pufferkit.plots.canvas import BLACK, COLOURS, dressed, grid, legend, panels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,7 +29,7 @@ def drawn(result: Result) -> Figure:
     shown = [(chart, panel) for chart in charts for panel in _values(result.rows, chart.panel)]
     size = 6.4 if len(shown) == 1 else 4.2 * len(shown)
     if result.chart.above:
-        figure, every, strips = broken(len(shown), size, 4.6, result.title)
+        figure, every, strips = _broken(len(shown), size, 4.6, result.title)
     else:
         figure, every = panels(len(shown), size, 4.6, result.title, shared=len(charts) == 1)
         strips = every
@@ -47,8 +47,26 @@ def drawn(result: Result) -> Figure:
         axes.set_xlabel(chart.x_label, fontsize=9, parse_math=False)
         if len(charts) > 1 or axes is every[0]:
             axes.set_ylabel(chart.y_label, parse_math=False)
-    legend(figure, min(4, max(2, round(size / 2.6))))
+    legend(figure)
     return figure
+
+
+def _broken(
+    count: int, width: float, height: float, title: str
+) -> tuple[Figure, list[Axes], list[Axes]]:
+    """Empty axes side by side, each with a strip above a break in its heights."""
+    figure, _ = panels(0, width, height, "")
+    places = figure.add_gridspec(2, count, height_ratios=[1, 4], hspace=0.02)
+    lower = [figure.add_subplot(places[1, n]) for n in range(count)]
+    upper = [figure.add_subplot(places[0, n], sharex=lower[n]) for n in range(count)]
+    dressed(figure, [*lower, *upper], title)
+    marks: dict[str, Any] = {"marker": [(-1, -0.6), (1, 0.6)], "markersize": 9, "linestyle": "none"}
+    for below, above in zip(lower, upper, strict=True):
+        above.spines["bottom"].set_visible(False)
+        above.tick_params(bottom=False, labelbottom=False)
+        for axes, edge in ((below, 1), (above, 0)):  # two strokes where the axis is broken
+            axes.plot([0], [edge], transform=axes.transAxes, color=BLACK, clip_on=False, **marks)
+    return figure, lower, upper
 
 
 def _break(axes: Axes, strip: Axes, rows: Sequence[ChartRow], chart: Chart) -> None:

@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+import pufferkit
 from pufferkit import checks
 from pufferkit.account.amounts import (
     PICO,
@@ -888,6 +889,10 @@ class WindowReleases(dict[str, Release]):
     def __init__(self, rows: Mapping[str, Release], left_out: tuple[str, ...]) -> None:
         super().__init__(rows)
         self.left_out = left_out
+
+    def plot(self) -> Any:
+        """A matplotlib figure: a line for each state over the windows."""
+        return pufferkit.plots.figure_of(self)
 
 
 def _series(data: Any, theta: Beliefs) -> Series:

@@ -810,13 +810,13 @@ def _rounding(products: int, decays: Sequence[Floats]) -> float:
 def _check_work(lengths: Sequence[int], size: int, *axes: Axis, line: bool) -> None:
     """Refuse a computation that takes too long: steps of tables, then passes over them."""
     entries = sum(lengths)
-    rooms = [1.0 + entries * int(axis.values.max()) for axis in axes]
-    moved = rooms[0] * (1.0 if line else rooms[1])
+    sizes = [1.0 + entries * int(axis.values.max()) for axis in axes]
+    moved = sizes[0] * (1.0 if line else sizes[1])
     each = _EACH_STEP + moved * size**2 * (size + 6) / 3
     steps = sum(length * (entries - length / 2) for length in set(lengths))
-    passes = sum(set(lengths)) * size * (40 * rooms[0] * rooms[1] + 1e4 * sum(rooms))
+    passes = sum(set(lengths)) * size * (40 * sizes[0] * sizes[1] + 1e4 * sum(sizes))
     work = steps * each + passes
-    numbers = 2 * size**2 * moved + 6 * size * rooms[0] * rooms[1]
+    numbers = 2 * size**2 * moved + 6 * size * sizes[0] * sizes[1]
     if work > MOST_WORK or numbers > MOST_NUMBERS:
         raise NotApplicable(
             f"the joint distributions of the two sums take about {work / 1e9:,.0f} s and "

@@ -33,7 +33,6 @@ from pufferkit.mechanisms.calibration import questioned
 from pufferkit.mechanisms.explain import meaning
 from pufferkit.mechanisms.plan import QUICK, calibrate
 from pufferkit.mechanisms.target_errors import error_rows, least_noise, over
-from pufferkit.plots.canvas import legend
 
 if TYPE_CHECKING:
     from pufferkit import Account, Calibration, ChainClass, Query, Series, Table
@@ -74,20 +73,10 @@ _CLASSES = 10
 
 # --- pictures -----------------------------------------------------------------------------------
 
-_NARROW, _WIDE, _HALF_A_LINE = 5.4, 8.0, 32
-"""Inches: a figure up to the second width is drawn in the first, to be read on a telephone; and
-characters in half a line of a legend there."""
-
 
 def picture(figure: Any, words: str) -> dict[str, Any]:
     """A figure as SVG for light and dark pages, without its title, and a description of it."""
     figure.suptitle("")
-    if figure.get_figwidth() <= _WIDE:
-        figure.set_figwidth(_NARROW)
-        for old in list(figure.legends):
-            longest = max(len(text.get_text()) for text in old.get_texts())
-            old.remove()
-            legend(figure, 2 if longest <= _HALF_A_LINE else 1)
     for ground in (figure, *figure.axes):
         ground.patch.set_alpha(0.0)  # cards have tints
     shades = {shade: plots.picture(figure, "page.svg", dark=shade == "dark") for shade in SHADES}

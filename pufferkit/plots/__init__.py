@@ -1,15 +1,16 @@
 """Figures: rows in, figure out. The only importer of matplotlib."""
 
-from pufferkit.plots.belief_figures import days_figure, influence_figure, profile_figure
+from pufferkit.plots.answers import release_figure, simulation_figure
+from pufferkit.plots.belief_figures import days_figure
 from pufferkit.plots.canvas import FORMATS, check_picture, panels, picture
 from pufferkit.plots.pictures import figure_of
-from pufferkit.plots.release_figures import (
+from pufferkit.plots.plans import (
     audit_figure,
     error_figure,
+    influence_figure,
     pair_figure,
     plan_figure,
-    release_figure,
-    simulation_figure,
+    profile_figure,
 )
 from pufferkit.plots.release_report import release_report
 

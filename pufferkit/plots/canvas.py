@@ -33,54 +33,39 @@ BLUE, ORANGE, GREEN, PINK, YELLOW, SKY = (
     "#56B4E9",
 )
 BLACK, GREY, PALE = "#222222", "#6B6B6B", "#E3E3E3"
-COLOURS = (BLUE, ORANGE, GREEN, PINK, YELLOW, SKY, BLACK)
-"""Colours of successive curves."""
-STATES = (BLUE, YELLOW, GREEN, PINK, SKY, BLACK)
-"""Colours of states, in their order, wherever states have colours; orange is for warnings."""
+COLOURS = (BLUE, YELLOW, GREEN, PINK, SKY, BLACK)
+"""Colours of states, in their order, and of successive curves; orange is for warnings."""
 FADED = 0.35
 """How much is left of the colour of a number that its noise drowns."""
 
 
+WIDE = 5.6
+"""Inches of a figure: it fits paper, and can still be read on a telephone."""
+
+
 def panels(
-    count: int, width: float, height: float, title: str, *, shared: bool = True
+    count: int,
+    width: float,
+    height: float,
+    title: str,
+    *,
+    columns: int | None = None,
+    shared: bool = True,
 ) -> tuple[Figure, list[Axes]]:
-    """A figure with empty axes side by side, which share their heights if so said."""
+    """A figure with empty axes in so many columns, by default side by side.
+
+    Those side by side share their heights if so said.
+    """
     figure = _figure()(figsize=(width, height), layout="constrained")
-    every: list[Axes] = []
+    across, every = columns or count, list[Any]()
     for n in range(count):
-        axes = figure.add_subplot(1, count, n + 1, sharey=every[0] if every and shared else None)
-        every.append(axes)
-    return _dressed(figure, every, title)
+        like = every[0] if every and shared and columns is None else None
+        every.append(figure.add_subplot(-(-count // across), across, n + 1, sharey=like))
+    return dressed(figure, every, title)
 
 
-def broken(
-    count: int, width: float, height: float, title: str
-) -> tuple[Figure, list[Axes], list[Axes]]:
-    """Empty axes side by side, each with a strip above a break in its heights."""
-    figure = _figure()(figsize=(width, height), layout="constrained")
-    places = figure.add_gridspec(2, count, height_ratios=[1, 4], hspace=0.02)
-    lower = [figure.add_subplot(places[1, n]) for n in range(count)]
-    upper = [figure.add_subplot(places[0, n], sharex=lower[n]) for n in range(count)]
-    _dressed(figure, [*lower, *upper], title)
-    marks: dict[str, Any] = {"marker": [(-1, -0.6), (1, 0.6)], "markersize": 9, "linestyle": "none"}
-    for below, above in zip(lower, upper, strict=True):
-        above.spines["bottom"].set_visible(False)
-        above.tick_params(bottom=False, labelbottom=False)
-        for axes, edge in ((below, 1), (above, 0)):  # two strokes where the axis is broken
-            axes.plot([0], [edge], transform=axes.transAxes, color=BLACK, clip_on=False, **marks)
-    return figure, lower, upper
-
-
-def stacked(count: int, height: float, title: str) -> tuple[Figure, list[Axes]]:
-    """A figure with empty axes one below the other, two in a row if there are many."""
-    columns = 1 if count <= 3 else 2
-    rows = -(-count // columns)
-    figure = _figure()(figsize=(8.4 * columns**0.5, 0.8 + height * rows), layout="constrained")
-    every = [figure.add_subplot(rows, columns, n + 1) for n in range(count)]
-    return _dressed(figure, every, title)
-
-
-def _dressed(figure: Figure, every: list[Axes], title: str) -> tuple[Figure, list[Axes]]:
+def dressed(figure: Figure, every: list[Axes], title: str) -> tuple[Figure, list[Axes]]:
+    """The same figure and axes, with the lines and the title that all figures have."""
     for axes in every:
         for side in ("top", "right", "left"):
             axes.spines[side].set_visible(False)
@@ -197,66 +182,143 @@ def blank(width: float, height: float, title: str) -> tuple[Figure, Axes]:
     return figure, every[0]
 
 
-def noted_dot(axes: Axes, y: float, x: float, note: str, *, good: bool) -> None:
-    """A dot on a logarithmic axis, where a bar would have no beginning; words right of the axes.
+def wide_for(count: int) -> float:
+    """Inches of a figure with so many names below it."""
+    return min(14.0, max(WIDE, 1.6 + 0.24 * count))
 
-    Hollow for what does not hide entries or fails.
+
+def name_places(axes: Axes, labels: Sequence[str], share: float = 0.8) -> None:
+    """Names below the places 0, 1, ...; slanted where they would touch, and then not all of them.
+
+    ``share`` is that of the figure that the axes have. Labels are the user's: a dollar sign in them
+    is no formula.
     """
-    axes.plot(
-        [x],
-        [y],
-        linestyle="none",
-        marker="o",
-        markersize=9,
-        markerfacecolor=BLUE if good else "white",
-        markeredgecolor=BLUE if good else ORANGE,
-        markeredgewidth=1.6,
-    )
-    axes.annotate(
-        note,
-        (1.02, y),
-        xycoords=("axes fraction", "data"),
-        va="center",
-        fontsize=9,
-        color=BLACK,
-        annotation_clip=False,
-    )
+    room = share * axes.figure.bbox.width / axes.figure.dpi / len(labels)
+    slanted = 0.085 * max(map(len, labels)) > room
+    step = max(1, int(np.ceil(0.2 / room)))
+    slant: dict[str, Any] = {"rotation": 40, "ha": "right", "rotation_mode": "anchor"}
+    places = range(0, len(labels), step)
+    shown = [labels[place] for place in places]
+    axes.set_xticks(places, shown, parse_math=False, **(slant if slanted else {}))
+    axes.tick_params(axis="x", length=0)
+    if not axes.images:  # a heat map has its own limits
+        axes.set_xlim(
+            *((-0.6, len(labels) - 0.4) if len(labels) > 2 else (-1.1, len(labels) + 0.1))
+        )
 
 
-def measure_up(axes: Axes, text: str) -> None:
-    """What the heights measure, in lines that are no longer than the axes are high."""
-    high = axes.figure.bbox.height / axes.figure.dpi
-    axes.set_ylabel(fill(text, max(16, int(8.5 * (high - 1.2)))), parse_math=False)
+def heat(
+    axes: Axes,
+    cells: Any,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    *,
+    most: float = 1.0,
+    numbers: str = "",
+    faint: Any = None,
+    share: float = 0.6,
+) -> Any:
+    """A heat map from white for 0 to dark for ``most``, with names and numbers where they fit.
+
+    Parameters
+    ----------
+    cells
+        A matrix; nothing is drawn where it is not a number.
+    rows, columns
+        The names of both sides.
+    most
+        What is darkest.
+    numbers
+        How numbers are written into cells, such as ``.2f``; empty for none.
+    faint
+        How much is left of the colour of each cell.
+    share
+        Of the width of the figure, that the axes have.
+    """
+    drawn = axes.imshow(cells, cmap="Blues", vmin=0.0, vmax=most, aspect="auto", alpha=faint)
+    axes.spines["bottom"].set_visible(False)
+    name_places(axes, columns, share)
+    axes.set_yticks(range(len(rows)), list(rows), parse_math=False)
+    axes.tick_params(length=0)
+    if numbers and max(len(rows), len(columns)) <= _MOST_NUMBERS:
+        for (y, x), cell in np.ndenumerate(np.asarray(cells, dtype=float)):
+            if np.isfinite(cell):
+                colour = "white" if cell > 0.6 * most else BLACK
+                text = format(cell, numbers)
+                axes.text(x, y, text, ha="center", va="center", color=colour, fontsize=9)
+    return drawn
 
 
-def noted_bar(axes: Axes, y: float, width: float, note: str, *, good: bool) -> None:
-    """A horizontal bar with a label after it; hatched for what does not hide entries or fails."""
-    axes.barh(
-        y,
-        width,
-        height=0.62,
-        color=BLUE if good else "white",
-        edgecolor=BLUE if good else ORANGE,
-        hatch=None if good else "////",
-        linewidth=1.2,
-    )
-    note_beside(axes, y, width, note)
+_MOST_NUMBERS = 12
 
 
-def name_bars(axes: Axes, names: Sequence[str], measure: str, most: float | None = None) -> None:
-    """Names of horizontal bars down the side, the first on top, and what they measure."""
+def ranked(
+    axes: Axes,
+    names: Sequence[str],
+    values: Sequence[float],
+    notes: Sequence[str],
+    measure: str,
+    *,
+    good: Sequence[bool] = (),
+    colours: Sequence[str] = (),
+    log: bool = False,
+) -> None:
+    """A line for each name, the first on top: a bar, or a dot where the axis is logarithmic.
+
+    Hollow for what does not hide entries or fails. Notes stand right of the axes.
+    """
+    for y, (value, note) in enumerate(zip(values, notes, strict=True)):
+        fine = not good or good[y]
+        face = (colours[y] if colours else BLUE) if fine else "white"
+        edge = (BLACK if colours else BLUE) if fine else ORANGE
+        if log:
+            axes.plot([value], [y], "o", ms=9, mfc=face, mec=edge, mew=1.6)
+        else:
+            hatch = None if fine else "////"
+            axes.barh(y, value, height=0.62, color=face, edgecolor=edge, hatch=hatch)
+        place: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "annotation_clip": False}
+        axes.annotate(note, (1.02, y), va="center", fontsize=9, color=BLACK, **place)
     axes.set_yticks(range(len(names)), list(names), parse_math=False)
-    axes.invert_yaxis()
-    if most is not None:
-        axes.set_xlim(0, most)
+    axes.set_ylim(len(names) - 0.4, -0.6)
+    axes.tick_params(axis="y", length=0)
+    if log:
+        axes.set_xscale("log")
+        axes.set_xlim(min(values) / 2, max(values) * 2)
+        plain_numbers(axes.xaxis)
+    else:
+        axes.set_xlim(0, 1.05 * max(values) or 1.0)
     axes.set_xlabel(measure)
     grid(axes, "x")
 
 
-def note_beside(axes: Axes, y: float, width: float, note: str) -> None:
-    """Words behind the end of a horizontal bar."""
-    place: dict[str, Any] = {"xytext": (5, 0), "textcoords": "offset points", "va": "center"}
-    axes.annotate(note, (width, y), fontsize=9, color=BLACK, **place)
+def intervals(
+    axes: Axes,
+    places: Sequence[Any],
+    values: Any,
+    low: Any,
+    high: Any,
+    *,
+    colour: str = BLACK,
+    marker: str = "",
+    line: str = "none",
+    label: str | None = None,
+) -> None:
+    """Values with their intervals; an end that is not finite is drawn as far as the others."""
+    centre, ends, tops = (np.asarray(one, dtype=float) for one in (values, low, high))
+    most = np.max(np.abs([*centre, *tops]), initial=0.0, where=np.isfinite([*centre, *tops]))
+    ends, tops = np.where(np.isfinite(ends), ends, centre), np.where(np.isfinite(tops), tops, most)
+    reach = np.maximum([centre - ends, tops - centre], 0.0)
+    look: dict[str, Any] = {"marker": marker, "markersize": 4, "linestyle": line, "color": colour}
+    axes.errorbar(places, centre, yerr=reach, elinewidth=1.2, capsize=4, label=label, **look)
+
+
+def measure_up(axes: Axes, text: str) -> None:
+    """What the heights measure, in lines that are no longer than the axes are high."""
+    figure = axes.figure
+    place = axes.get_subplotspec()
+    rows = 1 if place is None else place.get_gridspec().nrows
+    high = (figure.bbox.height / figure.dpi - 1.2) / rows
+    axes.set_ylabel(fill(text, max(16, int(10 * high))), parse_math=False)
 
 
 def footnote(figure: Figure, text: str) -> None:
@@ -278,6 +340,15 @@ def plain_numbers(axis: Any) -> None:
     axis.set_minor_formatter(lambda *_: "")
 
 
+def dated(axes: Axes) -> None:
+    """Dates and hours below, as short as they can be."""
+    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter  # noqa: PLC0415
+
+    places = AutoDateLocator(minticks=3, maxticks=7)  # type: ignore[no-untyped-call]
+    axes.xaxis.set_major_locator(places)
+    axes.xaxis.set_major_formatter(ConciseDateFormatter(places))  # type: ignore[no-untyped-call]
+
+
 def whole_numbers(axes: Axes) -> None:
     """Ticks below at whole numbers alone."""
     from matplotlib.ticker import MaxNLocator  # noqa: PLC0415
@@ -285,12 +356,14 @@ def whole_numbers(axes: Axes) -> None:
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
-def legend(figure: Figure, columns: int) -> None:
-    """Below the figure, each label once, whatever the number of panels."""
+def legend(figure: Figure) -> None:
+    """Below the figure, each label once, whatever the number of panels; as many as fit in a row."""
     handles: dict[str, Any] = {}
     for axes in figure.axes:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
             handles.setdefault(label, handle)
+    room = 0.078 * max(map(len, handles)) + 0.65
+    columns = max(1, min(len(handles), int(figure.get_figwidth() / room)))
     drawn = figure.legend(
         list(handles.values()),
         list(handles),

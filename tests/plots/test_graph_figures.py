@@ -3,7 +3,7 @@
 import pytest
 
 import pufferkit as pk
-from pufferkit.plots.graph_figures import graph_figure
+from pufferkit.plots.belief_figures import graph_figure
 
 STREET = pk.MarkovRandomField.ising([("a", "b"), ("b", "c"), ("x", "y")], 0.4, nodes=["alone"])
 

@@ -43,7 +43,7 @@ def test_plan_marks_what_does_not_protect():
     hollow = [dot.get_markerfacecolor() == "white" for dot in figure.axes[0].lines]
     assert hollow == [not row["pufferfish"] for row in rows]
     assert hollow.count(True) == 1
-    assert sum("does not hide" in text for text in words(figure)) == 1
+    assert sum("hides too little" in text for text in words(figure)) == 1
 
 
 def test_plan_names_what_does_not_apply():
@@ -67,6 +67,18 @@ def test_bars_and_intervals_share_a_centre_and_a_mark_is_the_value():
     assert ends == [pytest.approx(pair) for pair in RELEASE.as_drawn().interval()]
     (marks,) = [line for line in figure.axes[0].lines if line.get_marker() == "D"]
     assert list(marks.get_ydata()) == pytest.approx(RELEASE.value)
+
+
+def test_the_title_says_what_is_hidden_and_no_more():
+    named = pk.Secrets.pairs({("rest", "run"): 2})
+    noise = pk.influence_curve(CHAIN, pk.count("run", 200), 1, secrets=named)
+    release = noise.release([CHAIN.states[x] for x in CHAIN.sample(200, seed=3)])
+    assert release.guarantee is pk.Guarantee.EVENTS
+    plan = pk.plan(CHAIN, pk.count("run", 200), 1, secrets=named)
+    for shown in (release, plan):
+        said = " ".join(" ".join(words(shown.plot())).split())
+        assert "hides the secrets that were named" in said
+        assert "hides every entry" not in said
 
 
 def test_numbers_that_noise_drowns_are_faded_and_said():

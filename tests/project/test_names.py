@@ -14,10 +14,10 @@ _MODULES = [
 ]
 
 
-def test_no_two_modules_or_rooms_have_one_name():
+def test_no_two_modules_or_packages_have_one_name():
     places = defaultdict(list)
-    rooms = {room for path in _MODULES for room in path.parents}
-    for path in [*_MODULES, *rooms]:
+    packages = {package for path in _MODULES for package in path.parents}
+    for path in [*_MODULES, *packages]:
         places[path.stem].append(str(path))
     assert not [held for held in places.values() if len(held) > 1]
 

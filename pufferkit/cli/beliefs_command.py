@@ -17,6 +17,7 @@ import pufferkit as pk
 from pufferkit.cli import belief_words, inputs, outputs, terminal
 from pufferkit.cli.flags import Text, option, real, refuse_given, whole
 from pufferkit.cli.inputs import Form, with_options
+from pufferkit.cli.job import JobCommand
 from pufferkit.cli.question_options import QuestionOptions
 from pufferkit.errors import printable
 from pufferkit.shown import aligned
@@ -58,14 +59,14 @@ def root(context: typer.Context) -> None:
 # -- choose -------------------------------------------------------------------------------------
 
 
-@app.command()
+@app.command(cls=JobCommand)
 @with_options
 def choose(
     files: inputs.Files,
     state: inputs.State,
     question: QuestionOptions,
     form: Form,
-    time: inputs.Time = None,
+    rows: inputs.Rows,
     subject: inputs.Subject = None,
     epsilon: inputs.MaybeEpsilon = None,
     length: inputs.OneLength = None,
@@ -75,6 +76,7 @@ def choose(
     out: inputs.Out = None,
     report: inputs.Report = None,
     as_json: inputs.AsJson = False,
+    job: inputs.Job = None,
 ) -> None:
     """Fit classes of beliefs to public people, test them on every fold, recommend what survives.
 
@@ -85,7 +87,8 @@ def choose(
     --out is not written and the exit code is 1.
 
     Noise is compared at --epsilon 1, for a series of --length entries, all observed; without it,
-    for the longest public one.
+    for the longest public one. With a job the public files are read as it says, and --out is its
+    model.
     """
     from pufferkit.fitting.choosing import choose_beliefs  # noqa: PLC0415
     from pufferkit.fitting.people import People  # noqa: PLC0415
@@ -93,7 +96,7 @@ def choose(
     named = inputs.files_of(files)
     outputs.check_outputs([out, report], named)
     counts = _whole_numbers(_REGIMES if regimes is None else regimes)
-    table = _people(named, state, inputs.Rows(time), form, None, subject)
+    table = _people(named, state, rows, form, None, subject)
     terminal.summary(table.report())
     people = People.of(table, None)
     # The series with the longest segment, gaps included: shares are of what was observed.
@@ -274,7 +277,7 @@ def check(
         terminal.written([out])
 
 
-@app.command()
+@app.command(cls=JobCommand)
 @with_options
 def fit(
     files: inputs.Files,
@@ -306,6 +309,7 @@ def fit(
     ] = False,
     out: inputs.Out = None,
     as_json: inputs.AsJson = False,
+    job: inputs.Job = None,
 ) -> None:
     """Fit beliefs to a public or historical file, never to the series to be released.
 

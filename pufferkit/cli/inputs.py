@@ -400,6 +400,9 @@ def read_model(path: Path) -> Beliefs:
         if path.suffix.lower() == ".bif":
             return as_beliefs(pk.BayesianNetwork.from_bif(path))
         model = beliefs_from_json(text_of(path))
+    except FileNotFoundError:
+        words = "no such file; make it from public files with pufferkit beliefs choose"
+        raise ValueError(f"{path}: {words}") from None
     except UnicodeDecodeError:
         raise ValueError(f"{path}: this is not a JSON file") from None
     except (TypeError, AttributeError, RecursionError) as error:

@@ -7,6 +7,7 @@ A job has sections for reading, and each line is an option by its name: ``state 
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -37,6 +38,7 @@ _PATHS = (
     "anchor",
     "hours",
 )
+_ENDS = re.compile(r"\b(end|until|stop|finish)", re.IGNORECASE)
 _MOST_BYTES = 1 << 20
 _SHOWN = 8
 
@@ -124,8 +126,15 @@ def _taken(
         lines = {k: v for k, v in lines.items() if k not in settings.get("data", {})}
     if said & {"cuts", "levels", "labels"}:
         lines = {k: v for k, v in lines.items() if k not in {"cuts", "levels", "labels"}}
+    makes_beliefs = "files" in known and "model" not in known
+    if makes_beliefs:  # of public files, which no job names
+        kept = {**settings.get("data", {}), **settings.get("question", {})}
+        made = {"epsilon": lines.get("epsilon"), "out": lines.get("model")}
+        lines = {k: v for k, v in lines.items() if k in kept}
+        lines |= {k: v for k, v in made.items() if v is not None}
     file, result = lines.pop("file", None), lines.get("out")
-    places = {"files": None if file is None else [file], "data": file, "release": result}
+    public = file is None or makes_beliefs
+    places = {"files": None if public else [file], "data": file, "release": result}
     if "release" in known:  # verify and synthetic read what the job wrote
         lines.pop("out", None)
     if "files" not in known and "data" not in known:
@@ -156,8 +165,8 @@ def init(
     """Read a raw file, say what it was taken for, and write job.toml for the other commands.
 
     Columns, step and format are detected; an option decides where a guess is wrong. plan, release,
-    verify, audit and synthetic take their options from the job in this folder, or from --job.
-    Levels and beliefs are never taken from the data: they would reveal them.
+    verify, audit, synthetic, beliefs choose and beliefs fit take their options from the job in this
+    folder, or from --job. Levels and beliefs are never taken from the data: they would reveal them.
     """
     target = out or Path(NAME)
     outputs.check_outputs([target], [file, model])
@@ -201,6 +210,9 @@ def _columns(
     if rest:
         more = f" and {len(rest) - _SHOWN} more" if len(rest) > _SHOWN else ""
         yield f"columns left out: {', '.join(rest[:_SHOWN])}{more}"
+    for name in rest if rows.end is None and chosen["time"] else ():
+        if _ENDS.search(name):
+            yield f"if rows are intervals that end at {name}, give --end and --every"
 
 
 def _read(
@@ -267,7 +279,7 @@ def _written(
     if "every" not in more or more["every"] is None:
         lines.append('# every = "5m"  # the step, where times are not even')
     lines += ["", "[beliefs]"]
-    fitted = "# from public data: pufferkit beliefs fit PUBLIC_FILE --out beliefs.json"
+    fitted = "# from public files: pufferkit beliefs choose FILE...   (or: beliefs fit FILE)"
     lines += [fitted] if model is None and not Path("beliefs.json").is_file() else []
     lines += _toml({"model": str(model or "beliefs.json")})
     asked = {name: own for name, own in vars(question).items() if own is not None}

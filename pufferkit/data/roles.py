@@ -56,18 +56,21 @@ def guess(cells: dict[str, list[Any]]) -> FileColumns:
     names = list(cells)
     clocks = [name for name in names if _all(cells[name], _is_moment)]
     numbers = tuple(n for n in names if n not in clocks and _all(cells[n], _is_number))
-    time = _time(cells, clocks) or next((n for n in numbers if _rises(cells[n])), "")
+    rising = sorted((n for n in numbers if _rises(cells[n])), key=lambda n: _counts_rows(cells[n]))
+    time = _time(cells, clocks) or next(iter(rising), "")
     left = [name for name in names if name not in clocks and name != time]
-    subject = next((name for name in left if _WHOSE.search(name)), "")
+    named = [name for name in left if name not in numbers or _all(cells[name], _is_whole)]
+    subject = next((name for name in named if _WHOSE.search(name)), "")
     left = [name for name in left if name != subject]
 
-    def rank(name: str) -> tuple[bool, bool, bool, int]:
+    def rank(name: str) -> tuple[bool, bool, bool, bool, int]:
         kinds = len(set(map(str, cells[name])))
         about_time = _TIMES.search(name) is not None
         return (
+            _counts_rows(cells[name]),
             _STATES.search(name) is None,
             about_time,
-            name not in numbers and kinds > _MOST_NAMES,
+            kinds > (_FEW if name in numbers else _MOST_NAMES),
             names.index(name),
         )
 
@@ -84,6 +87,14 @@ def _time(cells: dict[str, list[Any]], clocks: Sequence[str]) -> str:
         return f"{days[0]},{hours[0]}"
     ranked = sorted(whole or clocks, key=lambda name: _TIMES.search(name) is None)
     return next(iter(ranked), "")
+
+
+def _counts_rows(cells: Sequence[Any]) -> bool:
+    """Whether the cells are the numbers of the rows, as R and pandas write them."""
+    counted = [str(cell).strip() for cell in cells]
+    return len(counted) > 2 and any(
+        counted == [str(n) for n in range(first, first + len(counted))] for first in (0, 1)
+    )
 
 
 def _rises(cells: Sequence[Any]) -> bool:
@@ -114,6 +125,10 @@ def _is_number(cell: Any) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _is_whole(cell: Any) -> bool:
+    return float(str(cell).strip().replace(",", ".")).is_integer()
 
 
 def _is_day(cell: Any) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from math import prod, sqrt
+from math import ceil, prod, sqrt
 from statistics import NormalDist
 from typing import Any
 
@@ -196,7 +196,8 @@ def influence_check(
         text += f", reached by {share:.0%} of series drawn from it"
     text += ")" if covered else f"): {REMEDIES}"
     if covered and more > 1:
-        text += f"; no power: it would take {more:.2g} times the data to show twice the budget"
+        text += "; no power: it would take "
+        text += f"{times_the_data(more)} times the data to show twice the budget"
     return InfluenceCheck(INFLUENCE, covered, text, measured.point, None, share, budget, more)
 
 
@@ -222,6 +223,11 @@ def _more_data(people: Sequence[MeasuredInfluence], budget: float, level: float)
         middle = (low + high) / 2
         low, high = (low, middle) if power(2.0**middle) >= _POWER else (middle, high)
     return float(2.0**high)
+
+
+def times_the_data(more: float) -> str:
+    """How many times the data, in two digits; never as if these were enough."""
+    return f"{ceil(more * 10) / 10:.2g}"
 
 
 def _predictive(

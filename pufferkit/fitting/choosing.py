@@ -17,15 +17,14 @@ hidden regimes         entries emitted by hidden regimes, one model for everybod
 regimes of people      each person's own transitions between these regimes
 =====================  =========================================================================
 
-Classes are ranked by promise. The noise of each is asked what the adversaries of the others would
-learn from it; the class whose noise leaves the least to those of the classes that are not refuted
-comes first. A class that contains another never ranks below it: it has no less noise, and so no
-larger loss to anybody.
+Classes are ranked by promise: the noise of each is asked what the adversaries of the others would
+learn from it, and the class whose noise leaves the least to them comes first. A loss falls with the
+noise, so that is the class with the most noise; one that contains another never ranks below it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
@@ -55,6 +54,7 @@ from pufferkit.fitting.check_model import (
     influence_of_each,
     largest_influence,
     rows_check,
+    times_the_data,
 )
 from pufferkit.fitting.fit import fit
 from pufferkit.fitting.measured_influence import VISITS, MeasuredInfluence, TooFewWindows
@@ -83,10 +83,6 @@ _FIRST_ROUNDS = 5
 _LONG = 30.0
 _THINNED = (2, 5, 10)
 _SINGLE = ("single chain", "seasonal chain")
-_CONTAINS = {
-    "hull of people": ("single chain",),
-    "calibrated hull": ("single chain", "hull of people"),
-}
 _KNOWN = "holds against adversaries who know this one chain"
 _REGION = (
     "holds against adversaries who know the chain in force, any that the counts leave plausible"
@@ -212,14 +208,16 @@ class Choice(Report):
 
     @property
     def ranked(self) -> tuple[Candidate, ...]:
-        """The classes that can be recommended, the widest promise first."""
-        return tuple(sorted((row for row in self.rows if row.covers), key=self._exposure))
+        """The classes that can be recommended, the widest promise first.
 
-    def _exposure(self, row: Candidate) -> tuple[float, float]:
-        """The largest loss to the classes that are not refuted; more noise among equals."""
-        plausible = [other.name for other in self.rows if other.verdict != "no"]
-        losses = [row.losses[name] for name in plausible if name in row.losses]
-        return round(max(losses, default=self.epsilon), 6), -(row.scale or 0.0)
+        That is the most noise first: of two classes the one with more noise leaves less to anybody,
+        and no more than epsilon to the adversaries of the other.
+        """
+        return self._widest_first(row for row in self.rows if row.covers)
+
+    @staticmethod
+    def _widest_first(rows: Iterable[Candidate]) -> tuple[Candidate, ...]:
+        return tuple(sorted(rows, key=lambda row: -(row.scale or 0.0)))
 
     @property
     def best(self) -> Candidate | None:
@@ -262,16 +260,26 @@ class Choice(Report):
 
     @property
     def steps(self) -> tuple[str, ...]:
-        """The price of each step of the ranking, in words."""
+        """The price of each step down from the best, in words.
+
+        Steps are the classes that survive, single models too, and the class with the least noise.
+        """
+        best = self.best
+        if best is None:
+            return ()
+        narrower = [row for row in self.rows if row.scale and row.scale <= (best.scale or 0.0)]
+        least = self._widest_first(narrower)[-1]
+        kept = [row for row in narrower if row.verdict == "yes" and row is not best]
+        order = [best, *self._widest_first(kept)]
         lines = []
-        order = self.ranked
-        for wide, narrow in pairwise(order):
+        for wide, narrow in pairwise([*order, *([] if least in order else [least])]):
             gained = narrow.losses.get(wide.name)
             price = (wide.scale or 0.0) / (narrow.scale or 1.0)
             held = "" if gained is None else f", where {narrow.name} lets them learn {gained:.3g}"
+            refuted = " (refuted)" if narrow.verdict == "no" else ""
             lines.append(
-                f"{wide.name}: {price:.2g} times the noise of {narrow.name}; its adversaries learn "
-                f"{self.epsilon:g}{held}"
+                f"{wide.name}: {price:.3g} times the noise of {narrow.name}{refuted}; its "
+                f"adversaries learn {self.epsilon:g}{held}"
             )
         return tuple(lines)
 
@@ -283,7 +291,7 @@ class Choice(Report):
                 row.promise,
                 _survived(row),
                 "-" if row.scale is None else f"{row.scale:.4g}",
-                _losses(row),
+                _losses(row, self.epsilon),
             )
             for row in self.rows
         ]
@@ -727,13 +735,17 @@ def _unsure(everybody: People, epsilon: float) -> str:
 
 
 def _with_losses(rows: Sequence[Candidate], query: Query, epsilon: float) -> Iterator[Candidate]:
-    """Each class with the loss to the adversaries of the others at its noise."""
+    """Each class with the loss to the adversaries of the others at its noise, at most.
+
+    The loss of a class falls with the noise, and is at most epsilon at its own: where that is less
+    than the noise asked about, epsilon is the answer.
+    """
     for row in rows:
         losses = {}
         for other in rows:
             if other is row or row.scale is None or other.beliefs is None:
                 continue
-            if other.scale is not None and other.scale <= row.scale and _within(other, row):
+            if other.scale is not None and other.scale <= row.scale:
                 losses[other.name] = epsilon
                 continue
             try:
@@ -741,12 +753,6 @@ def _with_losses(rows: Sequence[Candidate], query: Query, epsilon: float) -> Ite
             except (NotApplicable, NoTheorem):
                 continue
         yield replace(row, losses=losses)
-
-
-def _within(inner: Candidate, outer: Candidate) -> bool:
-    """Whether one class is contained in the other, so that its loss is at most epsilon."""
-    regimes = inner.name.replace("hidden regimes", "regimes of people") == outer.name
-    return regimes or inner.name in _CONTAINS.get(outer.name, ())
 
 
 def _first_source(plain: Any) -> dict[str, Any]:
@@ -834,11 +840,12 @@ def _survived(row: Candidate) -> str:
     return f"{words}, NO: {', '.join(wrong)}" if wrong else f"{words}, NO"
 
 
-def _losses(row: Candidate) -> str:
+def _losses(row: Candidate, epsilon: float) -> str:
+    """The largest loss to the others, and to whom; at most epsilon where all are covered."""
     if not row.losses:
         return "-"
     name, most = max(row.losses.items(), key=lambda item: item[1])
-    return f"{most:.3g} to {name}"
+    return f"{most:.3g} to {name}" if most > epsilon else f"at most {epsilon:g}"
 
 
 def _power_words(choice: Choice, everybody: People) -> list[str]:
@@ -853,8 +860,9 @@ def _power_words(choice: Choice, everybody: People) -> list[str]:
         more = row.more_data or 1.0
         if more > 1:
             lines.append(
-                f"{row.name}: no power; about {more:.2g} times these {days:,.0f} {unit} of "
-                f"{len(everybody.series)} people would show an influence of twice what it budgets"
+                f"{row.name}: no power; about {times_the_data(more)} times these {days:,.0f} "
+                f"{unit} of {len(everybody.series)} people would show an influence of twice what "
+                "it budgets"
             )
         else:
             fold = next(fold for fold in row.folds if fold.verdict == "no power")

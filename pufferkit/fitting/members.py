@@ -382,8 +382,8 @@ class Speaker:
     name: str
     predict: Predictor
     sample: Callable[[int, np.random.Generator], Codes]
-    nats: Callable[[Codes], float] | None = None
-    """The negative log-likelihood of a person, where there is a quicker way to it."""
+    nats: Callable[[Sequence[Codes]], float] | None = None
+    """The negative log-likelihood of people, where there is a quicker way to it."""
 
 
 def region_predictor(low: Floats, high: Floats, block: int) -> Predictor:
@@ -417,7 +417,7 @@ def best_member(theta: ChainClass, people: Sequence[Codes]) -> Speaker:
     def nats(one: Speaker) -> float:
         parts = [person[:length] for person in people if len(person) > 1]
         if one.nats is not None:
-            return sum(one.nats(part) for part in parts)
+            return one.nats(parts)
         return -float(sum(np.nansum(one.predict(part, np.zeros_like(part))) for part in parts))
 
     return min(speakers, key=nats)
@@ -454,11 +454,14 @@ def _speakers(theta: ChainClass) -> list[Speaker]:
     return speakers
 
 
-def _moves_nats(chain: MarkovChain, person: Codes) -> float:
+def _moves_nats(chain: MarkovChain, people: Sequence[Codes]) -> float:
     """The negative log-likelihood of the transitions with both ends observed."""
-    seen = (person[:-1] >= 0) & (person[1:] >= 0)
-    chances = chain.transition[person[:-1][seen], person[1:][seen]]
-    return inf if (chances == 0).any() else -float(np.log(chances).sum())
+    total = 0.0
+    for person in people:
+        seen = (person[:-1] >= 0) & (person[1:] >= 0)
+        chances = chain.transition[person[:-1][seen], person[1:][seen]]
+        total -= -inf if (chances == 0).any() else float(np.log(chances).sum())
+    return total
 
 
 @_speakers.register
@@ -476,8 +479,8 @@ def _(theta: RegimeClass) -> list[Speaker]:
     ]
 
 
-def _regime_nats(model: HiddenModel, person: Codes) -> float:
-    return -log_likelihood(model, [person])
+def _regime_nats(model: HiddenModel, people: Sequence[Codes]) -> float:
+    return -log_likelihood(model, people)
 
 
 @_speakers.register

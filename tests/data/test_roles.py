@@ -35,6 +35,27 @@ TIMES = ["2024-03-04T00:00", "2024-03-04T00:05"]
             {"1": [57363.0 + n for n in range(30)], "2": [61.4] * 30},
             *("2", "1", "", ("1", "2")),
         ),
+        (  # a column for each home: decimals are no names
+            {"hour": TIMES, "home 1": ["0.25", "1.1"], "home 2": ["0.5", "0.7"]},
+            *("home 1", "hour", "", ("home 1", "home 2")),
+        ),
+        (  # row names are no states, and few values come before many
+            {
+                "index": list(range(1, 61)),
+                "date": [f"2024-03-04 00:{n:02}" for n in range(60)],
+                "warm": [20 + n / 9 for n in range(60)],
+                "inside": [0] * 60,
+            },
+            *("inside", "date", "", ("index", "warm", "inside")),
+        ),
+        (
+            {
+                "index": list(range(60)),
+                "ts": [1709510400000 + 60000 * n for n in range(60)],
+                "litres": ["2.42", "0"] * 30,
+            },
+            *("litres", "ts", "", ("index", "ts", "litres")),
+        ),
         ({"note": ["x", "y"], "state": [0, 1]}, "state", "", "", ("state",)),
         ({"a": ["x", "y"]}, "a", "", "", ()),
         ({"t": TIMES}, "", "t", "", ()),

@@ -169,12 +169,15 @@ def test_the_widest_promise_that_survives_is_recommended():
     assert [one.name for one in choice.ranked] == ["wide", "people"]
     assert choice.best is rows[3]
     assert choice.steps == (
-        "wide: 1.3 times the noise of people; its adversaries learn 1, where people lets them "
+        "wide: 1.33 times the noise of people; its adversaries learn 1, where people lets them "
         "learn 1.4",
+        "people: 1.5 times the noise of bare fit; its adversaries learn 1, where bare fit lets "
+        "them learn 1.1",
+        "bare fit: 2 times the noise of wrong (refuted); its adversaries learn 1",
     )
     words = {name: (survived, loss) for name, _, survived, _, loss in choice.table()}
     assert words["wrong"] == ("1 of 2, NO: influence", "9 to wide")
-    assert words["unsure"] == ("no power: 0 of 1", "0.9 to wide")
+    assert words["unsure"] == ("no power: 0 of 1", "at most 1")
     assert words["missing"] == ("not built", "-")
     text = str(choice)
     assert "seed 7, left out in turn: 1; 2; 3" in text

@@ -18,7 +18,7 @@ from tests.asking import Asking
 
 CHAIN = MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
 DATA = [0, 0, 1, 1, 0, 1, 0, 0, 0, 1, 1, 1]
-ROOM = str(Path(pk.__file__).parent / "accounting")
+ROOM = str(Path(pk.__file__).parent / "account")
 
 
 def _is_with(frame):
@@ -133,6 +133,7 @@ def check(url, act, how, kind, steps):  # noqa: F811
                 break
         else:
             pytest.fail("there is more to interrupt")
+        assert at > 10  # it struck
         act(ledger, "last")
         assert ledger.verify() == []
         charges = [e.key for e in ledger.entries() if e.kind == "charge"]

@@ -1,6 +1,5 @@
 """Data, beliefs and a budget in one place."""
 
-import multiprocessing
 import os
 import subprocess
 import sys
@@ -215,28 +214,6 @@ def test_charge_and_value_are_one_act(session):
         "value",
     ]
     assert len({entry.made_at for entry in session.ledger.entries("alice")}) == 1
-
-
-def _ask(path):
-    return Asking(DATA, CHAIN, 1.0, path, name="alice").release(count(1, 120), 0.4).value
-
-
-@pytest.mark.slow
-def test_processes_that_ask_for_the_same_release_get_the_same_value(url):  # noqa: F811
-    with multiprocessing.get_context("spawn").Pool(3) as pool:
-        values = pool.map(_ask, [url] * 6)
-    assert len(set(values)) == 1
-    with Ledger(url) as ledger:
-        kinds = [entry.kind for entry in ledger.entries()]
-        assert kinds == [
-            "key",
-            "beliefs",
-            "open",
-            "charge",
-            "value",
-        ]
-        assert ledger.remaining("alice") == pytest.approx(0.6)
-        assert ledger.verify() == []
 
 
 KILLED = """

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from pufferkit import checks
-from pufferkit.beliefs.base import Beliefs, GraphClass, beliefs_from_dict
+from pufferkit.beliefs.base import Beliefs, GraphClass, beliefs_from_dict, loss_if_unsure
 from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.beliefs.provenance import words_of_tests
 from pufferkit.beliefs.secrets import Secrets
@@ -309,6 +309,10 @@ hidden), a week up to 604 (it is not hidden)
             for name, loss in losses
         )
         lines.append(f"a longer stretch loses more: {told}")
+    if (unsure := loss_if_unsure(theta, epsilon)) is not None:
+        lines.append(
+            f"someone unsure which member of the class is in force loses up to {unsure:.3g}"
+        )
     tested = words_of_tests(theta.sources)
     return (*lines, *([] if tested is None else [tested]))
 

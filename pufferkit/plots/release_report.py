@@ -10,8 +10,11 @@ import base64
 import hashlib
 from collections.abc import Sequence
 from html import escape
+from typing import Any
 
-from pufferkit.beliefs.base import Beliefs
+from pufferkit.beliefs.base import as_beliefs
+from pufferkit.beliefs.provenance import words_of_tests
+from pufferkit.data.durations import of_seconds
 from pufferkit.mechanisms.release import Release
 from pufferkit.plots.canvas import picture
 from pufferkit.plots.pictures import figure_of
@@ -30,7 +33,7 @@ _UNTESTED = (
 
 def release_report(
     release: Release,
-    beliefs: Beliefs | None,
+    beliefs: Any | None,
     meaning: Sequence[str] = (),
     shown: str = "",
     record: str | None = None,
@@ -56,14 +59,16 @@ def release_report(
         "<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in row.values()) + "</tr>"
         for row in told
     )
-    promise = [f"{release.guarantee}.", *meaning[:3]]
     believed = ["no beliefs: entries are taken one by one"]
+    tested = None
     if beliefs is not None:
-        believed = [beliefs.description, *filter(None, [beliefs.promise])]
-    tested = list(meaning[3:]) or [_UNTESTED]
+        theta = as_beliefs(beliefs)
+        believed = [theta.description, *filter(None, [theta.promise])]
+        tested = words_of_tests(theta.sources)
+    promise = [f"{release.guarantee}.", release.caption(), *(m for m in meaning if m != tested)]
     digest = hashlib.sha256(kept.encode()).hexdigest()
     parts = [
-        ("Question", _paragraphs([release.caption()])),
+        ("Question", _paragraphs([_question(release)])),
         (
             "Answer",
             (f"<pre>{escape(shown)}</pre>" if shown else "") + f"<table><tr>{heads}</tr>{rows}"
@@ -71,7 +76,7 @@ def release_report(
         ),
         ("What is promised", _paragraphs(promise)),
         ("Against whom", _paragraphs(believed)),
-        ("How the beliefs were tested, and who is not covered", _paragraphs(tested)),
+        ("How the beliefs were tested, and who is not covered", _paragraphs([tested or _UNTESTED])),
         (
             "How to verify it",
             _paragraphs(
@@ -89,6 +94,15 @@ def release_report(
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title>'
         f"<style>{_STYLE}</style><h1>{title}</h1>{body}</html>\n"
     )
+
+
+def _question(release: Release) -> str:
+    """What was asked, of which data."""
+    entries = sum(release.lengths)
+    apart = "" if release.step is None else f", {of_seconds(release.step)} apart"
+    unseen = 0 if release.observed is None else entries - sum(release.observed)
+    gaps = f", {unseen:,} of them not observed" if unseen else ""
+    return f"{release.query}, over {entries:,} entries{apart}{gaps}"
 
 
 def _paragraphs(lines: Sequence[str]) -> str:

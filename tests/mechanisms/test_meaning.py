@@ -65,3 +65,10 @@ def test_where_there_is_nothing_to_say():
     unknown = pk.MarkovChain.steady(CHAIN.transition, CHAIN.states)
     lines = meaning(pk.influence_curve(unknown, pk.count("run", 50), 1))
     assert "10 entries in a row" in lines[-1]
+
+
+def test_someone_unsure_of_the_member_is_told_apart():
+    other = pk.MarkovChain.steady([[0.7, 0.3], [0.3, 0.7]], CHAIN.states, step="5m")
+    hull = pk.ChainClass.hull(CHAIN, other)
+    noise = pk.influence_curve(hull, pk.count("run", 50), 1)
+    assert f"loses up to {1 + hull.loss_of_type:.3g}" in meaning(noise)[-1]

@@ -31,6 +31,7 @@ from math import inf, isfinite
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pufferkit.checks import Bools, Floats
 from pufferkit.records import unpacked_matrix
@@ -567,28 +568,38 @@ class _Tilts:
         self.sure = possible & (values >= _TINY)
         self.possible, self.roots = possible, np.where(possible, np.sqrt(values), 0.0)
         self.error = float(steps.error)
+        few = max(1, _AT_ONCE // max(1, values.shape[1] * len(values) ** 2))
+        starts = np.flatnonzero(self.rows)
+        self.chunks = [starts[n : n + few] for n in range(0, len(starts), few)]
+        self.only = [self._tilts(own) for own in self.chunks] if len(self.chunks) == 1 else None
 
-    def _row(self, x: int) -> tuple[Floats, Bools]:
-        """Tanh(D / 4) for one x and every x', u, u', and where nothing is forgotten."""
-        mine, others = self.roots[:, x], self.roots.T  # u;  x', u'
-        above = mine[None, :, None] * others[:, None, :]
-        below = others[:, :, None] * mine[None, None, :]
-        tilts = np.maximum((above - below) / (above + below), 0.0) * _UP + self.error
-        known = self.sure[:, x][None, :, None] & self.sure.T[:, None, :]
-        known = known & self.sure.T[:, :, None] & self.sure[:, x][None, None, :]
-        counts = self.possible[:, x][None, :, None] & self.possible.T[:, None, :]
-        flat = counts & ~(known & (tilts < 1))
+    def _tilts(self, x: NDArray[np.intp]) -> tuple[Floats, Bools | None]:
+        """Tanh(D / 4) for some x and every x', u, u', and where nothing is forgotten."""
+        mine, others = self.roots[:, x].T, self.roots.T  # x, u;  x', u'
+        above = mine[:, None, :, None] * others[None, :, None, :]
+        below = others[None, :, :, None] * mine[:, None, None, :]
+        tilts = (above - below) / (above + below)
+        if self.sure.all() and float(tilts.max()) * _UP + self.error < 1:
+            return tilts, None
+        sure, every = self.sure[:, x].T, self.sure.T
+        known = sure[:, None, :, None] & every[None, :, None, :]
+        known = known & every[None, :, :, None] & sure[:, None, None, :]
+        counts = self.possible[:, x].T[:, None, :, None] & self.possible.T[None, :, None, :]
+        flat = counts & ~(known & (tilts * _UP + self.error < 1))
         return np.where(counts & ~flat, tilts, 0.0), flat
 
     def step(self, variation: Floats) -> Floats:
         ahead = variation[np.ix_(self.keep, self.keep)]
         gains, size = np.tanh(ahead / 4), len(variation)
         table = np.zeros((size, size))
-        for x in np.flatnonzero(self.rows).tolist():
-            tilts, flat = self._row(x)
-            most = np.minimum((tilts * gains).max(axis=(1, 2)) * _UP, 1 - EPS)
-            certain = np.where(flat, ahead, 0.0).max(axis=(1, 2))
-            table[x] = np.maximum(4 * np.arctanh(most) * _UP, certain)
+        for x, own in zip(self.chunks, self.only or map(self._tilts, self.chunks), strict=True):
+            tilts, flat = own
+            most = (tilts * gains).max(axis=(2, 3), initial=0.0) * _UP
+            most = np.minimum(most + self.error * float(gains.max(initial=0.0)), 1 - EPS)
+            table[x] = 4 * np.arctanh(most) * _UP
+            if flat is not None:
+                certain = np.where(flat, ahead, 0.0).max(axis=(2, 3), initial=0.0)
+                table[x] = np.maximum(table[x], certain)
         # A way over a value that is not possible is never the shorter one.
         both = np.outer(self.rows, self.rows)
         inside = _off_diagonal(np.where(both, table, 0.0))

@@ -60,9 +60,15 @@ class Plans:
         if len(self._before) == length:
             trees = trees ^ self._before
         self._before = trees
-        if len(set(counts.tolist())) == 1:  # node after node
-            trees = trees.reshape(2 * int(counts[0]) - 1, -1).T.ravel()
-        return trees
+        if len(set(counts.tolist())) > 1:
+            return trees
+        # A target and a source in turns: targets of all pairs by the second row, sources by the
+        # first.
+        rows, sources = trees.reshape(2 * int(counts[0]) - 1, -1), int(counts[0]) - 1
+        x, other = np.nonzero(~np.eye(len(counts), dtype=bool))
+        pairs = np.empty(rows.T.shape, dtype=np.uint8)
+        pairs[np.lexsort((x, other)), sources:], pairs[:, :sources] = rows[::2].T, rows[1::2].T
+        return pairs.ravel()
 
     def end(self) -> None:
         """Refuse trees that were not used."""

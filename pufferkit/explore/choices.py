@@ -39,6 +39,7 @@ OPTIONS = {
     "independent_after": Control(
         "Rows further apart are independent", "never, or 3h", "independent_after"
     ),
+    "end": Control("Column of ends, if rows are intervals", "End time", r"\bend[:=]|intervals"),
     "timezone": Control("Time zone", "Europe/Paris", "timezone|times_in|an hour that occurs twice"),
     "times_in": Control("Clock of the file, if another", "UTC or +01:00", "times_in"),
     "repeated_hour": Control(
@@ -57,10 +58,11 @@ OPTIONS = {
         "Decimal sign", "", r"decimal=", {"": "as detected", ".": "point", ",": "comma"}
     ),
     "missing": Control("Not observed is written as", "NA", r"missing="),
+    "separator": Control("Between cells", ";", r"separator="),
 }
 """What can be said about a file, beside its columns."""
 
-_TEXT = ("dates", "decimal", "missing")
+_TEXT = ("dates", "decimal", "missing", "separator")
 
 
 @dataclass(frozen=True)
@@ -75,12 +77,14 @@ class DataFile:
     unit: str = ""
     every: str = ""
     independent_after: str = ""
+    end: str = ""
     timezone: str = ""
     times_in: str = ""
     repeated_hour: str = ""
     dates: str = ""
     decimal: str = ""
     missing: str = ""
+    separator: str = ""
 
     @property
     def bins(self) -> Bins | None:

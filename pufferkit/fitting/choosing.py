@@ -484,8 +484,8 @@ class _Trial:
         takes = {
             "tests": 3e-6 * entries * fits,
             "the seasonal chain": 5e-4 * self.clock.day * states if self.clock.known else 0.0,
-            "hulls": 1e-7 * kernels**2 * (2 * self.clock.window + 1) * 2 * fits,
-            "hidden regimes": (6e-5 * fitted + 2e-6 * fitted * fits * again + 0.03 * people * fits)
+            "hulls": 2e-8 * kernels**2 * (2 * self.clock.window + 1) * 2 * fits,
+            "hidden regimes": (3e-5 * fitted + 1e-6 * fitted * fits * again + 0.03 * people * fits)
             * bool(regimes),
         }
         longest, total = max(takes, key=lambda name: takes[name]), sum(takes.values())

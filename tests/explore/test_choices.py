@@ -7,6 +7,7 @@ from contextlib import redirect_stdout
 from dataclasses import replace
 from datetime import datetime, timedelta
 from io import StringIO
+from itertools import pairwise
 
 import pytest
 from typer.testing import CliRunner
@@ -180,3 +181,17 @@ def test_options_of_the_reader_are_those_of_the_program_and_the_command(tmp_path
     assert treated.command()[-4:] == options
     shown = replace(source, decimal=",", missing="NA").python()
     assert "pk.TextFormat(decimal=',', missing=('NA',))" in shown
+
+
+def test_rows_that_are_intervals_have_a_control_for_their_end(tmp_path):
+    path = tmp_path / "log.txt"
+    hours = [f"2024-10-28 0{hour}:00" for hour in range(9)]
+    rows = (f"{a}\t{b}\t{'xy'[n % 2]}\n" for n, (a, b) in enumerate(pairwise(hours)))
+    path.write_text("from\tto\tstate\n" + "".join(rows))
+    source = DataFile(str(path), "state", "from", end="to", separator="tab")
+    with pytest.raises(ValueError, match="end: needs") as refused:
+        read(source)
+    needed = [n for n, control in OPTIONS.items() if re.search(control.needed, str(refused.value))]
+    assert needed == ["every", "end"]
+    assert len(read(replace(source, every="30m"))) == 16
+    assert "--end to" in " ".join(source.command())

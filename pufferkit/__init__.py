@@ -72,7 +72,6 @@ if TYPE_CHECKING:
     from pufferkit.mechanisms.baselines import gk16 as gk16
     from pufferkit.mechanisms.baselines import group_dp as group_dp
     from pufferkit.mechanisms.calibration import Calibration as Calibration
-    from pufferkit.mechanisms.calibration import Usefulness as Usefulness
     from pufferkit.mechanisms.exact_sum import exact_sum as exact_sum
     from pufferkit.mechanisms.explain import PairTable as PairTable
     from pufferkit.mechanisms.explain import explain as explain
@@ -96,6 +95,7 @@ if TYPE_CHECKING:
     from pufferkit.mechanisms.target_errors import Target as Target
     from pufferkit.mechanisms.target_errors import epsilon_for as epsilon_for
     from pufferkit.mechanisms.target_errors import remedies as remedies
+    from pufferkit.mechanisms.usefulness import Usefulness as Usefulness
     from pufferkit.mechanisms.wasserstein import wasserstein as wasserstein
     from pufferkit.verification.verify import Verdict as Verdict
     from pufferkit.verification.verify import verify as verify
@@ -127,7 +127,8 @@ _HOMES = {
         "max_influence",
     ],
     "mechanisms.baselines": ["entry_dp", "gk16", "group_dp"],
-    "mechanisms.calibration": ["Calibration", "Usefulness"],
+    "mechanisms.calibration": ["Calibration"],
+    "mechanisms.usefulness": ["Usefulness"],
     "fitting.check_model": ["check_model"],
     "fitting.choosing": ["choose_beliefs"],
     "fitting.fit": ["fit"],

@@ -49,19 +49,12 @@ from pufferkit.data.joint import joint_query
 from pufferkit.data.query import Query, Question
 from pufferkit.data.series import Series
 from pufferkit.errors import LedgerError, NotApplicable, NoTheorem, OverBudget
-from pufferkit.mechanisms.calibration import (
-    OF_SUMS,
-    Calibration,
-    check_states,
-    in_order,
-    questioned,
-    requested,
-    warn_if_drowned,
-)
+from pufferkit.mechanisms.calibration import OF_SUMS, Calibration, check_states, in_order, requested
 from pufferkit.mechanisms.influence_curve import HORIZON, endless, goes_on
 from pufferkit.mechanisms.joint_plan import JointPlan, joint_plan
 from pufferkit.mechanisms.plan import MECHANISMS, OPTIONS, Plan, calibrate, plan
 from pufferkit.mechanisms.release import Release
+from pufferkit.mechanisms.usefulness import questioned, warn_if_drowned
 from pufferkit.records import canonical, digest, unsourced
 from pufferkit.rounding import least_passing
 from pufferkit.shown import Shown, Statement

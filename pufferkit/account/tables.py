@@ -32,8 +32,9 @@ from pufferkit.data.queries import Histogram
 from pufferkit.data.query import Query, Question
 from pufferkit.data.table import Counts, Table
 from pufferkit.influence.progress import Progress
-from pufferkit.mechanisms.calibration import Calibration, warn_if_drowned
+from pufferkit.mechanisms.calibration import Calibration
 from pufferkit.mechanisms.target_errors import over
+from pufferkit.mechanisms.usefulness import warn_if_drowned
 from pufferkit.records import digest as digest_of
 
 # -- groups --------------------------------------------------------------------------------------

@@ -84,7 +84,7 @@ def plan(
             "rows": table.rows,
             "useful": table.useful.to_dict(),
             "statements": terminal.listed(table.statements()),
-            "target": None if wanted is None else wanted.half_width(query),
+            "target": None if wanted is None else wanted.half_width(query, beliefs),
             **({} if about.plan is None else {"ways": about.plan.table_rows()}),
             "remedies": [
                 {

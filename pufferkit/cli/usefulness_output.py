@@ -104,7 +104,7 @@ def guarded(beliefs: Beliefs, anyway: bool) -> Iterator[None]:
 
 def question(epsilon: float) -> None:
     """Ask for confirmation of an epsilon that promises very little."""
-    from pufferkit.mechanisms.calibration import questioned  # noqa: PLC0415
+    from pufferkit.mechanisms.usefulness import questioned  # noqa: PLC0415
 
     asked = questioned(epsilon)
     if asked is not None:
@@ -122,7 +122,7 @@ def error_picture(beliefs: Beliefs, plan: Plan, target: Target | None, path: Pat
         rows = error_rows(beliefs, plan.query, epsilons)
     figure = plots.error_figure(
         rows,
-        target=None if target is None else target.half_width(plan.query),
+        target=None if target is None else target.half_width(plan.query, beliefs),
         chosen=(plan.epsilon, plan.useful.half_width),
         what=plan.useful.what,
         title=plan.caption(),

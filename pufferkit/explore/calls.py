@@ -29,10 +29,10 @@ from pufferkit.explore.choices import DataFile, PageQuestion, QueryAndReader, Re
 from pufferkit.explore.choices import read_model as _read_model
 from pufferkit.explore.worker import Tell
 from pufferkit.fitting.choosing import promise_of
-from pufferkit.mechanisms.calibration import questioned
 from pufferkit.mechanisms.explain import meaning
 from pufferkit.mechanisms.plan import QUICK, calibrate
 from pufferkit.mechanisms.target_errors import error_rows, least_noise, over
+from pufferkit.mechanisms.usefulness import questioned
 
 if TYPE_CHECKING:
     from pufferkit import Account, Calibration, ChainClass, Query, Series, Table

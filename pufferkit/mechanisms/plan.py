@@ -21,7 +21,7 @@ from pufferkit.errors import NotApplicable, TakesLong, printable
 from pufferkit.influence.progress import NamedProgress
 from pufferkit.influence.sums.least_scale import outer_loss
 from pufferkit.mechanisms.baselines import entry_dp, gk16, group_dp
-from pufferkit.mechanisms.calibration import OF_SUMS, Calibration, Usefulness, checked, questioned
+from pufferkit.mechanisms.calibration import OF_SUMS, Calibration, checked
 from pufferkit.mechanisms.exact_sum import exact_sum
 from pufferkit.mechanisms.explain import in_odds
 from pufferkit.mechanisms.influence_curve import (
@@ -34,6 +34,7 @@ from pufferkit.mechanisms.influence_curve import (
 from pufferkit.mechanisms.joint_plan import JointPlan, Questions, joint_plan
 from pufferkit.mechanisms.markov_quilt import markov_quilt, markov_quilt_approx
 from pufferkit.mechanisms.release import BOUND_WORDS, Guarantee, half_width
+from pufferkit.mechanisms.usefulness import Usefulness, questioned
 from pufferkit.mechanisms.wasserstein import estimated_work, wasserstein
 from pufferkit.noise import SAMPLER_NAMES
 from pufferkit.shown import Shown, at_most

@@ -27,10 +27,11 @@ from pufferkit.checks import Floats
 from pufferkit.data.queries import Quantile
 from pufferkit.data.query import Lengths, Query
 from pufferkit.errors import NotApplicable
-from pufferkit.mechanisms.calibration import Calibration, warn_if_drowned
+from pufferkit.mechanisms.calibration import Calibration
 from pufferkit.mechanisms.influence_curve import influence_curve
 from pufferkit.mechanisms.post_processing import Derived
 from pufferkit.mechanisms.release import Release, project_to_simplex
+from pufferkit.mechanisms.usefulness import warn_if_drowned
 from pufferkit.noise import choice_scale
 from pufferkit.shown import Shown, aligned
 

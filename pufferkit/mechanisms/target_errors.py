@@ -17,18 +17,22 @@ from pufferkit import checks
 from pufferkit.beliefs.base import Beliefs, as_beliefs
 from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.beliefs.markov_chain import MarkovChain
+from pufferkit.checks import Floats
 from pufferkit.data.query import Query
+from pufferkit.data.series import Series
 from pufferkit.errors import NotApplicable
 from pufferkit.mechanisms.baselines import group_dp
-from pufferkit.mechanisms.calibration import (
-    DROWNED,
-    Calibration,
-    Usefulness,
-    average_answer,
-    check_states,
-)
+from pufferkit.mechanisms.calibration import Calibration, check_states
 from pufferkit.mechanisms.influence_curve import influence_curve, loss_at
 from pufferkit.mechanisms.markov_quilt import markov_quilt
+from pufferkit.mechanisms.usefulness import (
+    DROWNED,
+    LARGE_EPSILON,
+    Usefulness,
+    drawn,
+    first_model,
+    typical_answer,
+)
 from pufferkit.rounding import last_passing
 from pufferkit.shown import Shown
 
@@ -51,8 +55,8 @@ def over(query: Query, lengths: Sequence[int], observed: Sequence[int] | None = 
     return made
 
 
-def coarser(theta: Beliefs, query: Query) -> Iterator[tuple[str, Any, Query]]:
-    """Coarser queries: rare states merged, fewer levels, readings further apart."""
+def coarser(theta: Beliefs, query: Query) -> Iterator[tuple[str, Any, Query, int]]:
+    """Coarser queries: rare states merged, fewer levels, one reading in so many."""
     states = theta.states
     chains = _chains(theta)
     if query.binned and query.weights is not None:
@@ -61,12 +65,12 @@ def coarser(theta: Beliefs, query: Query) -> Iterator[tuple[str, Any, Query]]:
             groups = [[s] for n, s in enumerate(states) if n not in rare]
             pair = [states[n] for n in sorted(rare)]
             both = f"merge {pair[0]!r} and {pair[1]!r}, the rarest"
-            yield both, theta, merged(query, [*groups, pair])
+            yield both, theta, merged(query, [*groups, pair]), 1
         for few in _FEW_LEVELS:
             if len(states) > few:
                 parts = [list(part) for part in np.array_split(np.array(states, object), few)]
                 text = f"{few} levels for {len(states)}, neighbours together"
-                yield text, theta, merged(query, parts)
+                yield text, theta, merged(query, parts), 1
     for step in _THINNED if query.per_entry else ():
         fewer = [max(1, length // step) for length in query.lengths]
         seen = [max(1, count // step) for count in query.observed or query.lengths]
@@ -74,7 +78,8 @@ def coarser(theta: Beliefs, query: Query) -> Iterator[tuple[str, Any, Query]]:
             return
         thinned = [_every(chain, step) for chain in chains]
         text = f"one reading in {step} (the guarantee is then about these readings)"
-        yield text, ChainClass.of(*thinned), over(query, fewer, seen if query.missing else None)
+        again = over(query, fewer, seen if query.missing else None)
+        yield text, ChainClass.of(*thinned), again, step
 
 
 def _chains(theta: Beliefs) -> list[MarkovChain]:
@@ -129,11 +134,13 @@ def merged(query: Query, groups: Sequence[Sequence[Hashable]]) -> Query:
 MOST_EPSILON = 100.0
 """Largest epsilon that is tried; a larger one is no meaningful guarantee."""
 
+_ROUNDING = 1e-9  # of an expected answer
 _DIGITS = 3  # of an epsilon that is shown
 _LEAST_EPSILON = 1e-6  # an account counts in millionths
 _CLOSE = 2e-3  # relative; below the last digit shown
 _STEP = 0.02  # beyond where the noise would be proportional to 1 / epsilon, so that it is passed
 _MOST_ENTRIES = 10**7  # a longer series is no remedy
+_SIMULATED, _MOST_SIMULATED = 50, 1 << 16  # data sets, and entries of each
 _TRIES = 12  # lengths; each is nearly right, as noise hardly grows with the length
 
 
@@ -141,7 +148,7 @@ _TRIES = 12  # lengths; each is nearly right, as noise hardly grows with the len
 class Target:
     """A target error: the half-width of the confidence interval of one coordinate.
 
-    ``relative``: as a share of an average answer, not in its units.
+    ``relative``: as a share of a typical answer, as the beliefs expect it, not in its units.
 
     Examples
     --------
@@ -167,7 +174,7 @@ class Target:
 
     @classmethod
     def of_text(cls, text: str) -> Target:
-        """``0.05`` in the units of the answer, ``5%`` of an average one.
+        """``0.05`` in the units of the answer, ``5%`` of a typical one.
 
         >>> Target.of_text("5%")
         Target(error=0.05, level=0.95, relative=True)
@@ -180,23 +187,29 @@ class Target:
             raise ValueError(f"target: {text!r} is not a number like 0.05 or 5%") from None
         return cls(number / 100 if relative else number, relative=relative)
 
-    def half_width(self, query: Query) -> float:
+    def half_width(self, query: Query, beliefs: Beliefs | None = None) -> float:
         """The target in the units of the answer."""
         if not self.relative:
             return self.error
-        average = average_answer(query)
-        if average is None:
+        typical = typical_answer(query, beliefs)
+        if not typical:
             raise ValueError(
-                "target: a percentage needs a query whose range is known; give a number"
+                "target: a percentage needs an answer that the beliefs expect to be above its "
+                "least value; give a number"
             )
-        return self.error * average
+        return self.error * typical
 
     def is_met(self, calibration: Calibration) -> bool:
-        """Whether this noise is small enough."""
-        return calibration.half_width(self.level) <= self.half_width(calibration.query)
+        """Whether this noise is small enough; if relative, for levels with half of the answer."""
+        if not self.relative:
+            return calibration.half_width(self.level) <= self.error
+        relative = Usefulness.of(calibration, self.level).relative
+        if relative is None:
+            self.half_width(calibration.query, calibration.beliefs)
+        return relative is not None and relative <= self.error * (1 + _ROUNDING)
 
     def __str__(self) -> str:
-        size = f"{100 * self.error:g}% of an average answer" if self.relative else f"{self.error:g}"
+        size = f"{100 * self.error:g}% of a typical answer" if self.relative else f"{self.error:g}"
         return f"{100 * self.level:g}% within {size}"
 
 
@@ -218,7 +231,7 @@ def least_noise(beliefs: Any, query: Query, epsilon: float) -> Calibration:
             return mechanism(beliefs, query, epsilon)
         except NotApplicable:
             continue
-    return group_dp(query, epsilon)
+    return group_dp(query, epsilon, beliefs)
 
 
 def epsilon_for(
@@ -232,7 +245,7 @@ def epsilon_for(
         As for `plan`.
     error
         Half the width of the confidence interval of one coordinate; with ``relative``, as a share
-        of an average answer.
+        of a typical answer, as the beliefs expect it.
     level
         Confidence level of the interval.
 
@@ -260,7 +273,7 @@ def _least_that_meets(theta: Beliefs, query: Query, target: Target) -> Calibrati
     The influence curve goes both ways: the loss at the wanted scale is the epsilon, without a
     search. Where quilts or gaps decide, that is where the search begins.
     """
-    scale = _largest_scale(group_dp(query, 1.0), target)
+    scale = _largest_scale(group_dp(query, 1.0, theta), target)
     noise = cache(lambda epsilon: least_noise(theta, query, epsilon))
 
     @cache
@@ -307,7 +320,7 @@ def _largest_scale(calibration: Calibration, target: Target) -> float:
     def within(scale: float) -> float:
         return 1.0 if target.is_met(replace(calibration, scale=scale)) else -1.0
 
-    good = target.half_width(calibration.query) / -math.log1p(-target.level)
+    good = target.half_width(calibration.query, calibration.beliefs) / -math.log1p(-target.level)
     while within(good) < 0:
         good /= 2
     bad = 2 * good
@@ -343,7 +356,7 @@ def with_fewest_entries(
     for _ in range(_TRIES):
         question = over(query, [size], _as_observed(query, size))
         noise = noise or least_noise(theta, question, epsilon)
-        times = noise.half_width(target.level) / target.half_width(question)
+        times = noise.half_width(target.level) / target.half_width(question, theta)
         if times <= 1:
             return noise
         # The noise of a sum hardly grows with the length, that of a share falls with it.
@@ -396,7 +409,8 @@ def _remedies(
 ) -> Iterator[Remedy]:
     with suppress(NotApplicable):
         enough = _least_that_meets(theta, query, target)
-        yield Remedy(f"epsilon {enough.epsilon:g} in place of {epsilon:g}", enough)
+        if enough.epsilon <= LARGE_EPSILON:  # more is no remedy: it promises hardly anything
+            yield Remedy(f"epsilon {enough.epsilon:g} in place of {epsilon:g}", enough)
     if query.asks is None or query.weights is None or theta.entries is not None:
         return
     longer = with_fewest_entries(theta, query, epsilon, target, present)
@@ -405,15 +419,69 @@ def _remedies(
         times = f"{size / before:.3g} times as long"
         seen = f" ({sum(longer.query.observed or ()):,} of them observed)" if query.missing else ""
         yield Remedy(f"{size:,} entries{seen} in place of {before:,}, {times}", longer)
-    for text, beliefs, question in coarser(theta, query):
+    least = present or least_noise(theta, query, epsilon)
+    for text, beliefs, question, step in coarser(theta, query):
         with suppress(NotApplicable):
             # One loss tells of most that they are not enough.
-            scale = _largest_scale(group_dp(question, 1.0), target)
-            if loss_at(as_beliefs(beliefs), question, question.lipschitz / scale) > epsilon:
+            own = as_beliefs(beliefs)
+            scale = _largest_scale(group_dp(question, 1.0, own), target)
+            if loss_at(own, question, question.lipschitz / scale) > epsilon:
                 continue
             noise = least_noise(beliefs, question, epsilon)
-            if target.is_met(noise):
+            if target.is_met(noise) and helps(theta, query, target, least, noise, step):
                 yield Remedy(text, noise)
+
+
+def helps(
+    theta: Beliefs, query: Query, target: Target, present: Calibration, way: Calibration, step: int
+) -> bool:
+    """Whether a coarser question meets the target on simulated data, better than the present one.
+
+    Data are drawn from the beliefs at their own step, and errors are from the answer over all
+    entries, so that readings left out count. If what the present question says about the same
+    numbers is as near, only the yardstick has moved, and that is no remedy.
+
+    Parameters
+    ----------
+    theta, query, target
+        The beliefs, the question as it was asked, and the target.
+    present, way
+        The noise of that question, and of the coarser one.
+    step
+        The coarser question reads one entry in so many.
+    """
+    model, states = first_model(theta), theta.states
+    size = min(sum(query.lengths), _MOST_SIMULATED)
+    if model is None or query.asks is None or way.query.weights is None:
+        return True
+    rng = np.random.default_rng(0)
+    times = 1.0 if query.per_entry else sum(query.lengths) / size
+    whole = query.asks.bind(states, size)
+    nobody = (Fraction(0),) * way.query.size
+    groups = [
+        [float(n > 0) for n in way.query.weights.get(s, nobody)] for s in query.states or states
+    ]
+    merge = np.array(groups)
+    met = nearer = 0
+    for seed in range(_SIMULATED):
+        data = drawn(model, states, (size,), seed)
+        truth = _answer(whole, data)
+        off = rng.laplace(scale=way.scale, size=way.query.size)
+        before = rng.laplace(scale=present.scale, size=query.size)
+        if step > 1:
+            part = data.codes[::step]
+            off += _answer(over(query, [len(part)]), Series(part, states, (len(part),))) - truth
+        else:
+            truth, before = truth @ merge, before @ merge
+        allowed = target.error * (times * truth if target.relative else np.ones(len(off)))
+        good = truth[np.abs(off) <= allowed].sum() if target.relative else np.abs(off).max()
+        met += bool(good >= truth.sum() / 2 if target.relative else good <= target.error)
+        nearer += bool(np.abs(off).mean() < np.abs(before).mean())
+    return met >= 0.9 * _SIMULATED and nearer > 0.5 * _SIMULATED
+
+
+def _answer(query: Query, data: Series) -> Floats:
+    return np.array([float(value) for value in query.exact(data)])
 
 
 def error_rows(

@@ -10,9 +10,9 @@ import numpy as np
 from pufferkit.data.bins import Bins
 from pufferkit.data.calendar import WEEKDAYS
 from pufferkit.data.queries import TopStates
-from pufferkit.mechanisms.calibration import DROWNED
 from pufferkit.mechanisms.joint_plan import split
-from pufferkit.mechanisms.release import Guarantee, half_width
+from pufferkit.mechanisms.release import Guarantee
+from pufferkit.mechanisms.usefulness import drowned_numbers
 from pufferkit.plots.canvas import (
     BLACK,
     BLUE,
@@ -106,26 +106,18 @@ def release_figure(release: Release, exact: Sequence[float] | None = None) -> Fi
     title = _heading(release, release.query, sum(release.lengths))
     picture = "bars" if release.asks is None or exact is not None else release.asks.picture
     if picture == "slots":
-        reach = half_width(release.scale, 0.95, unit=release.unit)
-        return _slots(release.labels, release.value, release.question or {}, title, reach)
+        lost = drowned_numbers(release)
+        return _slots(release.labels, release.value, release.question or {}, title, lost)
     if picture == "moves":
         figure, axes = blank(WIDE, 2.4 + 0.5 * count**0.5, title)
     else:
-        title += "\nfaded: the noise is more than half of an average answer" * _drowned(release)
+        if drowned_numbers(release).any():
+            title += "\nfaded: the noise is more than half of what the beliefs expect"
         figure, axes = blank(wide_for(count), 4.0, title)
     _drawn(figure, axes, release, exact)
     if picture == "bars":
         legend(figure)
     return figure
-
-
-def _drowned(release: Release) -> bool:
-    """Whether the noise is more than half of an average answer."""
-    if release.total is None or release.noise == "noisy choice":
-        return False
-    lows, highs = zip(*release.as_drawn().interval(), strict=True)
-    reach = (np.array(highs) - lows).max() / 2
-    return bool(reach > DROWNED * release.total / len(release.labels))
 
 
 def _drawn(figure: Figure, axes: Axes, release: Release, exact: Sequence[float] | None) -> None:
@@ -145,8 +137,9 @@ def _drawn(figure: Figure, axes: Axes, release: Release, exact: Sequence[float] 
     count, total, chosen = len(release.labels), release.total, release.noise == "noisy choice"
     places = range(count)
     few = total is not None and count <= len(COLOURS)  # of states
-    faint = FADED if _drowned(release) else 1.0
-    axes.bar(places, release.raw, width=0.62, color=COLOURS[:count] if few else SKY, alpha=faint)
+    bars = axes.bar(places, release.raw, width=0.62, color=COLOURS[:count] if few else SKY)
+    for bar, faded in zip(bars, drowned_numbers(release), strict=True):
+        bar.set_alpha(FADED if faded else 1.0)
     lows, highs = zip(*release.as_drawn().interval(), strict=True)
     if chosen:
         axes.plot([], [], "s", color=SKY, label="as drawn, with noise")
@@ -204,23 +197,22 @@ def _by_slot(
 
 
 def _slots(
-    labels: Sequence[str], numbers: Any, question: Mapping[str, Any], title: str, error: float
+    labels: Sequence[str], numbers: Any, question: Mapping[str, Any], title: str, lost: Any
 ) -> Figure:
     """A question by time as a heat map of shares: dark where a state takes more of the slot.
 
     By weekday and hour there is a panel for each state, a row for each day. Otherwise there is a
     row for each state and a column for each slot.
     """
-    shares, states, slots, seen = _by_slot(labels, numbers, question)
-    drowned = error > DROWNED * seen / len(states)
-    faint = np.where(drowned, FADED, 1.0)
+    shares, states, slots, _ = _by_slot(labels, numbers, question)
+    faint = np.where(lost.reshape(shares.shape), FADED, 1.0)
     notes = []
     if question["by"] == "weekday and hour":
         shown = states[:_MOST_PANELS]
         figure, every = panels(len(shown), WIDE, 1.2 + 1.7 * len(shown), title, columns=1)
         days, hours = [day[:3] for day in WEEKDAYS], [f"{hour}:00" for hour in range(24)]
         for n, (axes, state) in enumerate(zip(every, shown, strict=True)):
-            drawn = heat(axes, shares[:, n].reshape(7, 24), days, hours, faint=faint.reshape(7, 24))
+            drawn = heat(axes, shares[:, n].reshape(7, 24), days, hours, faint=faint[:, n].reshape(7, 24))
             axes.set_xticks(range(0, 24, 3), hours[::3], rotation=0, ha="center")
             axes.set_title(state, fontsize=10, loc="left", parse_math=False)
             axes.set_ylabel("day of the week")
@@ -229,14 +221,14 @@ def _slots(
             notes.append(f"Not drawn: {', '.join(states[_MOST_PANELS:])}.")
     else:
         figure, axes = blank(WIDE, 2.4 + 0.4 * len(states), title)
-        drawn = heat(axes, shares.T, states, slots, faint=np.tile(faint, (len(states), 1)))
+        drawn = heat(axes, shares.T, states, slots, faint=faint.T)
         axes.set_xlabel(_SLOTS.get(question["by"], "slot"))
         axes.set_ylabel("state")
     bar = figure.colorbar(drawn, ax=figure.axes, shrink=0.8)
     bar.set_label("share of the slot", fontsize=9)
-    if drowned.any():
-        count = f"{int(drowned.sum()):,} of {len(slots):,} slots"
-        notes.append(f"Faded: in {count} the noise is more than half of an average count.")
+    if lost.any():
+        count = f"{int(lost.sum()):,} of {lost.size:,} counts"
+        notes.append(f"Faded: for {count} the noise is more than half of what is expected.")
     if notes:
         footnote(figure, " ".join(notes))
     return figure
@@ -346,8 +338,7 @@ def releases_figure(releases: Releases) -> Figure:
     if releases.observed is not None:
         first = {**(releases.question or {}), "observed": releases.observed[0]}
         title = _heading(releases, f"{_named(releases)}, {owners[0]}", int(releases.entries[0]))
-        reach = float(releases.half_width()[0])
-        return _slots(releases.labels, releases.value[0], first, title, reach)
+        return _slots(releases.labels, releases.value[0], first, title, drowned_numbers(releases.row(0)))
     derived = asked is not None and asked.replaced and releases.noise != "noisy choice"
     if derived and not isinstance(asked, TopStates):
         return _follows(releases, owners)

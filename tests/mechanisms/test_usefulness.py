@@ -2,6 +2,8 @@
 
 import math
 import warnings
+from dataclasses import replace
+from itertools import pairwise, product
 
 import numpy as np
 import polars
@@ -10,15 +12,16 @@ import pytest
 import pufferkit as pk
 from pufferkit.beliefs.base import as_beliefs
 from pufferkit.data.series import UNOBSERVED
-from pufferkit.mechanisms.calibration import questioned
 from pufferkit.mechanisms.explain import in_odds
 from pufferkit.mechanisms.target_errors import (
     error_rows,
+    helps,
     merged,
     over,
     with_fewest_entries,
     worth_having,
 )
+from pufferkit.mechanisms.usefulness import expected_answer, questioned
 from tests.asking import Asking, for_all, for_each
 
 CHAIN = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
@@ -27,24 +30,73 @@ THREE = pk.MarkovChain.steady(
 )
 
 
+FIXED = pk.MarkovChain([0.3, 0.7], [[0.9, 0.1], [0.4, 0.6]])
+CLOCK = pk.Calendar("2024-01-01", every="1h")
+
+
+@pytest.mark.parametrize("chain", [CHAIN, FIXED], ids=["stationary", "fixed"])
 @pytest.mark.parametrize(
-    ("query", "bounds", "average"),
+    ("query", "bounds", "least"),
     [
-        (pk.relative_frequencies([0, 1], 100), (0, 1), 0.5),
-        (pk.histogram([0, 1], [60, 40]), (0, 100), 50),
-        (pk.count(1, 100), (0, 100), 50),
-        (pk.total({0: -2, 1: 4}, 10), (-20, 40), 30),
-        (pk.mean({0: 1, 1: 3}, 10), (1, 3), 1),
-        (pk.transition_counts([0, 1], 11), (0, 10), 2.5),
-        (pk.by_time("day", [0, 1], 240, pk.Calendar("2024-01-01", every="1h")), (0, 24), 12),
-        (pk.Query("own", len, 1, 10), None, None),
+        (pk.relative_frequencies([0, 1], 6), (0, 1), 0),
+        (pk.histogram([0, 1], 6), (0, 6), 0),
+        (pk.count(1, 6), (0, 6), 0),
+        (pk.total({0: -2, 1: 4}, 6), (-12, 24), -12),
+        (pk.mean({0: 1, 1: 3}, 6), (1, 3), 1),
+        (pk.by_time("week", [0, 1], 6, CLOCK), (0, 6), 0),
     ],
+    ids=lambda value: getattr(value, "name", ""),
 )
-def test_the_answer_has_a_range(query, bounds, average):
-    useful = pk.Usefulness.of(pk.influence_curve(CHAIN, query, 1))
-    assert useful.bounds == (None if bounds is None else pytest.approx(bounds))
-    assert useful.average == (None if average is None else pytest.approx(average))
-    assert ("is not known" in " ".join(str(useful).split())) == (bounds is None)
+def test_the_expected_answer_by_its_definition(chain, query, bounds, least):
+    """The mean over all data, each with its probability, above the least answer."""
+    mean = np.zeros(query.size)
+    for path in product((0, 1), repeat=6):
+        steps = [chain.transition[x, y] for x, y in pairwise(path)]
+        chance = chain.initial[path[0]] * math.prod(steps)
+        answer = [float(value) for value in query.exact(pk.Series.of(list(path), [0, 1]))]
+        mean += chance * (np.array(answer) - least)
+    useful = pk.Usefulness.of(pk.influence_curve(chain, query, 1))
+    assert useful.expected == pytest.approx(mean)
+    assert useful.bounds == pytest.approx(bounds)
+    assert "as the beliefs expect" in " ".join(str(useful).split())
+
+
+def test_answers_that_are_no_sums_are_drawn():
+    moves = pk.Usefulness.of(pk.influence_curve(CHAIN, pk.transition_counts([0, 1], 5000), 1))
+    assert moves.expected == pytest.approx(4999 * np.array([0.72, 0.08, 0.08, 0.12]), rel=0.2)
+    runs = pk.Usefulness.of(pk.influence_curve(CHAIN, pk.episodes(1, 400_000), 1))
+    assert runs.expected == pytest.approx([400_000 * 0.08], rel=0.1)  # of a part of it
+    own = pk.Usefulness.of(pk.influence_curve(CHAIN, pk.Query("own", len, 1, 10), 1))
+    assert own.expected is None
+    assert "judge it yourself" in str(own)
+
+
+def test_graphs_and_joint_distributions_expect_too():
+    network = pk.BayesianNetwork(
+        {"a": (), "b": ("a",)},
+        {"a": {(): [0.5, 0.5]}, "b": {(0,): [0.9, 0.1], (1,): [0.2, 0.8]}},
+    )
+    assert expected_answer(pk.count(1, 2), as_beliefs(network)) == pytest.approx([0.5 + 0.45])
+    joint = pk.FiniteJoint({(0, 0): 0.4, (0, 1): 0.2, (1, 1): 0.4})
+    assert expected_answer(pk.count(1, 2), as_beliefs(joint)) == pytest.approx([1.0])
+    hull = pk.ChainClass.hull(CHAIN, pk.MarkovChain.steady([[0.8, 0.2], [0.3, 0.7]]))
+    assert expected_answer(pk.count(1, 100), hull) == pytest.approx([30.0])  # 0.2 and 0.4
+    unknown = pk.ChainClass.mixing(2, 0.1, 0.5)
+    assert expected_answer(pk.count(1, 100), unknown) == pytest.approx([50.0])
+
+
+def test_levels_are_judged_one_by_one_over_what_was_observed():
+    rare = pk.MarkovChain.steady(
+        [[0.9, 0.09, 0.01], [0.3, 0.69, 0.01], [0.5, 0.49, 0.01]], ["rest", "walk", "fall"]
+    )
+    plan = pk.plan(rare, pk.histogram(rare.states, 1000), 1)
+    assert not plan.useful.drowned
+    assert plan.useful.lost == ("fall",)
+    assert "the noise drowns 1 of 3 counts: fall" in plan.warnings()
+    assert plan.statements()[0].kind == "warning"
+    assert plan.useful.to_dict()["lost"] == ["fall"]
+    sparse = pk.influence_curve(CHAIN, pk.histogram([0, 1], every_67th(6700)), 1)
+    assert pk.Usefulness.of(sparse).expected == pytest.approx([80.0, 20.0])
 
 
 def test_noise_that_drowns_the_answer_is_called_so():
@@ -80,7 +132,8 @@ def test_the_epsilon_it_takes_is_enough_and_not_much_more(beliefs, error):
     assert pk.influence_curve(beliefs, query, epsilon).half_width() <= error
     assert pk.influence_curve(beliefs, query, epsilon * 0.98).half_width() >= error
     assert epsilon == float(f"{epsilon:.3g}")
-    same = pk.epsilon_for(beliefs, query, error / 0.5, relative=True)
+    typical = expected_answer(query, as_beliefs(beliefs)).max()
+    same = pk.epsilon_for(beliefs, query, error / typical, relative=True)
     assert same == epsilon
 
 
@@ -142,6 +195,29 @@ def test_every_remedy_was_tried_and_would_do():
     assert all(not pk.Usefulness.of(way.calibration).drowned for way in drowned)
 
 
+def test_what_only_moves_the_yardstick_is_no_remedy():
+    """Merging is one where the present noise, added up, tells less of the same numbers."""
+    four = pk.MarkovChain.steady(np.full((4, 4), 0.05) + 0.8 * np.eye(4))
+    query, target = pk.histogram(four.states, 400), worth_having()
+    theta, present = as_beliefs(four), pk.influence_curve(four, query, 0.3)
+    halves = merged(query, [[0, 1], [2, 3]])
+    fewer = pk.influence_curve(four, halves, 0.3)
+    assert helps(theta, query, target, present, fewer, 1)
+    assert not helps(theta, query, target, replace(fewer, scale=fewer.scale / 5), fewer, 1)
+    assert not helps(theta, query, target, present, replace(fewer, scale=200.0), 1)
+    shares = pk.relative_frequencies(four.states, 400)
+    noise = pk.influence_curve(four, shares, 0.3)
+    sampled = replace(noise, query=over(shares, [40]), scale=noise.scale / 10)
+    assert helps(theta, shares, pk.Target(0.5, relative=True), noise, sampled, 10)
+    assert not helps(theta, shares, pk.Target(0.01), noise, sampled, 10)  # 40 readings cannot
+
+
+def test_no_remedy_promises_hardly_anything():
+    slow = pk.MarkovChain.steady([[0.999, 0.001], [0.001, 0.999]])
+    for way in pk.remedies(slow, pk.relative_frequencies([0, 1], 30), 0.2, worth_having()):
+        assert way.calibration.epsilon <= 10
+
+
 def test_merged_bins_count_together():
     query = pk.histogram(THREE.states, 6)
     both = merged(query, [["low"], ["mid", "high"]])
@@ -155,11 +231,13 @@ def test_merged_bins_count_together():
 
 def test_targets_in_words():
     assert pk.Target.of_text("0.05") == pk.Target(0.05)
-    assert pk.Target.of_text("5%").half_width(pk.relative_frequencies([0, 1], 9)) == 0.025
+    shares = pk.relative_frequencies([0, 1], 9)
+    assert pk.Target.of_text("5%").half_width(shares) == 0.025
+    assert pk.Target.of_text("5%").half_width(shares, as_beliefs(CHAIN)) == pytest.approx(0.04)
     for wrong in ("soon", "-1", "0"):
         with pytest.raises(ValueError, match="target"):
             pk.Target.of_text(wrong)
-    with pytest.raises(ValueError, match="range is known"):
+    with pytest.raises(ValueError, match="percentage"):
         pk.Target.of_text("5%").half_width(pk.Query("own", len, 1, 10))
 
 
@@ -293,7 +371,7 @@ def test_pooled_rows_are_judged_as_one_series_of_their_size(asked):
         if not asked.chooses:
             assert bool(chosen) == pk.Usefulness.of(alone).drowned, size
         for noise in chosen:
-            assert noise.half_width() > 0.5 * pk.Usefulness.of(noise).average
+            assert pk.Usefulness.of(noise).drowned
 
 
 def test_remedies_divide_by_what_is_observed():

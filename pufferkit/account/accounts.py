@@ -761,7 +761,7 @@ class Subject:
             calibration = self.calibrated(one)
             own = replace(one, part=calibration.checked(one.part))
             if one.several is None and one is wanted[0]:
-                warn_if_drowned(calibration, anyway=anyway, stacklevel=5)
+                warn_if_drowned(calibration, self.theta, anyway=anyway, stacklevel=5)
             made.append((own, calibration))
             asked.append(self.asked(calibration, one.bounds, one.key, one.label))
         return [Release.from_dict(value) for value in self.pay_all(asked, made, read)]
@@ -859,7 +859,7 @@ def release_series(
         level = checks.privacy(epsilon)
         best = mechanism == BEST
         made = plan(theta, asked, level).best if best else calibrate(mechanism, theta, asked, level)
-        warn_if_drowned(made, anyway=anyway, stacklevel=4)
+        warn_if_drowned(made, theta, anyway=anyway, stacklevel=4)
         return made.release(series, anyway=True)
     if not isinstance(account, Account):
         raise ValueError(f"account: must be an Account, got {type(account).__name__}")

@@ -129,7 +129,8 @@ def warn_if_rows_drown(
     row = int(seen[np.argsort(rows.entries[seen], kind="stable")[len(seen) // 2]])
     entries = int(rows.entries[row])
     noise = _noise_of_row(run, rows, made[row], row)
-    warn_if_drowned(noise, anyway=anyway, rows=f" (a row of {entries:,} entries)", stacklevel=5)
+    where = f" (a row of {entries:,} entries)"
+    warn_if_drowned(noise, run.beliefs, anyway=anyway, rows=where, stacklevel=5)
 
 
 def _noise_of_row(run: FleetRun, rows: Rows, made: Calibration, row: int) -> Calibration:

@@ -98,7 +98,7 @@ def plan(
         }
         terminal.say(json.dumps(record, indent=2))
     else:
-        for line in usefulness_output.in_words(table, wanted, ways):
+        for line in usefulness_output.in_words(beliefs, table, wanted, ways):
             terminal.say(line)
     terminal.written(written)
 

@@ -27,22 +27,24 @@ def ways(beliefs: Beliefs, plan: Plan, target: Target | None) -> list[Remedy]:
     wanted = target
     if wanted is None and plan.useful.drowned:
         wanted = worth_having()
-    if wanted is None or wanted.is_met(plan.best):
+    if wanted is None or wanted.is_met(plan.best, beliefs):
         return []
     rows = (row.calibration for row in plan.entries if row.mechanism == "influence_curve")
     with terminal.working("searching for remedies"):
         return pk.remedies(beliefs, plan.query, plan.epsilon, wanted, present=next(rows))
 
 
-def in_words(plan: Plan, target: Target | None, remedies: Sequence[Remedy]) -> Iterator[str]:
+def in_words(
+    beliefs: Beliefs, plan: Plan, target: Target | None, remedies: Sequence[Remedy]
+) -> Iterator[str]:
     """The target and the remedies, one line each."""
     if target is not None:
-        met = "reached" if target.is_met(plan.best) else "NOT reached"
+        met = "reached" if target.is_met(plan.best, beliefs) else "NOT reached"
         yield f"target: {target}: {met}"
     if remedies:
         yield "any one of these would reach it:"
         yield from (f"  {way}" for way in remedies)
-    elif (target is not None and not target.is_met(plan.best)) or plan.useful.drowned:
+    elif (target is not None and not target.is_met(plan.best, beliefs)) or plan.useful.drowned:
         yield "no remedy that was tried is enough (more epsilon, more data, coarser questions)"
 
 
@@ -58,7 +60,7 @@ def soon(mechanism: str | None, beliefs: Beliefs, query: Query, epsilon: float) 
 
 def refuse_drowned(calibration: Calibration, beliefs: Beliefs, anyway: bool) -> None:
     """Raise with remedies if noise drowns the answer; with ``anyway``, only warn."""
-    useful = pk.Usefulness.of(calibration)
+    useful = pk.Usefulness.of(calibration, beliefs=beliefs)
     if not useful.drowned:
         return
     if anyway:
@@ -73,7 +75,7 @@ def _refusal(warning: str, calibration: Calibration, beliefs: Beliefs) -> str:
 
     query, epsilon = calibration.query, calibration.epsilon
     least = least_noise(beliefs, query, epsilon)
-    if worth_having().is_met(least):
+    if worth_having().is_met(least, beliefs):
         would = f"{least.mechanism} instead of {calibration.mechanism}"
     else:
         remedies = pk.remedies(beliefs, query, epsilon, worth_having(), present=least)

@@ -443,7 +443,7 @@ def live(
         raise ValueError("question: hours and days need a private file with times; see step 1")
     asked = question.asked(theta, [length] if series is None else series, epsilon)
     calibration = noise_of(mechanism, theta, asked.query, epsilon)
-    useful = pk.Usefulness.of(calibration)
+    useful = pk.Usefulness.of(calibration, beliefs=theta)
     stand_in = _stand_in(theta, public, series, length)
     return {
         "epsilon": epsilon,
@@ -548,7 +548,8 @@ def cost(request: Request) -> dict[str, Any]:
     with payer.ledger:
         price = payer.cost(data, theta, asked.query, request.epsilon, mechanism=request.mechanism)
         left = payer.remaining
-    useful = pk.Usefulness.of(noise_of(request.mechanism, theta, asked.query, request.epsilon))
+    noise = noise_of(request.mechanism, theta, asked.query, request.epsilon)
+    useful = pk.Usefulness.of(noise, beliefs=theta)
     return {
         "cost": price,
         "remaining": left,
@@ -562,7 +563,7 @@ def release(request: Request) -> dict[str, Any]:
     payer, data, theta, asked = _payer(request)
     with payer.ledger:
         noise = noise_of(request.mechanism, theta, asked.query, request.epsilon)
-        useful = pk.Usefulness.of(noise)
+        useful = pk.Usefulness.of(noise, beliefs=theta)
         if useful.drowned and not request.anyway:
             raise ValueError(
                 f"{useful.warning}; nothing was released. Change the question, the beliefs or "

@@ -210,7 +210,8 @@ class Plan(Shown):
     @property
     def useful(self) -> Usefulness:
         """How large the least noise is compared with the answer."""
-        return Usefulness.of(self.best)
+        known = (row.calibration.beliefs for row in self.entries if row.calibration is not None)
+        return Usefulness.of(self.best, beliefs=next(filter(None, known), None))
 
     def __getitem__(self, mechanism: str) -> Calibration:
         """The calibration of one mechanism; an error with the reason if it does not apply."""

@@ -199,13 +199,13 @@ class Target:
             )
         return self.error * typical
 
-    def is_met(self, calibration: Calibration) -> bool:
+    def is_met(self, calibration: Calibration, beliefs: Beliefs | None = None) -> bool:
         """Whether this noise is small enough; if relative, for levels with half of the answer."""
         if not self.relative:
             return calibration.half_width(self.level) <= self.error
-        relative = Usefulness.of(calibration, self.level).relative
+        relative = Usefulness.of(calibration, self.level, beliefs).relative
         if relative is None:
-            self.half_width(calibration.query, calibration.beliefs)
+            self.half_width(calibration.query, calibration.beliefs or beliefs)
         return relative is not None and relative <= self.error * (1 + _ROUNDING)
 
     def __str__(self) -> str:
@@ -273,7 +273,7 @@ def _least_that_meets(theta: Beliefs, query: Query, target: Target) -> Calibrati
     The influence curve goes both ways: the loss at the wanted scale is the epsilon, without a
     search. Where quilts or gaps decide, that is where the search begins.
     """
-    scale = _largest_scale(group_dp(query, 1.0, theta), target)
+    scale = _largest_scale(theta, query, target)
     noise = cache(lambda epsilon: least_noise(theta, query, epsilon))
 
     @cache
@@ -311,16 +311,18 @@ def _least_that_meets(theta: Beliefs, query: Query, target: Target) -> Calibrati
     return rounded if rounded.scale <= scale else noise(math.exp(enough))
 
 
-def _largest_scale(calibration: Calibration, target: Target) -> float:
+def _largest_scale(theta: Beliefs, query: Query, target: Target) -> float:
     """The largest scale whose interval is within the target.
 
     Discrete noise has intervals with whole ends, so they grow with the scale in steps.
     """
+    allowed, any_scale = target.half_width(query, theta), group_dp(query, 1.0)
 
     def within(scale: float) -> float:
-        return 1.0 if target.is_met(replace(calibration, scale=scale)) else -1.0
+        width = replace(any_scale, scale=scale).half_width(target.level)
+        return 1.0 if width <= allowed else -1.0
 
-    good = target.half_width(calibration.query, calibration.beliefs) / -math.log1p(-target.level)
+    good = allowed / -math.log1p(-target.level)
     while within(good) < 0:
         good /= 2
     bad = 2 * good
@@ -424,11 +426,11 @@ def _remedies(
         with suppress(NotApplicable):
             # One loss tells of most that they are not enough.
             own = as_beliefs(beliefs)
-            scale = _largest_scale(group_dp(question, 1.0, own), target)
+            scale = _largest_scale(own, question, target)
             if loss_at(own, question, question.lipschitz / scale) > epsilon:
                 continue
             noise = least_noise(beliefs, question, epsilon)
-            if target.is_met(noise) and helps(theta, query, target, least, noise, step):
+            if target.is_met(noise, own) and helps(theta, query, target, least, noise, step):
                 yield Remedy(text, noise)
 
 

@@ -285,8 +285,13 @@ class Usefulness(Shown):
     epsilon: float
 
     @classmethod
-    def of(cls, calibration: Calibration, level: float = 0.95) -> Usefulness:
-        """The noise of a calibration compared with the answer of its query."""
+    def of(
+        cls, calibration: Calibration, level: float = 0.95, beliefs: Beliefs | None = None
+    ) -> Usefulness:
+        """The noise of a calibration compared with the answer of its query.
+
+        ``beliefs`` say what to expect where the mechanism needs none.
+        """
         query = calibration.query
         noun = "answers" if query.asks is None else query.asks.noun
         return cls(
@@ -294,7 +299,7 @@ class Usefulness(Shown):
             (query.name,) if query.chooses else tuple(query.labels),
             calibration.half_widths(level),
             level,
-            expected_answer(query, calibration.beliefs),
+            expected_answer(query, calibration.beliefs or beliefs),
             (0.0, float(sum(query.observed or query.lengths))) if query.chooses else query.bounds,
             calibration.mechanism,
             calibration.epsilon,
@@ -398,14 +403,19 @@ class Usefulness(Shown):
 
 
 def warn_if_drowned(
-    calibration: Calibration, *, anyway: bool, rows: str = "", stacklevel: int = 3
+    calibration: Calibration,
+    beliefs: Beliefs | None = None,
+    *,
+    anyway: bool,
+    rows: str = "",
+    stacklevel: int = 3,
 ) -> None:
     """Warn that noise drowns an answer, before anything is charged or drawn.
 
     Parameters
     ----------
-    calibration
-        The noise to be judged.
+    calibration, beliefs
+        The noise to be judged, and what to expect where it was made without beliefs.
     anyway
         Whether the release is meant all the same; then there is no warning.
     rows
@@ -415,7 +425,7 @@ def warn_if_drowned(
     """
     if anyway:
         return
-    useful = Usefulness.of(calibration)
+    useful = Usefulness.of(calibration, beliefs=beliefs)
     if useful.drowned:
         message = f"{useful.warning}{rows}; anyway=True releases it without this warning"
         warnings.warn(DrownedAnswer(message, calibration), stacklevel=stacklevel)

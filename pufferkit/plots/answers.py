@@ -212,7 +212,9 @@ def _slots(
         figure, every = panels(len(shown), WIDE, 1.2 + 1.7 * len(shown), title, columns=1)
         days, hours = [day[:3] for day in WEEKDAYS], [f"{hour}:00" for hour in range(24)]
         for n, (axes, state) in enumerate(zip(every, shown, strict=True)):
-            drawn = heat(axes, shares[:, n].reshape(7, 24), days, hours, faint=faint[:, n].reshape(7, 24))
+            drawn = heat(
+                axes, shares[:, n].reshape(7, 24), days, hours, faint=faint[:, n].reshape(7, 24)
+            )
             axes.set_xticks(range(0, 24, 3), hours[::3], rotation=0, ha="center")
             axes.set_title(state, fontsize=10, loc="left", parse_math=False)
             axes.set_ylabel("day of the week")
@@ -338,7 +340,9 @@ def releases_figure(releases: Releases) -> Figure:
     if releases.observed is not None:
         first = {**(releases.question or {}), "observed": releases.observed[0]}
         title = _heading(releases, f"{_named(releases)}, {owners[0]}", int(releases.entries[0]))
-        return _slots(releases.labels, releases.value[0], first, title, drowned_numbers(releases.row(0)))
+        return _slots(
+            releases.labels, releases.value[0], first, title, drowned_numbers(releases.row(0))
+        )
     derived = asked is not None and asked.replaced and releases.noise != "noisy choice"
     if derived and not isinstance(asked, TopStates):
         return _follows(releases, owners)

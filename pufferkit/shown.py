@@ -51,9 +51,9 @@ def with_interval(value: float, low: float, high: float) -> tuple[str, str, str]
     (('0.450', '0.422', '0.483'), ('89,002', '88,537', '89,455'))
     """
     width = high - low
-    places = 6 if not width else max(0, 1 - math.floor(math.log10(width)))
-    if places > 9 or not math.isfinite(width):
+    if not math.isfinite(width) or (width and math.log10(abs(width)) < -8):
         return f"{value:.6g}", f"{low:.6g}", f"{high:.6g}"
+    places = 6 if not width else max(0, 1 - math.floor(math.log10(abs(width))))
     unit = 10.0**places
     ends = math.floor(low * unit + 1e-6) / unit, math.ceil(high * unit - 1e-6) / unit
     texts = [f"{number:,.{places}f}" for number in (value, *ends)]

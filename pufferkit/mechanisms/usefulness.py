@@ -39,7 +39,7 @@ from pufferkit.beliefs.hidden_model import HiddenChain
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.beliefs.markov_random_field import MarkovRandomField
 from pufferkit.checks import Floats
-from pufferkit.data.query import Query, remade
+from pufferkit.data.query import Query, Whole, remade
 from pufferkit.data.series import Series
 from pufferkit.errors import DrownedAnswer, NotApplicable, printable
 from pufferkit.rounding import LARGEST_EXPONENT
@@ -206,24 +206,25 @@ def _(model: FiniteJoint, states: Sequence[Any], length: int) -> Floats:
 
 def _drawn_answer(query: Query, beliefs: Beliefs) -> Floats | None:
     """The answer to data drawn from each model; of a long series, that of a part of it."""
-    if query.asks is None or query.asks.kind == "several":
+    asks = query.asks.asked_for if isinstance(query.asks, Whole) else query.asks
+    if asks is None or asks.kind == "several":
         return None
     lengths, factor = query.lengths, 1.0
     if sum(lengths) > _MOST_DRAWN:
         within = sum(total <= _MOST_DRAWN for total in accumulate(lengths))
         lengths = lengths[:within] or (_MOST_DRAWN,)
-        factor = 1.0 if query.asks.per is not None else sum(query.lengths) / sum(lengths)
+        factor = 1.0 if asks.per is not None else sum(query.lengths) / sum(lengths)
     answers = []
     try:
         over = getattr(query.evaluate, "over", None)
-        asked = query.asks.bind(beliefs.states, lengths, over.calendar if over else None)
+        asked = asks.bind(beliefs.states, lengths, over.calendar if over else None)
         for number, model in enumerate(islice(_models(beliefs), _MOST_MODELS)):
             data = drawn(model, beliefs.states, lengths, number)
             answers.append([float(value) for value in asked.exact(data)])
     except (NotApplicable, ValueError, AttributeError):
         return None
     share = sum(query.observed or query.lengths) / sum(query.lengths)
-    factor *= 1.0 if query.asks.per is not None else share
+    factor *= 1.0 if asks.per is not None else share
     return np.asarray(factor * np.mean(answers, axis=0))
 
 

@@ -6,10 +6,10 @@ is then (epsilon + 2 Delta)-private against that adversary. Conditioning on the 
 left out: the divergence can grow by it.
 
 For chains the divergence given a secret is a maximum over paths of a sum of log-ratios, so a
-forward and a backward pass of maxima give it for all of them at once, secrets of the beliefs' own
+forward and a backward pass of maxima give it for all of them at once, pairs and entries in a row
 included; for networks two passes along the edges do. Any member of the class gives a valid Delta:
-where the class does not fix the matrix, one near the adversary's is taken and checked to be a
-member.
+where the class fixes no start the adversary's own is taken, where it fixes no matrix one near the
+adversary's, checked to be a member.
 
 **Chains.** For data x let r(x) = log p(x) / q(x), a sum over the start and the moves. Given a
 secret S that both think possible, the max-divergence of p from q is
@@ -21,33 +21,17 @@ secret S that both think possible, the max-divergence of p from q is
 *Entries in a row* have given moves between them, whose ratios cancel: what is left is what lies
 before the first value and after the last, for any two ends that the adversary's moves can join.
 
-*Entries anywhere* split the series into stretches, which are independent given the entries. Each
-adds the largest ratio of a path between its ends minus the ratio of the probabilities of the two
-ends; the best entries are found one by one, from left to right.
-
-*The label of a window* is read by an automaton. Maxima (for paths) and sums (for probabilities)
-over the windows from a to b that end in a label are tables, the same wherever the window lies.
-
 Secrets that the adversary thinks impossible are not compared; what only one of the two thinks
 possible, given such a secret, makes the divergence infinite.
 
 **Networks.** The log-ratio of two networks is a sum of log-ratios of tables, so its maximum over
 all data with X_i = a is found as a sum of products is, with maxima for sums and sums for products.
 Two passes over the buckets of one elimination order give it for every node and value.
-
-**The nearest start.** Let mu be the initial distribution of a chain with matrix P, theta the
-adversary. In the divergence given X_i = a along data that begin with x, only
-
-    log (mu P^{i-1})(a) - log mu(x)        (and its negative, the other way round)
-
-depends on mu. So "Delta <= d" is a set of linear inequalities in mu, two for each i, a and x: the
-infimum over initial distributions is found by bisection on d, each step a linear programme. Delta
-of the result is then computed as for any other chain, so the returned value is always valid.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import singledispatch
 from math import inf, log, prod
@@ -63,105 +47,10 @@ from pufferkit.beliefs.chain_class import as_chain_class
 from pufferkit.beliefs.finite_joint import FiniteJoint
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.beliefs.markov_random_field import FieldClass, MarkovRandomField
-from pufferkit.beliefs.secrets import Automaton, Events, Pairs, Runs, Secrets, Sets
+from pufferkit.beliefs.secrets import Pairs, Runs, Secrets
 from pufferkit.checks import Floats
 from pufferkit.data.durations import of_seconds
 from pufferkit.errors import NotApplicable
-from pufferkit.rounding import last_passing
-
-MOST_ROWS = 20_000
-"""Most inequalities of a programme; longer series keep the adversary's initial distribution."""
-
-_TOLERANCE = 1e-9
-_NONE = -1e280
-
-
-def nearest_starts(
-    adversary: MarkovChain, transition: Floats, length: int, largest: float
-) -> list[Floats]:
-    """Initial distributions with decreasing Delta, from ``largest`` down to the infimum.
-
-    Only from states that the adversary can start in. Any other must never lead to a value that the
-    adversary thinks possible, or Delta is infinite; then its share changes no ratio.
-    """
-    states = np.flatnonzero(adversary.initial > 0)
-    if 2 * length * len(states) * len(adversary) > MOST_ROWS or len(states) < 2:
-        return []
-    rows = _inequalities(adversary, transition, length, states)
-    starts = list[Floats]()
-
-    def margin(at: float) -> float:
-        start = _feasible(*rows, at - 1)
-        if start is None:
-            return -1.0
-        starts.append(np.zeros(len(adversary)))
-        starts[-1][states] = start
-        return 1.0
-
-    # Counted from 1, so that the precision is absolute where Delta is near 0.
-    last_passing(margin, 1 + largest, 1.0, _TOLERANCE)
-    return starts
-
-
-def _inequalities(
-    adversary: MarkovChain, transition: Floats, length: int, states: Any
-) -> tuple[Floats, Floats, Floats]:
-    """Rows (above, below, c) with: log(above . mu) - log(below . mu) + c <= Delta."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        moves = np.log(adversary.transition) - np.log(transition)
-    shared = (adversary.transition > 0) & (transition > 0)
-    ways = (np.where(shared, moves, _NONE), np.where(shared, -moves, _NONE))
-    size = len(adversary)
-    backward = np.zeros((2, length, size))
-    for way, steps in enumerate(ways):
-        for i in range(length - 2, -1, -1):
-            backward[way, i] = (steps + backward[way, i + 1]).max(axis=1)
-    paths = [np.where(np.eye(size, dtype=bool), 0.0, _NONE) for _ in ways]
-    power, theirs = np.eye(size), adversary.initial
-    unit = np.eye(size)[states][:, states]
-    above, below, constants = [], [], []
-    for i in range(length):
-        if i:
-            power, theirs = power @ transition, theirs @ adversary.transition
-            paths = [
-                (path[:, :, None] + steps[None]).max(axis=1)
-                for path, steps in zip(paths, ways, strict=True)
-            ]
-        for a in np.flatnonzero(theirs > 0):
-            for x, state in enumerate(states):
-                prior = np.log(adversary.initial[state]) - np.log(theirs[a])
-                one, other = (paths[way][state, a] + backward[way, i, a] for way in (0, 1))
-                if one > _NONE / 2:
-                    above.append(power[states, a])
-                    below.append(unit[x])
-                    constants.append(one + prior)
-                if other > _NONE / 2:
-                    above.append(unit[x])
-                    below.append(power[states, a])
-                    constants.append(other - prior)
-    return np.array(above), np.array(below), np.array(constants)
-
-
-def _feasible(above: Floats, below: Floats, constants: Floats, delta: float) -> Floats | None:
-    """An initial distribution with every loss at most ``delta``, or ``None``."""
-    from scipy.optimize import linprog  # noqa: PLC0415
-
-    factors = np.exp(np.clip(constants - delta, -600, 600))[:, None]
-    rows = above * factors - below
-    rows /= np.abs(rows).max(axis=1, keepdims=True).clip(1e-300)
-    size = above.shape[1]
-    answer = linprog(
-        np.zeros(size), rows, np.zeros(len(rows)), np.ones((1, size)), [1.0], (1e-12, 1.0)
-    )
-    if answer.status != 0:
-        return None
-    start: Floats = np.maximum(answer.x, 1e-12)
-    total: float = start.sum()
-    return start / total
-
-
-MOST_WORK = 200_000_000
-"""Sums to compare for sets of entries."""
 
 # A path impossible under the first never counts; one impossible under the second is infinite.
 _NEVER, _UNSEEN, _INFINITE = 1e300, 1e200, 1e150
@@ -174,6 +63,11 @@ def chain_delta(
     hidden: Sequence[Secrets] = (Runs(1),),
 ) -> float:
     """Largest divergence given any secret that the adversary thinks possible, either way."""
+    if not all(isinstance(secrets, (Pairs, Runs)) for secrets in hidden):
+        raise NotApplicable(
+            "closeness: is for secrets that are single entries, pairs of their values or entries "
+            "in a row; hide those by Secrets.pairs or Secrets.runs"
+        )
     known, held = _marginals(adversary, length), _marginals(belief, length)
     possible = known > 0
     outside = possible & (held == 0)
@@ -197,15 +91,8 @@ def chain_delta(
             elif first is adversary and unseen:
                 # What only the adversary thinks possible has a secret too, whichever they are.
                 return inf
-            elif isinstance(secrets, Runs):
-                own = _runs(given, backward, adversary, secrets.window)
-            elif isinstance(secrets, Sets):
-                own = _sets(given, backward, moves, (first, second), adversary, secrets.window)
             else:
-                assert isinstance(secrets, Events)
-                logs = (_logs(ours), _logs(theirs))
-                automaton = secrets.automaton(adversary.states)
-                own = _events(forward, backward, moves, (first, second), logs, automaton)
+                own = _runs(given, backward, adversary, secrets.window)
             if own > _INFINITE:
                 return inf
             delta = max(delta, float(own))
@@ -219,103 +106,6 @@ def _runs(given: Floats, backward: Floats, adversary: MarkovChain, window: int) 
     ends = np.where(joined[None], backward[own - 1 :, None, :], -_NEVER).max(axis=2)
     largest: float = (given[: len(given) - own + 1] + ends).max()
     return largest
-
-
-def _sets(
-    given: Floats,
-    backward: Floats,
-    moves: Floats,
-    pair: tuple[MarkovChain, MarkovChain],
-    adversary: MarkovChain,
-    count: int,
-) -> float:
-    length, size = given.shape
-    own = min(count, length)
-    work = (own - 1) * (length * size) ** 2 // 2
-    if work > MOST_WORK:
-        raise NotApplicable(
-            f"closeness: {own} entries of {length} need {work:.1e} sums (at most {MOST_WORK:.0e}); "
-            "take shorter segments, or hide entries in a row by Secrets.runs"
-        )
-    stretches = np.array(list(_stretches(moves, pair, adversary, length if own > 1 else 1)))
-    best = given
-    for _ in range(own - 1):
-        longer = np.full_like(best, -_NEVER)
-        for j in range(1, length):
-            sums = best[:j, :, None] + stretches[j - 1 :: -1]
-            longer[j] = sums.max(axis=(0, 1))
-        best = longer
-    largest: float = (best + backward).max()
-    return largest
-
-
-def _stretches(
-    moves: Floats, pair: tuple[MarkovChain, MarkovChain], adversary: MarkovChain, length: int
-) -> Iterator[Floats]:
-    """For 1, 2, ... steps: the divergence of what lies between two entries, given both."""
-    possible = adversary.transition > 0
-    between = moves
-    joined: Any = possible
-    powers = [chain.transition for chain in pair]
-    for step in range(1, length):
-        if step > 1:
-            between = (between[:, :, None] + moves[None]).max(axis=1)
-            joined = (joined[:, :, None] & possible[None]).any(axis=1)
-            powers = [p @ c.transition for p, c in zip(powers, pair, strict=True)]
-        if any((power[joined] <= 0).any() for power in powers):
-            raise NotApplicable(
-                "closeness: some moves of several steps are too rare for a float; merge or drop "
-                "rare states, or hide entries in a row by Secrets.runs"
-            )
-        one, other = (np.log(np.where(joined, power, 1.0)) for power in powers)
-        yield np.where(joined, between - one + other, -_NEVER)
-
-
-def _events(
-    forward: Floats,
-    backward: Floats,
-    moves: Floats,
-    pair: tuple[MarkovChain, MarkovChain],
-    logs: tuple[Floats, Floats],
-    automaton: Automaton,
-) -> float:
-    window = len(automaton.moves)
-    starts = len(forward) - window + 1
-    paths = _through(moves, automaton, np.maximum)
-    sums = [_through(_logs(chain.transition), automaton, np.logaddexp) for chain in pair]
-    largest = -inf
-    for label in range(len(automaton.labels)):
-        ahead = (paths[label][None] + backward[window - 1 :, None, :]).max(axis=2)
-        best = (forward[:starts] + ahead).max(axis=1)
-        first, second = (
-            np.logaddexp.reduce(own[:starts] + np.logaddexp.reduce(table[label], axis=1), axis=1)
-            for own, table in zip(logs, sums, strict=True)
-        )
-        # What both think possible; what only one does is infinite by another way (chain_delta).
-        compared = (first > -_UNSEEN) & (second > -_UNSEEN)
-        given = best[compared] - first[compared] + second[compared]
-        largest = max(largest, float(given.max(initial=-inf)))
-    return largest
-
-
-def _through(steps: Floats, automaton: Automaton, gather: np.ufunc) -> Floats:
-    """For each label, first value and last value: all windows between them, gathered."""
-    size = len(steps)
-    values = np.arange(size)
-    table = np.full((size, int(automaton.moves[0].max()) + 1, size), -_NEVER)
-    table[values, automaton.moves[0][0], values] = 0.0
-    for ahead in automaton.moves[1:]:
-        longer = np.full((size, int(ahead.max()) + 1, size), -_NEVER)
-        for state in range(table.shape[1]):
-            step = gather.reduce(table[:, state, :, None] + steps[None], axis=1)
-            place = (slice(None), ahead[state], values)
-            longer[place] = gather(longer[place], step)
-        table = longer
-    result = np.full((len(automaton.labels), size, size), -_NEVER)
-    for state in range(table.shape[1]):
-        label = automaton.ends[state]
-        result[label] = gather(result[label], table[:, state])
-    return result
 
 
 def _passes(moves: Floats, start: Floats, length: int) -> tuple[Floats, Floats]:
@@ -346,11 +136,6 @@ def _log_ratio(above: Floats, below: Floats) -> Floats:
     possible = np.log(np.where(above > 0, above, 1.0)) - np.log(np.where(below > 0, below, 1.0))
     ratio: Floats = np.where(above > 0, np.where(below > 0, possible, _UNSEEN), -_NEVER)
     return ratio
-
-
-def _logs(values: Floats) -> Floats:
-    logs: Floats = np.where(values > 0, np.log(np.where(values > 0, values, 1.0)), -_NEVER)
-    return logs
 
 
 def _marginals(chain: MarkovChain, length: int) -> Floats:
@@ -542,11 +327,10 @@ def closeness(adversary: Any, beliefs: Any, length: int | None = None) -> Closen
         For a joint distribution: a `FiniteJoint` or several. For a network or a random field: a
         `BayesianNetwork` or a `MarkovRandomField`, or several, over the same nodes. For a chain: a
         `MarkovChain`, or `ChainClass.of`, `any_start`, `binary`, `around` or `mixing`. Where the
-        class leaves the start open, it is the best for a given matrix, by linear programmes
-        (`pufferkit.fitting.closeness`; for long series the adversary's initial distribution).
-        Where it leaves the matrix open, one near the adversary's is taken
-        (`pufferkit.beliefs.region_class`): its own, if the class has it. The Delta of any
-        member is a valid one. With secrets of their own (`with_secrets`), Delta is given these.
+        class leaves the start open, it is the adversary's. Where it leaves the matrix open, one
+        near the adversary's is taken (`pufferkit.beliefs.region_class`): its own, if the class has
+        it. The Delta of any member is a valid one. With secrets of their own (`with_secrets`:
+        entries in a row, or pairs of values), Delta is given these.
     length
         Number of entries, for chains. Delta is for a series of one segment: with several
         independent ones, an adversary with another belief about each is further away.
@@ -630,12 +414,7 @@ def _chain_distances(adversary: MarkovChain, beliefs: Any, length: int) -> list[
     hidden = theta.every_secret()
     distances = []
     for member in theta.nearest(adversary, length):
-        chain = member.chain
-        delta = chain_delta(adversary, chain, length, hidden)
-        if member.any_start and delta < inf and not theta.names_secrets:
-            for start in nearest_starts(adversary, chain.transition, length, delta):
-                nearer = MarkovChain(start, chain.transition, chain.states)
-                delta = min(delta, chain_delta(adversary, nearer, length))
+        delta = chain_delta(adversary, member.chain, length, hidden)
         distances.append(Closeness(delta, member.name))
     return distances
 

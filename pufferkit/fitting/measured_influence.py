@@ -15,12 +15,12 @@ differences is too large, so the lower limit is cross-fitted: pair and signs v a
 the days, and v . (m_x - m_x') / 2 on the other half estimates at most N, because |v_j| <= 1.
 
 A decision about a class compares like with like: series drawn from the class, of the same lengths,
-measured in the same way. The predictive p-value is the share of them that reach the data's N.
+measured in the same way (`pufferkit.fitting.check_model.influence_check`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any
@@ -40,9 +40,6 @@ _DAYS = 3
 """A state must be visited on this many days; one day carries no information about variation."""
 
 _BOOTSTRAPS = 1000
-
-Simulate = Callable[[int], Sequence[Any]]
-"""Sequences of the same lengths as the data, drawn from a class with this seed."""
 
 
 @dataclass(frozen=True)
@@ -64,8 +61,6 @@ class MeasuredInfluence:
     N exceeds with the confidence asked for."""
     pair: tuple[int, int]
     """The two states that differ most."""
-    p_value: float | None = None
-    """Share of series drawn from a class that reach ``plug_in``; ``None`` if none were drawn."""
 
 
 class TooFewWindows(NotApplicable):
@@ -112,13 +107,11 @@ def measured_influence(
     window: int,
     day: int,
     *,
-    simulate: Simulate | None = None,
-    repetitions: int = 100,
     confidence: float = 0.95,
     visits: int = VISITS,
     seed: int = 0,
 ) -> MeasuredInfluence:
-    """N of one subject's sequences, with limits, and how a class compares.
+    """N of one subject's sequences, with limits.
 
     Parameters
     ----------
@@ -132,17 +125,12 @@ def measured_influence(
         replaced by the mean of their window, and windows less than half observed are left out.
     day
         Entries in a day, or in whatever block is taken to vary from one to the next.
-    simulate
-        Draws sequences of the same lengths from a class; its series lose the entries that the data
-        lack.
-    repetitions
-        How many series are drawn.
     confidence
         Of the lower limit.
     visits
         A state is compared if it has more visits than this, on three days at least.
     seed
-        Of the days drawn, and the first seed given to ``simulate``.
+        Of the days drawn for the bias.
 
     Raises
     ------
@@ -158,7 +146,6 @@ def measured_influence(
     """
     coded = checked_people(sequences, states)
     width, length = checks.whole("window", window, 1), checks.whole("day", day, 1)
-    count = checks.whole("repetitions", repetitions, 1)
     summed = _summed(coded, states, width, length, visits)
     total = len(summed.visits)
     if total < 2 or summed.kept.sum() < 2:
@@ -175,12 +162,6 @@ def measured_influence(
     mean = float(_differences(*summed.means(drawn)).max(axis=(1, 2)).mean())
     cross_fit = _cross_fit(summed)
     error = _jackknife(summed, x, y, np.sign(difference))
-    p_value = None
-    if simulate is not None:
-        seeds = range(seed, seed + count)
-        drawn_like = (as_observed(simulate(number), coded) for number in seeds)
-        reached = [plug_in_influence(one, states, width, length, visits) for one in drawn_like]
-        p_value = float(np.mean(np.array(reached) >= plug_in))
     below = NormalDist().inv_cdf(checks.real("confidence", confidence)) * error
     return MeasuredInfluence(
         width,
@@ -191,7 +172,6 @@ def measured_influence(
         error,
         max(cross_fit - below, 0.0),
         (x, y),
-        p_value,
     )
 
 
@@ -206,7 +186,7 @@ def plug_in_influence(
 def as_observed(people: Sequence[Any], data: Sequence[Codes]) -> list[Codes]:
     """Simulated sequences without the entries that the data lack."""
     if [len(person) for person in people] != [len(person) for person in data]:
-        raise ValueError("simulate: must draw sequences of the same lengths as the data")
+        raise ValueError("people: must be as long as the data")
     return [np.where(own < 0, own, other) for other, own in zip(people, data, strict=True)]
 
 

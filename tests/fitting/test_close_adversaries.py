@@ -195,32 +195,9 @@ def test_networks_about_other_nodes_are_refused():
     assert closeness(one, [one, one]).delta == 0
 
 
-# --- the best start -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("seed", [4, 5, 8])
-def test_any_start_is_the_infimum_over_starts(seed):
-    rng = np.random.default_rng(seed)
-    size, length = int(rng.integers(2, 4)), int(rng.integers(1, 8))
-    theirs = MarkovChain(rng.dirichlet([2.0] * size), rng.dirichlet([3.0] * size, size))
-    matrix = rng.dirichlet([3.0] * size, size)
-    delta = closeness(theirs, ChainClass.any_start(matrix), length).delta
-    shares = np.linspace(0.02, 0.96, 16)
-    starts = [np.array(start) for start in product(shares, repeat=size - 1) if sum(start) < 0.99]
-    listed = [
-        closeness(theirs, MarkovChain([*start, 1 - start.sum()], matrix), length).delta
-        for start in starts
-    ]
-    own = closeness(theirs, MarkovChain(theirs.initial, matrix), length).delta
-    assert delta <= min(*listed, own) + 1e-6
-    # Near the best of the grid: Delta is a maximum of logs, so it moves little between neighbours.
-    assert delta >= min(*listed, own) - 0.2
-
-
-def test_another_start_can_be_nearer_than_the_adversarys_own():
+def test_where_the_class_leaves_the_start_open_it_is_the_adversarys():
     rng = np.random.default_rng(5)
-    size, length = int(rng.integers(2, 4)), int(rng.integers(1, 8))
-    theirs = MarkovChain(rng.dirichlet([2.0] * size), rng.dirichlet([3.0] * size, size))
-    matrix = rng.dirichlet([3.0] * size, size)
-    own = closeness(theirs, MarkovChain(theirs.initial, matrix), length).delta
-    assert closeness(theirs, ChainClass.any_start(matrix), length).delta < own - 0.1
+    theirs = MarkovChain(rng.dirichlet([2.0] * 3), rng.dirichlet([3.0] * 3, 3))
+    matrix = rng.dirichlet([3.0] * 3, 3)
+    own = closeness(theirs, MarkovChain(theirs.initial, matrix), 5).delta
+    assert closeness(theirs, ChainClass.any_start(matrix), 5).delta == own

@@ -1,7 +1,7 @@
 """Adversaries near regions, mixing classes and beliefs with secrets of their own."""
 
 import math
-from itertools import combinations, pairwise, product
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -71,8 +71,7 @@ def random_pair(seed, size, zeros):
     return MarkovChain(start / start.sum(), one), MarkovChain.steady(other)
 
 
-def cases(length, size):
-    some = {0, size - 1}
+def cases(length):
     return {
         "runs": (Secrets.runs(2), windows(length, 2, tuple)),
         "long runs": (Secrets.runs(3), windows(length, 3, tuple)),
@@ -81,34 +80,17 @@ def cases(length, size):
             Secrets.pairs([(0, 1)]),
             [lambda path, i=i: path[i] if path[i] < 2 else None for i in range(length)],
         ),
-        "at least": (
-            Secrets.at_least([0, size - 1], 3, 2) if size > 2 else Secrets.at_least(1, 3, 2),
-            windows(
-                length,
-                3,
-                (lambda w: sum(x in some for x in w) >= 2) if size > 2 else (lambda w: sum(w) >= 2),
-            ),
-        ),
-        "throughout": (Secrets.throughout(0, 2), windows(length, 2, lambda w: not any(w))),
-        "patterns": (
-            Secrets.patterns(2, lambda w: str(w[0] - w[1])),
-            windows(length, 2, lambda w: w[0] - w[1]),
-        ),
-        "sets": (Secrets.sets(2), entries_of(combinations(range(length), 2))),
-        "three": (Secrets.sets(3), entries_of(combinations(range(length), 3))),
     }
 
 
-@pytest.mark.parametrize("name", cases(4, 3))
+@pytest.mark.parametrize("name", cases(4))
 @pytest.mark.parametrize("zeros", [False, True])
 def test_given_own_secrets_equals_listing_all_series(name, zeros):
     infinite = 0
     for seed in range(12):
         size, length = 2 + seed % 2, 3 + seed % 3
         theirs, ours = random_pair(seed, size, zeros)
-        if zeros and name in {"sets", "three"}:
-            ours = MarkovChain.steady(np.full((size, size), 0.2) + np.eye(size) * (1 - size * 0.2))
-        secrets, events = cases(length, size)[name]
+        secrets, events = cases(length)[name]
         theta = ChainClass.of(ours).with_secrets(secrets, entries=False)
         wanted = listed_delta(theirs, ours, length, events)
         delta = closeness(theirs, theta, length).delta
@@ -120,29 +102,18 @@ def test_given_own_secrets_equals_listing_all_series(name, zeros):
 def test_all_secrets_count_and_single_entries_are_among_them():
     theirs, ours = random_pair(1, 3, zeros=False)
     theta = ChainClass.of(ours)
-    event = Secrets.throughout(0, 3)
+    event = Secrets.pairs([(0, 1)])
     alone = closeness(theirs, theta.with_secrets(event, entries=False), 4).delta
     entry = closeness(theirs, theta, 4).delta
     assert closeness(theirs, theta.with_secrets(event), 4).delta == max(alone, entry)
     assert closeness(ours, theta.with_secrets(event), 4).delta == pytest.approx(0, abs=1e-12)
 
 
-def test_long_windows_do_not_underflow():
-    theirs = MarkovChain.steady([[0.5, 0.5], [0.41, 0.59]])
-    ours = MarkovChain.steady([[0.5, 0.5], [0.4, 0.6]])
-    never = Secrets.at_least(1, 500)
-    near = closeness(theirs, ChainClass.of(ours).with_secrets(never), 2000)
-    rare = MarkovChain.steady([[0.01, 0.99], [0.4, 0.6]])
-    assert 0 < near.delta < 50
-    assert near.delta < closeness(rare, ChainClass.of(ours).with_secrets(never), 2000).delta < 1e5
-
-
-def test_too_short_series_and_too_many_sets_are_refused():
+@pytest.mark.parametrize("secrets", [Secrets.sets(2), Secrets.throughout(0, 3)])
+def test_secrets_that_are_no_entries_in_a_row_are_refused(secrets):
     chain = MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
-    with pytest.raises(NotApplicable, match="longest series has 5"):
-        closeness(chain, ChainClass.of(chain).with_secrets(Secrets.throughout(0, 6)), 5)
     with pytest.raises(NotApplicable, match=r"Secrets\.runs"):
-        closeness(chain, ChainClass.of(chain).with_secrets(Secrets.sets(3)), 20_000)
+        closeness(chain, ChainClass.of(chain).with_secrets(secrets), 9)
 
 
 # --- regions --------------------------------------------------------------------------------------

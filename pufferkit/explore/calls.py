@@ -450,7 +450,7 @@ def live(
         "scale": calibration.scale,
         "mechanism": calibration.mechanism,
         "text": ("" if asked.read is None else "For the release it is derived from: ")
-        + str(useful).partition("\n")[0],
+        + useful.remarks()[0],
         "warning": useful.warning if useful.drowned else "",
         "meaning": [*meaning(calibration), *filter(None, [questioned(epsilon)])],
         "whose": "" if stand_in is None else stand_in[1],

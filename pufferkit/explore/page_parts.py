@@ -76,6 +76,7 @@ body { color: var(--pk-text); font-size: 16px; }
   overflow-x: auto; border: 1px solid var(--pk-line); border-radius: 6px; padding: .75rem;
   margin: 0; width: 100%; }
 .pk-matrix input { text-align: right; }
+.q-loading-bar { display: none; }
 .q-tab { min-height: 44px; }
 :focus-visible { outline: 3px solid #56B4E9; outline-offset: 2px; }
 .pk-card h2:focus { outline: none; }

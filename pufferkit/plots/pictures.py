@@ -117,10 +117,10 @@ def _(thing: FieldClass) -> Figure:
 
 @figure_of.register(Calibration)
 def _(thing: Calibration) -> Figure:
-    """Who binds, for beliefs that are graphs: every node with the loss of this release."""
+    """Who sets the noise, for beliefs that are graphs: every node with the loss of this release."""
     theta = thing.beliefs
     edges = None if theta is None else theta.edges
     if theta is None or theta.entries is None or edges is None:
         raise ValueError("Calibration: there is no picture of it, unless its beliefs are a graph")
-    title = str(thing).partition("\n")[0].replace("; ", "\n")
+    title = f"How much a {thing.query.name} at epsilon {thing.epsilon:g} tells about each node"
     return graph_figure(theta.entries, edges, title, entry_losses(thing))

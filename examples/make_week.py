@@ -45,6 +45,11 @@ def true_chain() -> MarkovChain:
     return MarkovChain.steady(matrix, ACTIVITIES)
 
 
+def named(codes: np.ndarray) -> list[str]:
+    """The activities with these numbers."""
+    return [ACTIVITIES[code] for code in codes]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Make the demo's data.")
     parser.add_argument("--into", type=Path, default=HERE, help="directory to write to")
@@ -54,12 +59,12 @@ def main() -> None:
     random, chain = np.random.default_rng(SEED), true_chain()
     week = chain.sample(WEEK, random)
     others = [chain.sample(WEEK, random) for _ in range(OTHERS)]
+    times = [(MONDAY + n * STEP).isoformat(timespec="minutes") for n in range(WEEK)]
 
     with (options.into / "week.csv").open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["time", "activity"])
-        for n, code in enumerate(week):
-            writer.writerow([(MONDAY + n * STEP).isoformat(timespec="minutes"), ACTIVITIES[code]])
+        writer.writerows(zip(times, named(week), strict=True))
 
     model = fit(Series(np.concatenate(others), ACTIVITIES, (WEEK,) * OTHERS)).with_step("5m")
     text = json.dumps(model.to_dict(), indent=2) + "\n"
@@ -68,9 +73,9 @@ def main() -> None:
     if options.others is not None:
         with options.others.open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(["person", "activity"])
+            writer.writerow(["person", "time", "activity"])
             for person, codes in enumerate(others, 1):
-                writer.writerows((person, ACTIVITIES[code]) for code in codes)
+                writer.writerows(zip([person] * WEEK, times, named(codes), strict=True))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import pufferkit as pk
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-MOST_WORDS = 28_000
+MOST_WORDS = 27_000
 PAGES = [*sorted(DOCS.rglob("*.md")), ROOT / "CONTRIBUTING.md"]
 
 

@@ -192,8 +192,8 @@ def test_every_theorem_has_a_test():
         assert function in functions, f"{name}: no {function} in {file}"
 
 
-def test_the_page_says_where_each_theorem_is():
-    page = (TESTS.parent / "docs" / "theory.md").read_text(encoding="utf-8")
+def test_the_notes_say_where_each_theorem_is():
+    page = (TESTS.parent / "notes" / "proofs.md").read_text(encoding="utf-8")
     table = page[page.index("## Where each theorem is") :]
     told = dict(re.findall(r"^\| (.+?) \| `(.+?)` \|$", table, re.MULTILINE))
     assert told == {name: place for name, (place, _) in THEOREMS.items()}

@@ -48,8 +48,8 @@ def release(
     beliefs
         Chains for the whole series, networks or joint distributions.
     query
-        A question, a `Query` made for the window, or several with the errors they may have,
-        ``{name: (query, error)}``: these are one release, and one charge.
+        A question, a `Query` made for the window, or for one series several with the errors they
+        may have, ``{name: (query, error)}``: these are one release, and one charge.
     epsilon
         Pufferfish privacy of this release alone. With an account: of a series without an end of
         which every entry is asked like these. For several questions ``None`` gives the least that
@@ -150,8 +150,13 @@ def release(
         raise ValueError("window: of a table is a period, such as 2026-09, or two moments")
     if account is not None and not isinstance(account, TableAccounts):
         raise ValueError("account: a table has one for each subject; see Ledger.accounts_for")
-    if epsilon is None or isinstance(query, Mapping):
-        raise ValueError("query: of a table is one question, with its epsilon; ask one by one")
+    if isinstance(query, Mapping):
+        raise NotApplicable(
+            "query: several questions at once are asked of one series; ask a table one by one, "
+            "from accounts, which add them up"
+        )
+    if epsilon is None:
+        raise ValueError("epsilon: must be given for a table")
     if isinstance(per, str | None) and (per not in (None, SUBJECT, ALL) or keys is not None):
         raise ValueError(
             f"per: must be 'subject', 'all' or a mapping from subject to group, with keys=, got "

@@ -377,21 +377,23 @@ def states_named(connection: Connection, names: Sequence[str]) -> dict[str, dict
         f"LEFT JOIN pufferkit_entries e ON s.seq = e.seq WHERE {where}",
         (value,),
     )
-    return {name: _whole_state(name, *rest) for name, *rest in rows}
-
-
-def _whole_state(name: str, text: str, of: str | None, body: str | None) -> dict[str, Any]:
-    try:
-        state: dict[str, Any] = json.loads(text)
-        whole = of == name and json.loads(body or "").get(STATE) == digest(state)
-    except (TypeError, ValueError, AttributeError):
-        whole = False
-    if not whole:
-        raise LedgerError(
-            f"ledger: the state of {name!r} does not match the digest in its last charge, so it "
-            "was changed. Restore a backup and run pufferkit ledger verify"
-        )
-    return state
+    known: dict[str, tuple[str, dict[str, Any]]] = {}  # many accounts have the same state
+    states = dict[str, dict[str, Any]]()
+    for name, text, of, body in rows:
+        try:
+            if text not in known:
+                state = json.loads(text)
+                known[text] = digest(state), state
+            own, states[name] = known[text]
+            whole = of == name and json.loads(body or "").get(STATE) == own
+        except (TypeError, ValueError, AttributeError):
+            whole = False
+        if not whole:
+            raise LedgerError(
+                f"ledger: the state of {name!r} does not match the digest in its last charge, so "
+                "it was changed. Restore a backup and run pufferkit ledger verify"
+            )
+    return states
 
 
 def states_of(connection: Connection) -> dict[str, tuple[int, Any]]:

@@ -545,6 +545,15 @@ def test_refusals(options, match):
         for_each(table, BELIEF, **{"epsilon": 1, **options})
 
 
+def test_several_questions_are_refused_in_words():
+    table, several = table_of(people([(5,)])), {"rest": (pk.count("rest"), 3)}
+    for epsilon in (1, None):
+        with pytest.raises(pk.NotApplicable, match="one by one"):
+            for_each(table, BELIEF, epsilon, query=several)
+    with pytest.raises(ValueError, match="epsilon"):
+        for_each(table, BELIEF, None)
+
+
 def test_states_that_the_beliefs_do_not_know():
     frame = people([(30,)]).with_columns(what=pl.lit("swim"))
     table = pk.read(frame, subject="who", time="when", state="what")

@@ -373,7 +373,7 @@ class Account(Shown):
             data=series.marks,
         )
         before = self._balance.total
-        series.pay(asked)
+        series.pay_all([asked], [], None)
         return in_epsilon(max(0, self._balance.total - before))
 
     def change_beliefs(self, beliefs: Any, *, why: str = "") -> float:
@@ -702,10 +702,6 @@ class Subject:
         self.check(read)
         (owed,) = owing(read, self.prices, everything)
         return owed.total - owed.balance.total
-
-    def pay(self, asked: Payment) -> None:
-        """Charge what stores no value."""
-        self.pay_all([asked], [], None)
 
     def pay_all(
         self,

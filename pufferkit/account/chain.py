@@ -237,16 +237,24 @@ def after_entry(known: Balance | None, entry: Draft | Entry) -> Balance:
 # -- reading --------------------------------------------------------------------------------------
 
 
-def accounts_named(
-    connection: Connection, names: Iterable[str], *, charged: bool = False
-) -> dict[str, Balance]:
-    """The balances of these accounts; accounts that do not exist are left out.
+def accounts_named(connection: Connection, names: Iterable[str]) -> dict[str, Balance]:
+    """The balances of these accounts; accounts that do not exist are left out."""
+    listed = list(dict.fromkeys(names))
+    last = "SELECT max(seq) FROM pufferkit_entries WHERE account = "
+    if len(listed) == 1:
+        return _balances(connection, f"seq = ({last}?)", listed[0])
+    among = f"seq IN (SELECT ({last}name) FROM {connection.listed('name')})"
+    return _balances(connection, among, json.dumps(listed))
 
-    With ``charged``, which is for accounts that are about to be, entries that were changed raise.
-    """
-    last, value = _last_of(connection, list(dict.fromkeys(names)))
-    if not charged:
-        return _balances(connection, last, (value,))
+
+def accounts_of(connection: Connection) -> dict[str, Balance]:
+    """The balances of all accounts."""
+    last = "SELECT max(seq) FROM pufferkit_entries WHERE account <> ? GROUP BY account"
+    return _balances(connection, f"seq IN ({last})", LEDGER)
+
+
+def _balances(connection: Connection, last: str, value: str) -> dict[str, Balance]:
+    """Balances by the last entries, which this condition holds for; those that changed raise."""
     balances = dict[str, Balance]()
     for row in connection.execute(f"SELECT * FROM pufferkit_entries WHERE {last}", (value,)):
         seq, name, kind, key, epsilon, total, rule, budget, number, body, at, by, before, own = row
@@ -260,27 +268,6 @@ def accounts_named(
             )
         balances[name] = Balance(name, rule, budget, total, number)
     return balances
-
-
-def accounts_of(connection: Connection) -> dict[str, Balance]:
-    """The balances of all accounts."""
-    last = "SELECT max(seq) FROM pufferkit_entries WHERE account <> ? GROUP BY account"
-    return _balances(connection, f"seq IN ({last})", (LEDGER,))
-
-
-def _balances(connection: Connection, last: str, values: Sequence[Any]) -> dict[str, Balance]:
-    columns = "account, rule, budget, total, number"
-    rows = connection.execute(f"SELECT {columns} FROM pufferkit_entries WHERE {last}", values)
-    return {row[0]: Balance._make(row) for row in rows}
-
-
-def _last_of(connection: Connection, names: Sequence[str]) -> tuple[str, Any]:
-    """The condition for the last entry of each account, by the index; and its parameter."""
-    last = "SELECT max(seq) FROM pufferkit_entries WHERE account = "
-    if len(names) == 1:
-        return f"seq = ({last}?)", names[0]
-    listed = connection.listed("name")
-    return f"seq IN (SELECT ({last}name) FROM {listed})", json.dumps(names)
 
 
 def entries_named(

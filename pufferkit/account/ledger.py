@@ -215,7 +215,7 @@ class Read:
     ) -> Read:
         """What is stored at this moment; entries that were changed raise."""
         asked = asked_before(connection, accounts, keys)  # sent before the first is read
-        balances = accounts_named(connection, accounts, charged=True)
+        balances = accounts_named(connection, accounts)
         kept = states_named(connection, accounts) if states else {}
         opened: dict[str, Mapping[str, Any]] = {}
         values: dict[tuple[str, str], Mapping[str, Any]] = {}
@@ -307,9 +307,9 @@ def _digest_of(state: Mapping[str, Any], known: dict[int, str]) -> str:
     return known[id(state)]
 
 
-def required(connection: Connection, account: str, *, charged: bool = False) -> Balance:
-    """The balance of an account, which may be about to be charged; raises if there is none."""
-    known = accounts_named(connection, [account], charged=charged).get(account)
+def required(connection: Connection, account: str) -> Balance:
+    """The balance of an account; raises if there is none."""
+    known = accounts_named(connection, [account]).get(account)
     if known is None:
         raise ValueError(f"account: {account!r} is not in this ledger; open it first")
     return known
@@ -348,21 +348,21 @@ class Transactions:
     def __init__(
         self, place: Place, recognition: Recognition, anchor: Anchor | None, by: str
     ) -> None:
-        self.place, self.recognition, self.anchor, self._by = place, recognition, anchor, by
+        self._place, self._recognition, self._anchor, self.by = place, recognition, anchor, by
         self._made = False
 
-    def read(self, act: Callable[[Connection], Answered], *, settle: bool = False) -> Answered:
+    def _read(self, act: Callable[[Connection], Answered], *, settle: bool = False) -> Answered:
         """``act`` on one snapshot, which must hold the head in the anchor.
 
         With ``settle``, used for values that will be handed over, the anchor catches up after a
         crash between commit and anchor.
         """
-        anchor = self.anchor
+        anchor = self._anchor
         held = None if anchor is None else anchor.read()  # before the snapshot: never ahead of it
-        there = self.exists()
+        there = self.exists
 
         def looked() -> tuple[Answered, Head | None]:
-            with self.place.transaction() if there else empty() as connection:
+            with self._place.transaction() if there else empty() as connection:
                 if anchor is None:
                     return act(connection), None
                 if held is not None or settle:
@@ -374,14 +374,14 @@ class Transactions:
             anchor.advance(head)
         return result
 
-    def write(self, act: Callable[[Connection], Answered]) -> Answered:
+    def _write(self, act: Callable[[Connection], Answered]) -> Answered:
         """``act`` in a transaction that holds the write lock from its start.
 
         The transaction is repeated after a serialisation failure, a deadlock or a lost connection.
         The earlier commit may have taken effect, so ``act`` must first look for what it is about to
         write. The anchor advances after the commit.
         """
-        place, anchor = self.place, self.anchor
+        place, anchor = self._place, self._anchor
 
         def checked(connection: Connection) -> tuple[Answered, Head]:
             if anchor is not None:
@@ -404,7 +404,7 @@ class Transactions:
             place.current = True
             return result
 
-        if not self.exists():
+        if not self.exists:
             # What an empty ledger would refuse is refused before a ledger is created.
             with empty(trial=True) as connection:
                 checked(connection)
@@ -423,16 +423,17 @@ class Transactions:
 
     def make_anchor(self) -> None:
         """Create the anchor of a ledger that has entries; the chain names its key."""
-        anchor = self.anchor
-        assert anchor is not None
+        anchor = self._anchor
+        if anchor is None:
+            raise ValueError("anchor: no file was named; give one: Ledger(..., anchor=FILE)")
         if anchor.read() is not None:
             raise ValueError(f"anchor: {anchor.path} already exists and was not changed")
         anchor.make_key()
         head = START
-        if self.exists():
+        if self.exists:
 
             def named() -> Head:
-                with self.place.transaction(writes=True) as connection:
+                with self._place.transaction(writes=True) as connection:
                     connection.lock()
                     self._name_keys(connection, deliberately=True)
                     return Head(*connection.head)
@@ -446,21 +447,22 @@ class Transactions:
         The key of an anchor is named by the first entry, or deliberately.
         """
         known = named_keys(connection)
-        data = self.recognition.new_key(connection, known)
-        signed = None if self.anchor is None else self.anchor.key_name
+        data = self._recognition.new_key(connection, known)
+        signed = None if self._anchor is None else self._anchor.key_name
         anchor = signed if deliberately or not known.entries else None
         if anchor in known.anchors:
             anchor = None
         if not known.entries or data is not None or anchor is not None:
-            name_keys(connection, self._by, known, data, anchor)
+            name_keys(connection, self.by, known, data, anchor)
 
+    @property
     def exists(self) -> bool:
-        """Whether there is a ledger; raises for anything else, and for one of a later version."""
+        """Whether the ledger exists; its first entry creates it. Anything else there raises."""
         if not self._made:
-            ledger = self._guarded(self.place.is_ledger, "open")
+            ledger = self._guarded(self._place.is_ledger, "open")
             if ledger is False:
                 raise LedgerError(
-                    f"ledger: cannot open {self.place.name}: this database is not a ledger of "
+                    f"ledger: cannot open {self._place.name}: this database is not a ledger of "
                     "pufferkit, or its tables were removed; it was not changed. To create a "
                     "ledger, name a new file"
                 )
@@ -477,13 +479,13 @@ class Transactions:
             try:
                 return act()
             except DriverError as error:
-                words = _words(self.place, error.origin, unopened=error.unopened)
+                words = _words(self._place, error.origin, unopened=error.unopened)
                 again = error.lost or getattr(error.origin, "sqlstate", None) in _AGAIN
             if not again:
                 break
             time.sleep(random.uniform(0.01, 0.05) * 2**turn)
         assurance = f"; {assurance}" if assurance else ""
-        raise LedgerError(f"ledger: cannot {doing} {self.place.name}: {words}{assurance}")
+        raise LedgerError(f"ledger: cannot {doing} {self._place.name}: {words}{assurance}")
 
 
 def _words(place: Place, origin: Exception, *, unopened: bool) -> str:
@@ -663,7 +665,7 @@ class TableAccounts:
 # -- ledger --------------------------------------------------------------------------------------
 
 
-class Ledger(Shown):
+class Ledger(Transactions, Shown):
     """A ledger of privacy budgets in an SQLite file or a PostgreSQL database.
 
     The first entry creates it. Opening a ledger that does not exist writes nothing; a file that
@@ -721,12 +723,13 @@ class Ledger(Shown):
     ) -> None:
         if anchor is None and anchor_key is not None:
             raise ValueError("anchor_key: needs an anchor; name the anchor's file with anchor=")
-        self.by = checked_name("by", by or f"{_user()}@{socket.gethostname()}"[:200])
-        self._place = place_of(url)
-        self._recognition = Recognition(Path(key) if key is not None else self._place.key_path)
-        self._anchor = None if anchor is None else Anchor(anchor, anchor_key)
-        self._transactions = Transactions(self._place, self._recognition, self._anchor, self.by)
-        self._read, self._write = self._transactions.read, self._transactions.write
+        place = place_of(url)
+        super().__init__(
+            place,
+            Recognition(Path(key) if key is not None else place.key_path),
+            None if anchor is None else Anchor(anchor, anchor_key),
+            checked_name("by", by or f"{_user()}@{socket.gethostname()}"[:200]),
+        )
         try:
             self._read(lambda _: None)
         except Exception:
@@ -756,11 +759,6 @@ class Ledger(Shown):
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    @property
-    def exists(self) -> bool:
-        """Whether the ledger exists; its first entry creates it."""
-        return self._transactions.exists()
 
     @property
     def recognises_data(self) -> bool:
@@ -819,7 +817,7 @@ class Ledger(Shown):
         cap, key = allowed_micro(budget), secrets.token_hex(16)
 
         def act(connection: Connection) -> Balance:
-            known = required(connection, account, charged=True)
+            known = required(connection, account)
             if (account, key) in keys_named(connection, [account], "budget", [key]):
                 return known
             if cap < known.total:
@@ -848,7 +846,7 @@ class Ledger(Shown):
         key = secrets.token_hex(16)
 
         def act(connection: Connection) -> Balance:
-            known = required(connection, account, charged=True)
+            known = required(connection, account)
             if (account, key) in keys_named(connection, [account], TERMS, [key]):
                 return known
             if after != known.entries:
@@ -1060,12 +1058,6 @@ class Ledger(Shown):
                 yield canonical(entry_of(row).to_dict())
             last = some[-1][0]
             some = self._read(lambda connection: rows_after(connection, last))  # noqa: B023
-
-    def make_anchor(self) -> None:
-        """Create the anchor's file for a ledger that already has entries."""
-        if self._anchor is None:
-            raise ValueError("anchor: no file was named; give one: Ledger(..., anchor=FILE)")
-        self._transactions.make_anchor()
 
 
 def _named_beliefs(

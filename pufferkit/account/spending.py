@@ -181,12 +181,6 @@ class Spending:
             place += count
         return runs
 
-    def cost(self, states: Sequence[Hashable]) -> Floats:
-        """The most by which replacing one state by another changes the output's log-likelihood."""
-        added = self.ordered(states).contributions
-        kind = None if added is None else tuple(value for _, value in added)
-        return (self.entry_epsilon or 0.0) * distance_of(states, kind)
-
     def ordered(self, states: Sequence[Hashable]) -> Spending:
         """The spending with contributions in the order of the states."""
         if self.contributions is None:

@@ -197,11 +197,6 @@ class FleetRun:
         return Over(self.beliefs.states, (1,))
 
     @cached_property
-    def beliefs_digest(self) -> str:
-        """Digest of the class Theta."""
-        return self.beliefs.digest
-
-    @cached_property
     def identity(self) -> str:
         """Key of the run, the same after a crash."""
         return digest(
@@ -256,11 +251,6 @@ class FleetRun:
     def unit(self) -> Fraction:
         """The unit of the answer for the integers that get noise."""
         return self.question.grain(self.one_entry)
-
-    @property
-    def per(self) -> str | None:
-        """The public number of a row that its answer is divided by: entries, days or nothing."""
-        return self.question.per
 
     def sampler(self, scales: Floats) -> noise.Sampler:
         """The sampler for these integer scales."""
@@ -745,7 +735,7 @@ class Accounts:
         """
         key = self._record_key
         facts = {**body, "label": self.run.label, "epsilon": self.run.epsilon, **self._notes}
-        terms = self._terms_of({"beliefs": self.run.beliefs_digest, "keeps": "all subjects"})
+        terms = self._terms_of({"beliefs": self.run.beliefs.digest, "keeps": "all subjects"})
         read, members = self._ask(pending, members=True, keeps=(record, key))
         self._check_used(read.values.get((record, key)), used)
         asked = [*members, Payment(record, key, terms, None, (), facts, least=least)]

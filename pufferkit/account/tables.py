@@ -147,7 +147,7 @@ def _noise_of_row(run: FleetRun, rows: Rows, made: Calibration, row: int) -> Cal
             query = over(query, [span], [entries])
     if query.bounds is None and not query.chooses:
         return made
-    per = rows.per(run.per)
+    per = rows.per(run.question.per)
     size = made.scale * float(run.unit) / (1 if per is None else int(per[row]))
     return replace(made, scale=size, scales=None, query=query)
 
@@ -177,7 +177,7 @@ def releases_of(
     entries, sampler = asked.entries.copy(), None if stored else run.sampler(scales)
     if run.question.counting:
         query = run.released.about(run.one_entry)
-    values, scales = run.answers(values, scales, asked.per(run.per))
+    values, scales = run.answers(values, scales, asked.per(run.question.per))
     for array in (values, scales, entries):
         array.setflags(write=False)
     known: dict[str, Any] = {"epsilon": run.epsilon, "sampler": sampler, **facts}
@@ -257,7 +257,7 @@ def release_table(
         run = run.paid_for(accounts, list(data), longest)
     rows = asked if each else summed_up(asked, groups)
     run = run.decided(int(np.median(rows.entries)), longest)
-    per = rows.per(run.per)
+    per = rows.per(run.question.per)
     if per is not None and not per.all():
         raise ValueError(
             "keys: a group or window has no entries, and so no shares and no mean; ask histogram "

@@ -103,14 +103,13 @@ def _of_each(
     place = None if accounts is None else f"{folder}/_trial-{uuid.uuid4().hex[:16]}"
     spark_storage.try_executors(session, place)
     with table.counted(single=_needs_entries(table, run)) as counted:
-        run = _settled(counted, run, accounts)
+        first = next(counted.sizes())  # which stands for the others
+        run = _settled(counted, run, accounts, first)
         _refuse(counted, run)
         scales = _Scales.of(run, counted.lengths.longest)
-        if not anyway:  # by the first pack, which stands for the others
-            sizes = next(counted.sizes())
-            used = rows_used(sizes, run.question)
-            made = [scales.calibrations[n] for n in scales.lengths(sizes)[used.owner].tolist()]
-            warn_if_rows_drown(run, used, made, anyway)
+        used = rows_used(first, run.question)
+        made = [scales.calibrations[n] for n in scales.lengths(first)[used.owner].tolist()]
+        warn_if_rows_drown(run, used, made, anyway)
         after = counted.reading(states).independent_after
         out = Columns(
             _labels(counted, run), run.windows is not None, note_of(run.beliefs.is_private, after)
@@ -158,7 +157,7 @@ def _together(
         if run.question.counting:
             refuse_digits(run.question, run.one_entry, int(together.entries.sum()))
         longest = int(counted.lengths.longest.max())
-        run = _settled(counted, run, accounts, int(np.median(together.entries)))
+        run = _settled(counted, run, accounts, first, int(np.median(together.entries)))
         calibration = run.calibration(longest)
         warn_if_rows_drown(run, together, [calibration] * len(together.window), anyway)
         calibrations = {longest: calibration}
@@ -191,17 +190,20 @@ def _together(
 
 
 def _settled(
-    counted: CountedTable, run: FleetRun, accounts: TableAccounts | None, entries: int | None = None
+    counted: CountedTable,
+    run: FleetRun,
+    accounts: TableAccounts | None,
+    first: Table,
+    entries: int | None = None,
 ) -> FleetRun:
     """The run with its horizon and the way of its quantile.
 
     Both follow from public facts about all subjects, the same on every cluster. ``entries`` is the
-    number behind a row, by default that of the longest segment.
+    number behind a row, by default that of the longest segment, ``first`` a pack of subjects.
     """
     longest = int(counted.lengths.longest.max())
     if accounts is not None:
-        names = account_names(next(counted.sizes()), accounts.prefix)
-        run = run.paid_for(accounts, names, longest)
+        run = run.paid_for(accounts, account_names(first, accounts.prefix), longest)
     return run.decided(entries or longest, longest)
 
 
@@ -396,7 +398,7 @@ def _columns(
     """Rows as columns of Arrow."""
     import pyarrow as pa  # noqa: PLC0415
 
-    values, scales = run.answers(values, scales, rows.per(run.per))
+    values, scales = run.answers(values, scales, rows.per(run.question.per))
     owners = [table.subjects[number] for number in rows.owner]
     columns: dict[str, Any] = {SUBJECT: pa.array(owners, type=kind)}
     if run.windows is not None:

@@ -43,7 +43,7 @@ FOR_THE_PACKAGE = {
     "Releases": {"columns", "follows", "row", "rows"},
     "Secrets": {"attached"},
     "Series": {"as_segments"},
-    "Spending": {"cost", "ordered"},
+    "Spending": {"ordered"},
     "Table": {"codes_of", "lengths_between", "lengths_of"},
 }
 """Methods that other rooms call, or that need what is not installed."""

@@ -80,10 +80,6 @@ def loss_of_part(part: Any, runs: PaidRuns, recorded: Any, work: Allowance) -> f
         return whole
     if not isinstance(recorded, Mapping):
         raise TypeError("the proof of a part has a left and a right side")
-    if "rough" in recorded:
-        length = sum(count for count, _ in runs)
-        runs = [(length, np.max([cost for _, cost in runs], axis=0))]
-        recorded = _rough(recorded["rough"], length)
     simple = secret.is_entry and part.clock is None and part.emission is None
     if len(runs) > 1 and not simple:
         raise NotChecked("gaps are checked for the values of single entries of a chain")
@@ -92,18 +88,6 @@ def loss_of_part(part: Any, runs: PaidRuns, recorded: Any, work: Allowance) -> f
     with np.errstate(all="ignore"):
         loss = _PartProof(part, runs, recorded, work).loss()
     return min(loss, whole) if isfinite(loss) else whole  # what is no number bounds nothing
-
-
-def _rough(recorded: Any, length: int) -> dict[str, Any]:
-    """A block and a limit to either side, for all entries and all pairs of values, in full."""
-    sides: dict[str, Any] = {}
-    for name, block, limit in zip(("left", "right"), recorded[::2], recorded[1::2], strict=True):
-        sides[name] = {
-            "limits": [{"first": 2, "last": length, "limit": limit}] if length > 1 else [],
-            "blocks": [[2, [1, block]]] if 1 < block <= length else [],
-            "plans": None,
-        }
-    return sides
 
 
 class _PartProof:

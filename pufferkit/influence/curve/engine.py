@@ -151,6 +151,9 @@ _MOST_KNOWN = 8
 _WITHIN = 0.98
 """A start above what is of use would end a search at once."""
 
+_TRIES, _ROOM = 8, 1.05
+"""A limit is tried near that of another part, and where that fails with so much room above it."""
+
 _MANY = 16
 """Fewer entries are sooner computed one by one than a compiled loop is set up."""
 
@@ -821,6 +824,8 @@ class PartCurve:
     part: Part
     length: int
     _known: dict[tuple[int, bytes], list[Stretch]] = field(default_factory=dict)
+    _enough: tuple[bytes, Sides | None] = (b"", None)
+    _shown: tuple[Floats, Floats] | None = None
     _rounds: dict[bool, tuple[float, list[Floats]]] = field(default_factory=dict)
 
     @property
@@ -862,6 +867,74 @@ class PartCurve:
         assert left is not None
         assert right is not None
         return left, right
+
+    def limits(self, runs: CostRuns) -> tuple[Floats, Floats] | None:
+        """The largest variation of every pair beyond an entry, to its left and to its right."""
+        cost = np.max([own for _, own in runs], axis=0)
+        sides = self._both(self._sides, runs, LARGEST) if self._alike else None
+        if sides is None:
+            return None
+        ours, theirs = (np.max([one.steps for one in side], axis=0) for side in sides)
+        return closure(plus(cost, ours)), closure(plus(cost, theirs))
+
+    def within(self, near: tuple[Floats, Floats] | None, runs: CostRuns, most: float) -> bool:
+        """Whether limits close to those of another part show that no pair loses more than ``most``.
+
+        Any matrix C with F(C) = cost + step(C) <= C bounds every entry, and then F(C) does too. So
+        a few steps from above decide, where the search of the least C takes many. The proof that
+        was found is kept for `record`, and begins the next one.
+        """
+        if near is None or not self._alike:
+            return False
+        cost = np.max([own for _, own in runs], axis=0)
+        room = 0.1 * SLACK * float(cost.max()) * off_diagonal(len(cost))
+        steps = [side.later(1) for side in self._sides]
+        limits = list(near if self._shown is None else self._shown)
+        for _ in range(_TRIES if None not in steps else 0):
+            adds = [own(c) for own, c in zip(steps, limits, strict=True) if own is not None]
+            further = [closure(plus(cost, own)) for own in adds]
+            # A record rounds a limit up, by less than this.
+            holds = [bool(np.all(f + room <= c)) for f, c in zip(further, limits, strict=True)]
+            if all(holds):
+                loss = self._weighed(cost + adds[0] + adds[1], self._together)
+                if float(loss.max()) * (1 + PRECISION) <= most:
+                    self._enough = _digest(runs), self._bounded(limits, adds, runs)
+                    self._shown = limits[0], limits[1]
+                    return True
+            limits = [
+                f if held else np.maximum(f * _ROOM, c)
+                for f, c, held in zip(further, limits, holds, strict=True)
+            ]
+            if not max(float(limit.max()) for limit in limits) <= LARGEST:
+                break
+        return False
+
+    def _bounded(self, limits: Sequence[Floats], adds: Sequence[Floats], runs: CostRuns) -> Sides:
+        """The stretches of both sides where one limit to either bounds all entries."""
+        sides: list[list[Stretch]] = []
+        for limit, own, side in zip(limits, adds, (runs, runs[::-1]), strict=True):
+            stretches, first = [Stretch(1, 1, np.zeros_like(own), None)], 2
+            for last in accumulate(count for count, _ in side):
+                if last >= first:
+                    stretches.append(Stretch(first, last, own, limit, {1: limit}))
+                    first = last + 1
+            sides.append(stretches)
+        return sides[0], sides[1]
+
+    @property
+    def _together(self) -> Bools:
+        """Pairs of values that are possible at the same entry, of the last ones in turn."""
+        last = self.part.possible[-self.part.cycle :]
+        return np.asarray(np.any([np.outer(here, here) for here in last], axis=0))
+
+    @property
+    def _alike(self) -> bool:
+        """Whether all entries are alike, single and seen."""
+        part, sides = self.part, (self.part.left, self.part.right)
+        single = part.secret.is_entry and not part.secret.state and len(part.possible) == 1
+        if part.emission is not None or not single:
+            return False
+        return all(s is not None and s.settled <= 2 and s.together is None for s in sides)
 
     def _hidden(self, runs: CostRuns) -> CostRuns:
         """The cost of replacing hidden states, from that of replacing entries."""
@@ -950,14 +1023,13 @@ class PartCurve:
     def _of_entries(self, sides: Sides, runs: CostRuns, phase: int) -> list[LossRow]:
         """The loss of every pair of values of an entry, which is the state itself."""
         possible, cycle, rows = self.part.possible, self.part.cycle, []
-        together = np.any([np.outer(here, here) for here in possible[-cycle:]], axis=0)
         marks = range(1, (self.length if self.part.clock else len(possible)) + 1)
         for first, last, cost, before, after in stretches_of_both(*sides, runs, marks):
             if self.part.clock is not None:
                 here = possible[(phase + first - 1) % len(possible)]
                 both = np.outer(here, here)
             elif first > len(possible) - cycle:
-                both = together
+                both = self._together
             else:
                 here = possible[first - 1]
                 both = np.outer(here, here)
@@ -1326,7 +1398,9 @@ class PartCurve:
                     own = _side_record(side, hidden, stretches)
                     record.setdefault(name, []).append(own)
             return record
-        sides = self._both(self._sides, hidden, LARGEST)
+        digest, sides = self._enough
+        if digest != _digest(runs):
+            sides = self._both(self._sides, hidden, LARGEST)
         if sides is None:
             return None
         for name, side, stretches in zip(("left", "right"), self._sides, sides, strict=True):
@@ -1405,6 +1479,10 @@ def block_sizes(length: int) -> list[int]:
 def loss(part: Part, runs: CostRuns) -> EntryLoss:
     """The largest loss of an entry of a series of these costs."""
     return PartCurve(part, sum(count for count, _ in runs)).loss(runs)
+
+
+def _digest(runs: CostRuns) -> bytes:
+    return b"".join(count.to_bytes(8, "big") + cost.tobytes() for count, cost in runs)
 
 
 def everything(runs: CostRuns) -> float:

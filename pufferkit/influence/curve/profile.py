@@ -6,7 +6,7 @@ A class is the parts of its chains, or one part that holds for all of them
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf
@@ -19,7 +19,6 @@ from pufferkit.beliefs.chain_class import ChainClass, as_chain_class
 from pufferkit.checks import Floats
 from pufferkit.data.query import CLOSE
 from pufferkit.influence.curve.engine import EntryLoss, Part, PartCurve, everything
-from pufferkit.influence.curve.screening import FEW, Screen
 from pufferkit.influence.curve.steps import off_diagonal
 from pufferkit.influence.progress import Progress
 from pufferkit.rounding import EPS
@@ -140,22 +139,6 @@ class InfluenceCurve:
     def _members(self) -> Iterator[PartCurve]:
         return (self._member(place) for place in range(len(self._parts)))
 
-    @cached_property
-    def _screen(self) -> Screen | None:
-        """Rough bounds for all chains of a large class; ``None`` for other classes."""
-        theta = self.beliefs
-        if len(self._parts) < FEW or theta.kernels() or theta.names_secrets:
-            return None
-        return Screen(theta.corners() or ())
-
-    def _critical(self, b: float, epsilon: float, sure: Collection[int] = ()) -> list[int]:
-        """Chains that may lose more than epsilon at b, those that may lose most first."""
-        if self._screen is None:
-            return [n for n in range(len(self._parts)) if n not in sure]
-        losses = self._screen.losses(b)
-        order = np.argsort(-losses, kind="stable").tolist()
-        return [n for n in order if losses[n] > epsilon and n not in sure]
-
     @property
     def notes(self) -> tuple[str, ...]:
         """Remarks on the curves that were used, each once."""
@@ -178,8 +161,16 @@ class InfluenceCurve:
         spent = self._spent(b)
         if all(not cost.any() for _, cost in spent):
             return self._member(0).name, EntryLoss(0.0, 1)
-        losses = [(member.name, member.loss(spent)) for member in self._members]
-        return max(losses, key=lambda pair: pair[1].value)
+        name, largest = "", EntryLoss(-1.0, 1)
+        near: tuple[Floats, Floats] | None = None
+        for member in self._members:
+            if member.within(near, spent, largest.value):
+                continue
+            loss = member.loss(spent)
+            if loss.value > largest.value:
+                name, largest = member.name, loss
+                near = member.limits(spent) if len(self._parts) > 1 else None
+        return name, largest
 
     @one_thread()
     def losses(self, b: Profile) -> Floats:
@@ -192,19 +183,20 @@ class InfluenceCurve:
     def proof(self, b: Profile, epsilon: float) -> list[Any] | None:
         """Proofs of the losses of every part; ``None`` where exchanging all entries costs epsilon.
 
-        Limits, blocks and plans of each part, or its rough bound if that is enough. A part without
-        either is ``None``: only all entries together hide it.
+        Limits, blocks and plans of each part; ``None`` for one without, which only all entries
+        together hide.
         """
         spent = self._spent(b)
         if everything(spent) <= epsilon * (1 + _ENOUGH):
             return None
-        largest = max(float(cost.max()) for _, cost in spent)
-        critical = set(self._critical(largest, epsilon))
-        rough = {} if self._screen is None else self._screen.limits(largest)
-        return [
-            self._member(n).record(spent) if n in critical else {"rough": rough[n]}
-            for n in range(len(self._parts))
-        ]
+        records: list[Any] = []
+        near: tuple[Floats, Floats] | None = None
+        for member in self._members:
+            alone = not member.within(near, spent, epsilon)
+            records.append(member.record(spent))
+            if alone and len(self._parts) > 1:
+                near = member.limits(spent)
+        return records
 
     @one_thread()
     def entry_losses(self, b: Profile) -> dict[str, Floats]:
@@ -255,32 +247,32 @@ class InfluenceCurve:
     ) -> tuple[float, str, EntryLoss]:
         """The largest b reached, the chain that decides it, and its binding entry.
 
-        The hardest chain is solved; the others are only checked at its b, and most of a large class
-        by a rough bound. ``progress`` is called with the number of scales tried, and about how many
-        there will be.
+        Every part is checked at the b so far, and solved where it loses more there. ``progress`` is
+        called with the number of scales tried, and about how many there will be.
         """
-        b, name, binding = inf, "", EntryLoss(0.0, 1)
-        done: set[int] = set()
-        while todo := self._critical(min(b, epsilon), epsilon if b < inf else -inf, done):
-            for n in todo:
-                member = self._member(n)
-                done.add(n)
-                if b < inf and self._hides(member, b, epsilon):
-                    continue
-                most = min(b, member.largest_cost(self.metric, epsilon))
-                b, binding = member.solve(self.metric, epsilon, most, progress)
-                name = member.name
-                if self._screen is not None:
-                    break  # fewer chains matter at this b
-        return b, name, binding
+        b, name, loss = inf, "", EntryLoss(0.0, 1)
+        near: tuple[Floats, Floats] | None = None
+        for member in self._members:
+            if b < inf and self._hides(member, near, b, epsilon):
+                continue
+            most = min(b, member.largest_cost(self.metric, epsilon))
+            b, loss = member.solve(self.metric, epsilon, most, progress)
+            name = member.name
+            if len(self._parts) > 1:
+                near = member.limits([(self.length, b * self.metric)])
+        return b, name, loss
 
     def largest_cost(self, epsilon: float) -> float:
         """Above this b some secret loses more than epsilon, or floats end; see `PartCurve`."""
         return min(member.largest_cost(self.metric, epsilon) for member in self._members)
 
-    def _hides(self, member: PartCurve, b: float, epsilon: float) -> bool:
-        """Whether no secret of this part loses more than epsilon."""
+    def _hides(
+        self, member: PartCurve, near: tuple[Floats, Floats] | None, b: float, epsilon: float
+    ) -> bool:
+        """Whether no secret of this part loses more than epsilon; ``near`` are limits to try."""
         runs = [(self.length, b * self.metric)]
+        if member.within(near, runs, epsilon):
+            return True
         return member.loss(runs, member.useful(epsilon)).value <= epsilon
 
 

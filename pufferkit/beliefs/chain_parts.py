@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache, partial
+from math import inf
 
 import numpy as np
 
@@ -33,6 +34,7 @@ from pufferkit.influence.curve.engine import EXPLICIT_WORK, FOREVER, Part, Parts
 from pufferkit.influence.curve.steps import KnownRows, Open, Steps, StepsInRow, Transport
 from pufferkit.influence.curve.transport_plans import plans_bytes
 from pufferkit.influence.kernels import TINY, Kernel
+from pufferkit.rounding import EPS
 
 MOST_BYTES = 8 * 10**9
 """Most memory that the curve of one chain may take."""
@@ -80,6 +82,18 @@ def takes_long(transition: Floats) -> bool:
     return float((transition > 0).sum()) ** 2 > MOST_CELLS
 
 
+def _uneven(transition: Floats, stationary: Floats) -> float:
+    """How far a chain is from being reversible: the largest log of pi_x P(x, y) / pi_y P(y, x).
+
+    Levels of a meter, which move by one at a time, are: up to rounding it is zero.
+    """
+    flows = stationary[:, None] * transition
+    if not np.array_equal(flows > 0, flows.T > 0) or not (stationary > 0).all():
+        return inf
+    both = flows > 0
+    return float(np.abs(np.log(flows[both] / flows.T[both])).max(initial=0.0)) + 8 * EPS
+
+
 class _Chain:
     """The kernels of one chain, made when first used."""
 
@@ -109,6 +123,10 @@ class _Chain:
             return self._any_start(source)
         if isinstance(source, StationaryTables):
             here = source.support(1)
+            uneven = _uneven(self.transition, source.chain.initial)
+            if self.sizes[-1] <= _DOUBLED[-1] and not self.dense and uneven <= CONVERGED:
+                side = self._forward(None, uneven + 2 * CONVERGED)
+                return Part(self.member.name, side, side, [here], notes=notes)
             left = self._settled(
                 lambda size: self._backward(size, source.chain.initial, here, here, CONVERGED)
             )
@@ -131,10 +149,16 @@ class _Chain:
         values = values / values.sum(axis=1, keepdims=True)
         return Transport([values], 2 * error, often=self.often)
 
-    def _forward(self, together: Bools | None) -> Side:
+    def _forward(self, together: Bools | None, uneven: float = 0.0) -> Side:
+        """To the right. Where the chain is `_uneven` by so little, also to the left.
+
+        A path of m entries backwards is then as likely as forwards up to a factor e^(m uneven).
+        """
         every = np.ones(len(self.transition), dtype=bool)
+        rounding = self.powers.rounding
         return self._settled(
-            lambda size: self._steps(self.powers[size], every, self.powers.rounding(size)), together
+            lambda size: self._steps(self.powers[size], every, rounding(size) + size * uneven),
+            together,
         )
 
     def _backward(

@@ -342,3 +342,32 @@ def test_outer_outputs_never_pass_the_curve(seed):
     bound = curve_of(chain, length).loss([(length, cost)])
     assert bound is not None
     assert outer_loss(chain.initial, chain.transition, contributions, scale, length) <= bound.value
+
+
+def levels(number, stay=0.7, seed=0):
+    """A step leads to the next level, to the one before, or nowhere."""
+    moves = np.random.default_rng(seed).random((2, number)) * 0.2 + 0.1
+    matrix = stay * np.eye(number)
+    matrix += np.diag(moves[0, 1:], 1) + np.diag(moves[1, 1:], -1)
+    return matrix / matrix.sum(axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_reversible_chain_has_one_side_and_loses_what_two_sides_do(seed):
+    matrix = levels(5, seed=seed)
+    part = part_of(member(pk.MarkovChain.steady(matrix)), 8)
+    assert part.left is part.right
+    around = matrix.copy()
+    around[0, -1], around[-1, 0] = 1e-7, 1e-9  # one way round is likelier than the other
+    two = part_of(member(pk.MarkovChain.steady(around / around.sum(axis=1, keepdims=True))), 8)
+    assert two.left is not two.right
+    cost = 0.3 * off_diagonal(5)
+    losses = [PartCurve(own, 8).loss([(8, cost)]).value for own in (part, two)]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+
+
+def test_many_levels_are_verified():
+    chain = pk.MarkovChain.steady(levels(24))
+    calibration = pk.influence_curve(chain, pk.histogram(range(24), 10**4), 1)
+    with pytest.warns(pk.DrownedAnswer):
+        assert pk.verify(calibration.release(chain.sample(10**4, seed=1).tolist())).ok

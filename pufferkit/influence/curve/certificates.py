@@ -116,7 +116,7 @@ class _LimitSearch:
                 least, kept = residual, point
                 if float(update.max()) > self.most and not by_newton:
                     return None
-                guess = _newton(self.steps, point, update)
+                guess = newton(self.steps, point, update)
             if guess is not None:
                 guess = closure(np.maximum(guess, self.cost) * self.outside)
             if guess is None or float(guess.max()) > min(4 * self.most, LARGEST):
@@ -251,7 +251,7 @@ def followed(
     return Followed(met[:done], own[:done], trees[:done], after)
 
 
-def _newton(steps: Steps, point: Floats, update: Floats) -> Floats | None:
+def newton(steps: Steps, point: Floats, update: Floats) -> Floats | None:
     """The solution of (I - J) dx = update - point, with J the derivative of the steps."""
     size = len(point)
     rows, columns, values = steps.derivative()

@@ -95,7 +95,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit.checks import Bools, Floats
-from pufferkit.influence.curve.certificates import SLACK, Followed, certificate, converges, followed
+from pufferkit.influence.curve.certificates import (
+    SLACK,
+    Followed,
+    certificate,
+    converges,
+    followed,
+    newton,
+)
 from pufferkit.influence.curve.secret_losses import Pinned, Secret, value_losses
 from pufferkit.influence.curve.steps import (
     LARGEST,
@@ -143,7 +150,11 @@ _NEAR = 1e-5
 """A cheap run is bounded by its limit from the entry on that is within this share of it."""
 
 _GAIN = PRECISION
-"""Blocks that gain less than a search resolves are not worth their programmes."""
+"""Steps that gain less than a search resolves gain nothing."""
+
+_WORTH = 2e-3
+"""Blocks that lower a limit by no more than this share of it are not worth their programmes: the
+noise is larger by at most as much."""
 
 _MOST_KNOWN = 8
 """Profiles stored for `PartCurve.record` and as starts: a search tries about seven."""
@@ -168,7 +179,7 @@ _EXPLICIT_STEPS = 400, 2_000
 _MOST_PERIODS = 400
 """Rounds of the clock after which no limit is expected: variations of slow chains grow on."""
 
-_BEGIN = 1e-3
+_BEGIN = 1e-5
 """A search begins with so small a share of epsilon that the loss is about linear there."""
 
 
@@ -614,11 +625,20 @@ class _Sweep:
         alone, _ = self.adds_at(limit, paid, few)
         blocks, taken = self.adds_at(limit, paid, every)
         gain = float((alone - blocks)[self.counted].max(initial=0.0))
-        if gain <= _GAIN * paid:
+        if gain <= _GAIN * paid or self._worthless(run, limit, every):
             return limit, few
         sizes = sorted({1, *self._in_use(blocks, taken)[1]})
         several = self._certified(run, sizes, limit)
         return (limit, few) if several is None else (np.minimum(limit, several), sizes)
+
+    def _worthless(self, run: int, limit: Floats, sizes: Sequence[int]) -> bool:
+        """Whether blocks of these sizes lower the limit by next to nothing, by its tangent."""
+        if self.side.together is not None:
+            return False
+        steps = _Alike(self, self.paid[run], sizes)
+        update = closure(plus(self.costs[run], steps(limit)) * self.outside)
+        lower = newton(steps, limit, update)
+        return lower is not None and bool(np.all(limit - lower <= _WORTH * limit))
 
     def _certified(
         self, run: int, sizes: Sequence[int], near: Floats | None = None
@@ -647,7 +667,10 @@ class _Sweep:
 
         With ``near`` only where the last one is close to it, so that nothing is lost.
         """
-        if here < self.side.settled + reach - 1 or (begun and here - begun < reach):
+        side = self.side
+        # A block that reaches beyond the end of the side costs less than others, if all is paid.
+        early = here < side.settled + reach - 1 and (side.settled > 2 or not side.paid)
+        if early or (begun and here - begun < reach):
             return False
         recent = (self.met[entry] for entry in range(max(1, here - reach), here))
         if not all(np.all((own <= limit) | ~self.counted) for own in recent):
@@ -947,10 +970,10 @@ class PartCurve:
         """What both sides add; ``None`` if that is of no use."""
         alike = all(side.settled <= 2 for side in sides) and len(self.part.possible) == 1
         ours = self._swept(2 * phase, sides[0], runs, most, alike)
-        theirs = (
-            None if ours is None else self._swept(2 * phase + 1, sides[1], runs[::-1], most, alike)
-        )
-        return None if ours is None or theirs is None else (ours, theirs)
+        if ours is None or (sides[0] is sides[1] and len(runs) == 1):
+            return None if ours is None else (ours, ours)
+        theirs = self._swept(2 * phase + 1, sides[1], runs[::-1], most, alike)
+        return None if theirs is None else (ours, theirs)
 
     def _swept(
         self, which: int, side: Side, runs: CostRuns, most: float, alike: bool

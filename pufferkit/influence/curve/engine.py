@@ -1251,8 +1251,9 @@ class PartCurve:
 
         Slots are visited against the direction in which the side runs, so that each step is taken
         at the limit of this round, except at the slot where the round begins: that one uses the
-        limit of the previous round. Limits are for a cost raised by a slack; if no limit has
-        changed by more than half of it, C minus half the slack is a bound at all slots.
+        limit of the previous round. Limits are for a cost raised by a slack. After the first round
+        those of all later slots follow from that of the slot being visited. So as soon as its
+        step leads back to it, up to half the slack, all limits less this half are bounds.
         """
         clock = self.part.clock
         assert clock is not None
@@ -1267,18 +1268,16 @@ class PartCurve:
             scale = float(cost.max()) / before
             limits = [closure(np.maximum(scale * limit, raised) * outside) for limit in warm]
         tables = [raised] * period
-        for _ in range(_MOST_PERIODS):
-            moved = 0.0
+        for turn in range(_MOST_PERIODS):
             for slot in order:
                 tables[slot] = steps[slot](limits[(slot + ahead) % period])
                 update = closure((raised + tables[slot]) * outside * (1 + 4 * EPS))
-                moved = max(moved, float(np.abs(update - limits[slot]).max()))
-                limits[slot] = update
                 if not float(update.max()) <= min(most, LARGEST):
                     return None
-            if moved <= 0.5 * slack:
-                self._rounds[to_left] = float(cost.max()), limits
-                return tables, [limit - 0.5 * slack * outside for limit in limits]
+                if turn and float(np.abs(update - limits[slot]).max()) <= 0.5 * slack:
+                    self._rounds[to_left] = float(cost.max()), limits
+                    return tables, [limit - 0.5 * slack * outside for limit in limits]
+                limits[slot] = update
         return None
 
     def _near(self, which: int, cost: Floats, most: float) -> Floats | None:

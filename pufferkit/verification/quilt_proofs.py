@@ -24,7 +24,7 @@ A false record can only fail to show that a scale is enough.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import singledispatch
 from itertools import permutations
@@ -43,7 +43,7 @@ from pufferkit.beliefs.mixing_class import MixingClass
 from pufferkit.beliefs.region_class import RegionClass
 from pufferkit.checks import Bools, Floats
 from pufferkit.rounding import EPS
-from pufferkit.verification.allowance import Allowance, NotChecked
+from pufferkit.verification.allowance import Allowance, NotChecked, largest
 from pufferkit.verification.sum_checks import NetworkSums
 
 _FAR = 1 << 20
@@ -142,19 +142,12 @@ def score_of_chain(
             spans = [(n, n, a, b) for first, end, a, b in spans for n in range(first, end + 1)]
         for span in spans:
             work.spend(2e4)
-            if not (isinstance(side, KnownChain) and side.differs):
-                scores = _score_of_run(side, span, segment, epsilon, window)
-            elif window > 1:
-                raise TypeError("windows need a stationary chain")
-            else:
-                scores = _scores_by_node(side, span, segment, epsilon, work)
-            for score in scores:
-                # What is no number bounds nothing.
-                worst = max(worst, score if isfinite(score) else inf)
+            worst = max(worst, _score_of_run(side, span, segment, epsilon, work, window))
     return worst
 
 
 def _score(card: float, influence: float, epsilon: float) -> float:
+    """What is no number bounds nothing."""
     room = epsilon - influence
     return card / room * _UP if room > 0 else inf
 
@@ -164,102 +157,54 @@ def _score_of_run(
     span: tuple[int, int, int, int],
     segment: Nearby,
     epsilon: float,
-    window: int,
-) -> Iterator[float]:
-    """A run of nodes whose influence does not grow: its first node, and the first with both ends.
-
-    For a window the pairs on either side may differ.
-    """
-    first, last, left, right = span
-    ends = bool(right) and first + right <= segment.length
-    if left < 0 or (ends and right < window):
-        yield inf
-        return
-    after = np.zeros((1, 1))
-    if ends:
-        after = side.right(right - window + 1)
-    influence = float(np.broadcast_to(after, (here := side.pairs(first)).shape)[here].max())
-    if left and left < last:
-        node = max(first, left + 1)
-        there = side.pairs(node)
-        before = side.left(node, left)
-        if window > 1:
-            influence = float(before[there].max()) + max(0.0, influence)
-        else:
-            influence = max(influence, float((before + after)[there].max()))
-    yield _score(segment.most(first, last, left, right), max(0.0, influence), epsilon)
-
-
-def _scores_by_node(
-    chain: KnownChain,
-    span: tuple[int, int, int, int],
-    segment: Nearby,
-    epsilon: float,
     work: Allowance,
-) -> Iterator[float]:
-    """A run of nodes of a chain with a fixed initial distribution, which differ.
+    window: int,
+) -> float:
+    """The largest score of a run of nodes.
 
-    Beyond ``repeats_from`` a distribution is as far from its limit, or less: the distance is added.
+    Where influence does not grow, the first node and the first with both ends decide; else each
+    node counts, until distributions repeat: from then on one is as far from its limit, or less, and
+    this distance is added.
     """
     first, last, left, right = span
-    settled = chain.repeats_from + chain.period + max(left, 0)
-    stop = min(last, max(first, settled) + chain.period - 1)
-    apart = 0.0
-    if last > chain.repeats_from:
-        limit = chain.distribution(chain.repeats_from)[0]
-        apart = chain.chain.limit_distance(limit, chain.repeats_from)
-    work.spend(1e4 * (stop - first + 1))
-    nodes = np.arange(first, stop + 1)
-    influences = np.empty(len(nodes))
-    right_end = bool(right) and first + right <= segment.length
-    after = chain.right(right) if right_end else np.zeros((1, 1))
-    kinds: dict[tuple[bytes, bytes], list[int]] = {}
-    for place, node in enumerate(nodes.tolist()):
-        source = b""
-        if left > 0 and node > left:
-            source = chain.distribution(node - left)[1].tobytes()
-        kinds.setdefault((chain.distribution(node)[1].tobytes(), source), []).append(place)
-    for (target, source), places in kinds.items():
-        states = np.flatnonzero(np.frombuffer(target, dtype=bool))
-        if len(states) == 1:  # nothing to hide
-            influences[places] = -inf
-            continue
-        if left < 0 and not _is_sure(chain, -left, int(nodes[places[0]])):
-            influences[places] = inf
-            continue
-        pairs = np.ix_(states, states)
-        table = np.broadcast_to(after, (chain.size, chain.size))[pairs]
-        if not source:
-            influences[places] = table.max()
-            continue
-        sources = np.frombuffer(source, dtype=bool)
-        table = table + chain.columns(left, sources)[pairs]
-        logs = np.array([_logs(chain, int(nodes[place]))[states] for place in places])
-        worst = np.full(len(places), -inf)
-        for x in range(len(states)):
-            np.maximum(worst, (logs + table[x]).max(axis=1) - logs[:, x], out=worst)
-        error = chain.rounding(chain.repeats_from) + apart
-        influences[places] = np.where(np.isnan(worst), inf, worst) + error
-    hidden = influences > -inf  # of one possible value
-    for card, influence in zip(
-        segment.at(nodes, left, right)[hidden].tolist(), influences[hidden].tolist(), strict=True
-    ):
-        yield _score(card, max(0.0, influence), epsilon)
-    if stop < last:
-        largest = float(influences[-chain.period :].max())
-        if largest > -inf:
-            yield _score(segment.most(stop + 1, last, left, right), max(0.0, largest), epsilon)
 
+    def most(table: Floats, here: Bools) -> float:
+        return largest([0.0, np.broadcast_to(table, here.shape)[here].max()])
 
-def _is_sure(chain: KnownChain, entry: int, node: int) -> bool:
-    """Whether an earlier entry has one possible value: then it ends every quilt."""
-    return entry < node and int(chain.distribution(entry)[1].sum()) == 1
+    def influence(node: int) -> float:
+        ends = bool(right) and node + right <= segment.length
+        if ends and right < window:
+            return inf
+        if left < 0 and not (isinstance(side, KnownChain) and side.is_sure(-left, node)):
+            return inf
+        here, none = side.pairs(node), np.zeros((1, 1))
+        after = side.right(right - window + 1) if ends else none
+        before = side.left(node, left) if 0 < left < node else none
+        if window > 1:  # the pairs on either side may differ
+            return most(before, here) + most(after, here)
+        return most(before + after, here)
 
-
-def _logs(chain: KnownChain, node: int) -> Floats:
-    """Logarithms of probabilities; those lost to underflow are no numbers."""
-    values, possible = chain.distribution(node)
-    return np.where(possible & (values < _TINY), np.nan, np.log(np.maximum(values, _TINY)))
+    if not (isinstance(side, KnownChain) and side.differs):
+        nodes = {first, max(first, left + 1)} if left < last else {first}
+        largest_one = largest(influence(node) for node in nodes)
+        return _score(segment.most(first, last, left, right), largest_one, epsilon)
+    if window > 1:
+        raise TypeError("windows need a stationary chain")
+    settled = side.repeats_from + side.period + max(left, 0)
+    stop = min(last, max(first, settled) + side.period - 1)
+    work.spend(5e4 * (stop - first + 1))
+    hidden = [n for n in range(first, stop + 1) if side.distribution(n)[1].sum() > 1]
+    error = side.rounding(side.repeats_from)
+    if last > side.repeats_from:
+        limit = side.distribution(side.repeats_from)[0]
+        error += side.chain.limit_distance(limit, side.repeats_from)
+    each = {node: influence(node) + error for node in hidden}
+    cards = segment.at(np.array(hidden, dtype=np.intp), left, right).tolist()
+    scores = [_score(card, own, epsilon) for card, own in zip(cards, each.values(), strict=True)]
+    later = [own for node, own in each.items() if node > stop - side.period]
+    if stop < last and later:
+        scores.append(_score(segment.most(stop + 1, last, left, right), largest(later), epsilon))
+    return largest(scores)
 
 
 def score_of_networks(
@@ -539,15 +484,22 @@ class KnownChain:
         return table + self.rounding(steps)
 
     def left(self, node: int, steps: int) -> Floats:
-        """prior_i + left_a, rounded up, of a chain that is stationary or has any start."""
+        """prior_i + left_a, rounded up; for differing distributions but for the error of those."""
         columns = self.columns(steps, self.distribution(node - steps)[1])
+        values, possible = self.distribution(node)
         if self.stationary:
-            values, possible = self.distribution(1)
             return log_ratios(values[:, None], possible[:, None]).T + columns + 1e-12
+        if self.differs:  # those lost to underflow are no numbers
+            logs = np.where(possible & (values < _TINY), np.nan, np.log(np.maximum(values, _TINY)))
+            return np.asarray(logs[None, :] - logs[:, None] + columns)
         near = min(node, _FAR) - 1
         values, possible = self.power(near)
         prior = self.remembered(("prior", near), lambda: log_ratios(values.T, possible.T).T)
         return np.asarray(prior + self.rounding(near) + columns)
+
+    def is_sure(self, entry: int, node: int) -> bool:
+        """Whether an earlier entry has one possible value: then it ends every quilt."""
+        return self.differs and entry < node and int(self.distribution(entry)[1].sum()) == 1
 
     def rounding(self, steps: int) -> float:
         """Bound on the error of a log-ratio of entries of P^steps."""

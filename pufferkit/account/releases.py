@@ -328,6 +328,7 @@ class Releases(Shown, Frozen, JsonRecord):
             "calibrations": [
                 {
                     "length": own.query.longest,
+                    "calibration": own.digest,
                     "scale": own.scale,
                     "evidence": asdict(own.evidence),
                     "verification_data": own.verification_data,

@@ -82,11 +82,11 @@ class Fleet:
         """The noise of a row, in whole numbers."""
         return float(Fraction(float(self.columns["scale"][row])) / self.unit(row))
 
-    def verification_data(self, length: int) -> Mapping[str, Any] | None:
-        """Verification data of the noise for segments of this length."""
+    def calibration(self, length: int) -> Mapping[str, Any]:
+        """The record of the noise for segments of this length."""
+        own: Mapping[str, Any]
         own = next(own for own in self.common["calibrations"] if own["length"] == length)
-        recorded = own.get("verification_data")
-        return recorded if isinstance(recorded, Mapping) else None
+        return own
 
     def problems(self) -> Iterator[str]:
         """Problems of the rows other than their noise."""
@@ -141,7 +141,8 @@ class Fleet:
             if length not in least or self.spare(row) < self.spare(least[length]):
                 least[length] = row
         for length, row in sorted(least.items()):
-            query = self.question.whole(self.states, length)
+            query, own = self.question.whole(self.states, length), self.calibration(length)
+            data = own.get("verification_data")
             yield (
                 self.name(row),
                 Release(
@@ -164,7 +165,7 @@ class Fleet:
                     question=query.question,
                     sampler=self.common["sampler"],
                     step=self.common["step"],
-                    verification_data=self.verification_data(length),
+                    verification_data=data if isinstance(data, Mapping) else None,
                     loss_if_unsure=self.common["loss_if_unsure"],
                 ),
             )

@@ -55,6 +55,7 @@ from pufferkit.fitting.row_tests import (
 )
 from pufferkit.mechanisms.influence_curve import influence_curve
 from pufferkit.records import Report
+from pufferkit.shown import wrapped
 from pufferkit.threads import one_thread
 
 INFLUENCE = "one entry gives away no more entries than the class budgets"
@@ -356,6 +357,9 @@ _SMOOTHING = 0.5
 _COUNTS = "counts alone cannot tell; give the series, or a million rows of the table"
 
 
+_MARKS = {True: "yes", False: "NO", None: "?"}
+
+
 @dataclass(frozen=True, repr=False)
 class ModelReport(Report):
     """Tests of beliefs on data, without noise: do not share them if the data are private."""
@@ -420,10 +424,20 @@ class ModelReport(Report):
         over = "counts" if self.entries is None else f"{self.entries:,} entries"
         return f"{self.beliefs}; checked against {over}, level {self.level:g}"
 
+    def shown_rows(self) -> list[dict[str, Any]]:
+        """Each check with its answer, in words."""
+        return [
+            {"": _MARKS[c.passed], "check": c.name, "what it shows": c.text} for c in self.checks
+        ]
+
+    def text_table(self) -> str:
+        """A line for each check."""
+        rows = [f"{_MARKS[c.passed]:<3}  {c.name}: {c.text}" for c in self.checks]
+        return "\n".join(line for row in rows for line in wrapped(row))
+
     def remarks(self) -> list[str]:
-        """The answers, the noise, and the verdict."""
-        marks = {True: "yes", False: "NO", None: "?"}
-        lines = [f"{marks[c.passed]:<3}  {c.name}: {c.text}" for c in self.checks]
+        """The noise, and the verdict."""
+        lines = []
         for name, scale in self.noise.items():
             if scale is not None:
                 what = {"given": "these beliefs"}.get(name, f"a {name}-order chain of these data")

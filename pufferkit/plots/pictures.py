@@ -87,7 +87,9 @@ figure_of.register(BayesianNetwork, network_figure)
 @figure_of.register(MarkovChain)
 def _(thing: MarkovChain) -> Figure:
     matrix = Matrix.of("probability of the next state", thing.states, thing.transition)
-    return matrices_figure([matrix], f"What an adversary may know: {thing}")
+    return matrices_figure(
+        [matrix], f"What an adversary may know: a chain on {len(thing.states)} states"
+    )
 
 
 @figure_of.register(Beliefs)

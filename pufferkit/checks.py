@@ -263,6 +263,10 @@ def distinct_states(states: Sequence[Hashable] | Iterable[Hashable]) -> tuple[Ha
     for label in labels:
         if not isinstance(label, Hashable):
             raise ValueError(f"states: {label!r} cannot be a label; use text or numbers")
+        if label is None:
+            raise ValueError(
+                "states: an entry without a state was not observed, so null is no state; name it"
+            )
         if label in seen:
             raise ValueError(f"states: {label!r} is listed twice; every state needs its own label")
         seen.add(label)

@@ -254,6 +254,19 @@ class Releases(Shown, Frozen, JsonRecord):
         nearest = project_to_simplex(parts, totals.ravel()).reshape(self.raw.shape)
         return replace(self, value=nearest, presentation="nearest histogram")
 
+    def within_range(self) -> Releases:
+        """The same with values cut to what is possible, where entries alone say what that is."""
+        asks, states = self.asked, next(iter(self.calibrations.values())).query.states
+        if asks is None or asks.clocked or asks.chooses:
+            return self
+        sizes, place = np.unique(self.entries, return_inverse=True)
+        known = [asks.bind(states, max(int(size), 1)).bounds for size in sizes]
+        if any(bounds is None for bounds in known):
+            return self
+        low, high = np.array(known, dtype=float)[place].T
+        value = np.clip(self.raw, low[:, None], high[:, None])
+        return replace(self, value=value, presentation="within range")
+
     def as_drawn(self) -> Releases:
         """The same with ``raw`` as the value: unbiased, and so suited to sums over many rows."""
         return replace(self, value=self.raw, presentation="as drawn")

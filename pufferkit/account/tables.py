@@ -201,7 +201,7 @@ def releases_of(
         asked=run.question,
         **known,
     )
-    return drawn if drawn.totals is None else drawn.as_histogram()
+    return drawn.within_range() if drawn.totals is None else drawn.as_histogram()
 
 
 # -- the release ---------------------------------------------------------------------------------

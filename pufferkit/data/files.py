@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from functools import wraps
 from glob import glob
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 from pufferkit.records import read_stream
@@ -46,6 +46,7 @@ _MOST_PIPED = 1 << 30
 """Bytes of the largest table that is read from standard input."""
 _SEPARATORS = (";", "\t", "|", ",")
 _SPACE = " "
+_MOST_ROWS_WHOLE = 0.8  # of a file with damaged rows; with fewer it is no table
 _IN_WORDS = {"\t": "tab", _SPACE: "space"}
 _ENDINGS = (".gz", ".csv", ".tsv", ".txt", ".dat", ".parquet")
 _WILD = re.compile(r"[*?\[]")
@@ -241,13 +242,7 @@ def refuse_ragged(paths: Iterable[Path], form: TextFormat) -> None:
     for file in paths:
         content = content_of(file)
         content = file.read_bytes() if content is None else content
-        try:
-            text = content.decode("utf-8-sig")
-        except UnicodeDecodeError as error:
-            line = content.count(b"\n", 0, error.start) + 1
-            raise ValueError(
-                f"{name_of(file)}: line {line} is not text in UTF-8; export it as UTF-8"
-            ) from None
+        text = _decoded(name_of(file), content)
         separator = form.separator or ","
         lines = text.splitlines()[form._skipped :]
         if separator == _SPACE:
@@ -265,6 +260,18 @@ def refuse_ragged(paths: Iterable[Path], form: TextFormat) -> None:
                 f"{name_of(file)}: row {row} has {there} cells and the file has {width} columns; "
                 "complete the row or remove it"
             )
+
+
+def _decoded(name: str, content: bytes, *, cut: bool = False) -> str:
+    """Text in UTF-8, or an error with its first bad line; ``cut``: perhaps within a letter."""
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        if cut and error.start > len(content) - 4:
+            return content[: error.start].decode("utf-8-sig")
+        line = content.count(b"\n", 0, error.start) + 1
+        words = f"{name}: line {line} is not text in UTF-8; export it as UTF-8"
+        raise ValueError(words) from None
 
 
 def unreadable(name: str, kind: str, error: BaseException) -> ValueError:
@@ -288,6 +295,12 @@ def readable(read: Callable[P, T]) -> Callable[P, T]:
         except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
             source = args[0] if args else options.get("source")
             named = files_of(source) if is_files(source) else []
+            for file in named:
+                content = content_of(file)
+                head = head_of(file) if content is None else content[:_SAMPLE]
+                if not head.startswith(PARQUET_MAGIC):
+                    form = cast("TextFormat | None", options.get("text", options.get("form")))
+                    refuse_ragged([file], _sniffed(name_of(file), head, form or TextFormat())[0])
             raise unreadable(", ".join(map(name_of, named)) or "table", "table", error) from None
 
     return reading
@@ -357,9 +370,7 @@ def _sniffed(name: str, head: bytes, form: TextFormat) -> tuple[TextFormat, tupl
         raise ValueError(f"{name}: is a spreadsheet or zip file; export it as CSV or Parquet")
     if b"\0" in head:
         raise ValueError(f"{name}: is not a CSV file in UTF-8; export it as plain text")
-    text = head.decode("utf-8-sig", errors="replace")
-    if "\ufffd" in text[:-4]:
-        raise ValueError(f"{name}: is not a CSV file in UTF-8; export it as plain text")
+    text = _decoded(name, head, cut=len(head) == _SAMPLE)
     lines = [line for line in text.splitlines() if line.strip()]
     if len(head) == _SAMPLE and len(lines) > 1:
         lines = lines[:-1]  # cut off within a line
@@ -408,10 +419,16 @@ def _comments(lines: Sequence[str]) -> int:
 def _separator(lines: Sequence[str]) -> str:
     """The first separator that splits all lines into the same number of cells, above one.
 
-    The header may have one cell less, where rows have names.
+    The header may have one cell less, where rows have names. If none does, a few rows may be short
+    or long, which are refused by their number.
     """
     sample = lines[:200]
     for separator in (*_SEPARATORS, _SPACE):
+        if separator == _SPACE:
+            for sign in _SEPARATORS:
+                cells = [len(_cells(line, sign)) for line in sample]
+                if cells[0] > 1 and cells.count(cells[0]) >= max(2, _MOST_ROWS_WHOLE * len(cells)):
+                    return sign
         counts = [len(_cells(line, separator)) for line in sample]
         short = len(counts) > 1 and counts[0] == counts[1] - 1
         if len(set(counts[short:])) > 1 or counts[-1] == 1:

@@ -753,6 +753,9 @@ class _OfStates(Question):
     def record(self, over: Over) -> dict[str, Any]:
         return {"of": [str(state) for state in self.of]}
 
+    def bounds(self, over: Over) -> tuple[float, float]:
+        return 0.0, float(over.entries * self.unit(over))
+
     def inside(self, codes: NDArray[np.intp]) -> NDArray[np.bool_]:
         """Which entries are in one of the states."""
         return np.asarray((codes >= 0) & (codes < len(self.of)))
@@ -952,6 +955,9 @@ class DaysWith(_OfStates):
 
     def unit(self, over: Over) -> Fraction:
         return Fraction(1, self.days(over)[0]) if self.share else Fraction(1)
+
+    def bounds(self, over: Over) -> tuple[float, float]:
+        return 0.0, float(self.days(over)[0] * self.unit(over))
 
     def of_codes(self, over: Over, codes: NDArray[np.intp]) -> NDArray[Any]:
         each = np.bincount(self.days(over)[1], weights=self.inside(codes))

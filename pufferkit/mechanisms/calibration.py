@@ -290,7 +290,7 @@ class Calibration(Shown, Asked):
             calibration=self.digest,
             loss_if_unsure=loss_if_unsure(self.beliefs, self.epsilon),
         )
-        return drawn.as_histogram() if self.query.binned else drawn
+        return drawn.as_histogram() if self.query.binned else drawn.within_range()
 
     def chosen_place(self, counts: Sequence[Fraction]) -> int:
         """For a quantile: the index of a level close to it, by a fresh noisy choice.

@@ -146,7 +146,7 @@ def split(release: Release) -> dict[str, Release]:
             if weights is None
             else {"weights": [row[0] if size == 1 else row for row in weights]},
         )
-        parts[part["name"]] = own if own.totals is None else own.as_histogram()
+        parts[part["name"]] = own.within_range() if own.totals is None else own.as_histogram()
         at += size
     return parts
 

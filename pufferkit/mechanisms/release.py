@@ -272,7 +272,7 @@ def _named(node: Hashable) -> str:
 FORMAT = 1
 """Format of the files: docs/release.schema.json. Formats of later versions are refused in words."""
 
-Presentation = Literal["as drawn", "nearest histogram"]
+Presentation = Literal["as drawn", "nearest histogram", "within range"]
 
 _ROUNDING = 1e-9  # an interval is wider by this share, so that no rounding makes it too short
 
@@ -284,7 +284,8 @@ class Release(Report):
     Attributes
     ----------
     value
-        The answer to use: ``raw``, or its nearest histogram (`as_histogram`).
+        The answer to use: ``raw``, cut to what is possible (`within_range`), or its nearest
+        histogram (`as_histogram`).
     raw
         The noisy answer as drawn.
     scale
@@ -317,7 +318,7 @@ class Release(Report):
         entries were counted, which they are (``pattern``, as `Series.pattern`); for
         networks, a quilt of every node; for joint distributions, the answer on every row.
     presentation
-        Whether ``value`` is ``raw`` as drawn, or the nearest histogram to it.
+        Whether ``value`` is ``raw`` as drawn, cut to its range, or the nearest histogram to it.
     question
         Arguments of the query that the kind does not determine: the slots of a query by time and
         the entries observed in each, the states whose episodes were counted.
@@ -392,9 +393,9 @@ class Release(Report):
         only, not for how well the series represents anything else.
 
         The interval is centred at ``raw``, because the noise was added there. For the nearest
-        histogram it is clipped to the possible range, 0 to the total, which contains the exact
-        answer. If ``value`` lies outside, the interval is extended to it, which can only raise the
-        confidence.
+        histogram, and for values within their range, it is clipped to the possible range (of counts
+        0 to the total), which contains the exact answer. If ``value`` lies outside, the interval is
+        extended to it, which can only raise the confidence.
         """
         if self.noise == "noisy choice":
             # For a chosen level only the error of its rank is bounded; see `rank_error`.
@@ -407,12 +408,17 @@ class Release(Report):
             for raw, scale in zip(self.raw, scales, strict=True)
         ]
         totals = self.totals
-        if self.presentation == "as drawn" or totals is None:
+        known: tuple[Any, Any] | None = None
+        if self.presentation == "within range":
+            known = self.bounds
+        elif self.presentation == "nearest histogram" and totals is not None:
+            known = 0.0, np.repeat(totals, len(self.raw) // len(totals))
+        if known is None:
             return tuple(around)
-        each = np.repeat(totals, len(self.raw) // len(totals)).tolist()
+        least, most = (np.broadcast_to(end, len(self.raw)).tolist() for end in known)
         cut = [
-            (min(max(low, 0.0), most), max(min(high, most), 0.0))
-            for (low, high), most in zip(around, each, strict=True)
+            (min(max(low, start), end), max(min(high, end), start))
+            for (low, high), start, end in zip(around, least, most, strict=True)
         ]
         return tuple(
             (min(low, value), max(high, value))
@@ -474,6 +480,8 @@ class Release(Report):
         words += [note for note in self.evidence.notes if note != PRIVATE_NOTE]
         if self.presentation == "nearest histogram":
             words.append("the value is the nearest histogram to the answer as drawn")
+        if self.presentation == "within range" and self.value != self.raw:
+            words.append("the value is the answer as drawn, cut to what is possible")
         if self.observed is not None:
             words.append(
                 f"{sum(self.observed):,} of {sum(self.lengths):,} entries were observed; the "
@@ -501,6 +509,26 @@ class Release(Report):
         nearest = project_to_simplex(rows, np.array(totals))
         value = tuple(float(v) for v in nearest.ravel())
         return replace(self, value=value, presentation="nearest histogram")
+
+    def within_range(self, bounds: tuple[float, float] | None = None) -> Release:
+        """The same with its values cut to what is possible, such as 0 to the number of entries.
+
+        Post-processing, so it costs nothing; ``raw`` does not change. As drawn where the range is
+        not known. ``bounds`` are those of the query, if they are at hand.
+        """
+        known = self.bounds if bounds is None else bounds
+        if known is None:
+            return self
+        low, high = known
+        value = tuple(type(n)(min(max(n, low), high)) for n in self.raw)  # whole stays whole
+        return replace(self, value=value, presentation="within range")
+
+    @property
+    def bounds(self) -> tuple[float, float] | None:
+        """Least and largest possible number of the answer, if the record says so."""
+        if self.asks is None or self.kind == Several.kind or self.noise == "noisy choice":
+            return None
+        return remade(self.kind, self.question, self.lengths, self.observed).bounds
 
     @property
     def asks(self) -> type[Question] | None:

@@ -102,9 +102,7 @@ class Fleet:
             seen.add(self.key(row))
             drawn = self.columns["raw"][row]
             shown = self.columns["value"][row]
-            made = drawn
-            if self.common["presentation"] == "nearest histogram":
-                made = self.nearest(row)
+            made = self.presented(row)
             if len(drawn) != len(self.common["labels"]) or not near(shown, made, self.total(row)):
                 wrong.append(f"{self.name(row)}: value does not follow from raw")
             if self.common["noise"] == "discrete laplace":
@@ -133,6 +131,23 @@ class Fleet:
         size = len(drawn) // len(totals)
         parts = (drawn[n * size : (n + 1) * size] for n in range(len(totals)))
         return [v for p, t in zip(parts, totals, strict=True) for v in nearest_histogram(p, t)]
+
+    def presented(self, row: int) -> list[float]:
+        """The value that follows from the noisy answer, as the record says it is presented."""
+        said, drawn = self.common["presentation"], self.columns["raw"][row]
+        if said == "nearest histogram":
+            return self.nearest(row)
+        return self.within(row) if said == "within range" else list(drawn)
+
+    def within(self, row: int) -> list[float]:
+        """The noisy answer, cut to what is possible for so many entries; none where unknown."""
+        bounds = None
+        if not (self.question.clocked or self.question.chooses):
+            entries = max(int(self.columns["entries"][row]), 1)
+            bounds = self.question.bind(self.states, entries).bounds
+        if bounds is None:
+            return []
+        return [min(max(value, bounds[0]), bounds[1]) for value in self.columns["raw"][row]]
 
     def hardest(self) -> Iterator[tuple[str, Release]]:
         """For each length the row with the least noise, as a histogram over one such segment."""

@@ -218,6 +218,14 @@ def not_from_raw(record: Release) -> Iterator[str]:
         if record.value != record.raw:
             yield "value: differs from raw, but is said to be the answer as drawn"
         return
+    if record.presentation == "within range":
+        bounds = record.bounds
+        if bounds is None or any(
+            value != min(max(raw, bounds[0]), bounds[1])
+            for value, raw in zip(record.value, record.raw, strict=True)
+        ):
+            yield "value: is not raw, cut to what is possible"
+        return
     totals = record.totals
     if totals is None or len(record.raw) % len(totals):
         yield f"value: is said to be a histogram, but a {record.kind} has no known total"

@@ -130,7 +130,7 @@ def by_fleet(case: Case) -> tuple[np.ndarray, float]:
                 options |= {"groups": {"p": "a", "q": "b"}, "keys": ["a", "b"]}
             rows = release(table, theta, asked.epsilon, **options)
             mine = -(-grown // asked.first)  # rows of p come first
-            for n, value in enumerate(rows.value[:mine]):
+            for n, value in enumerate(rows.raw[:mine]):
                 if tuple(value) in seen:  # the same numbers once more
                     continue
                 seen.add(tuple(value))

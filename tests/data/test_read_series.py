@@ -377,3 +377,25 @@ def test_rows_may_be_in_any_order(tmp_path):
     assert read(path, state="state", time="t").labels == ["a", "b", "c", None, None, None, "d"]
     parts = read(path, state="state", time="t", segment="s")
     assert (parts.lengths, parts.labels) == ((3, 1), ["a", "b", "c", "d"])
+
+
+@pytest.mark.parametrize("row", [3, 400])
+@pytest.mark.parametrize(
+    ("damaged", "words"),
+    [
+        (b"2024-03-04 00:00:00", "has 1 cells and the file has 2 columns"),
+        (b"2024-03-04 00:00:00,rest,oops", "has 3 cells and the file has 2 columns"),
+        (b"2024-03-04 00:00:00,w\xe9lk", "is not text in UTF-8"),
+    ],
+    ids=["short", "long", "latin"],
+)
+def test_a_damaged_row_is_named_wherever_it_stands(tmp_path, row, damaged, words):
+    """Also among the first rows, from which the separator is taken: times have a space."""
+    start = datetime(2024, 3, 4)
+    rows = [f"{start + timedelta(minutes=5 * n)},rest".encode() for n in range(500)]
+    rows[row - 1] = damaged
+    path = tmp_path / "rows.csv"
+    path.write_bytes(b"\n".join([b"time,act", *rows]) + b"\n")
+    said = refusal(path, time="time", state="act")
+    assert words in said
+    assert f"row {row} " in said or f"line {row + 1} " in said

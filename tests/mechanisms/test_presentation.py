@@ -1,4 +1,4 @@
-"""Histograms as they are shown: the nearest proper one, the raw answer kept, intervals valid."""
+"""Answers as they are shown: within what is possible, the raw answer kept, intervals valid."""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -6,6 +6,7 @@ from itertools import product
 from math import exp
 
 import numpy as np
+import polars as pl
 import pytest
 
 import pufferkit as pk
@@ -34,12 +35,51 @@ def test_a_histogram_is_shown_as_the_nearest_proper_one(make):
 
 
 @pytest.mark.parametrize(
-    "query", [pk.count(1, 30), pk.total([0, 2], 30), pk.mean([0, 1], 30)], ids=lambda q: q.name
+    ("query", "low", "high"),
+    [
+        (pk.count(1, 30), 0, 30),
+        (pk.total({0: -1, 1: 2}, 30), -30, 60),
+        (pk.mean([1, 3], 30), 1, 3),
+        (pk.episodes(1, 30), 0, 30),
+        (pk.stays(1, 30), 0, 30),
+    ],
+    ids=lambda value: getattr(value, "name", ""),
 )
-def test_other_answers_are_shown_as_drawn(query):
-    answer = pk.influence_curve(CHAIN, query, 1).release(DATA)
-    assert answer.presentation == "as drawn"
-    assert answer.value == answer.raw
+def test_other_answers_are_cut_to_what_is_possible(query, low, high):
+    made = replace(pk.influence_curve(CHAIN, query, 1).release(DATA, anyway=True), scale=20.0)
+    for raw in (-100.0, low, (low + high) / 2, high, 300.0):
+        answer = replace(made, raw=(raw,) * len(made.raw)).within_range()
+        assert answer.presentation == "within range"
+        assert set(answer.value) == {min(max(raw, low), high)}
+        assert answer.as_drawn().value == answer.raw
+        for value, (least, most) in zip(answer.value, answer.interval(), strict=True):
+            assert low <= least <= value <= most <= high
+        assert pk.verify(replace(answer, scale=made.scale)).problems == ()
+        forged = replace(answer, value=(-5.0 - abs(low),) * len(answer.value))
+        assert "cut to what is possible" in " ".join(pk.verify(forged).problems)
+    drawn = pk.influence_curve(CHAIN, query, 0.05).release(DATA, anyway=True)
+    assert all(low <= value <= high for value in drawn.value)
+    assert pk.verify(drawn).ok
+
+
+def test_an_answer_without_a_range_is_shown_as_drawn():
+    own = pk.influence_curve(CHAIN, pk.Query("own", len, 1.0, 30), 1).release(DATA)
+    assert own.presentation == "as drawn"
+    assert own.value == own.raw
+
+
+@pytest.mark.parametrize("asked", [pk.count(1), pk.mean({0: 1, 1: 3}), pk.episodes(1)], ids=str)
+def test_rows_of_a_table_are_cut_too(asked):
+    rows = {"who": [w for w in "abc" for _ in range(9)], "t": [*range(9)] * 3, "x": [0, 1, 1] * 9}
+    table = pk.read(pl.DataFrame(rows), subject="who", time="t", state="x", states=[0, 1])
+    low, high = asked.bind([0, 1], 9).bounds
+    made = pk.release(table, CHAIN, asked, 0.05, per="subject", anyway=True)
+    assert made.presentation == "within range"
+    assert ((made.value >= low) & (made.value <= high)).all()
+    assert pk.verify(made).ok
+    assert (made.as_drawn().value == made.raw).all()
+    forged = replace(made, value=made.value + high + 1)
+    assert not pk.verify(forged).ok
 
 
 ANY = pk.entry_dp(pk.histogram(["a", "b", "c"], 6), 1).release(["a"] * 6, anyway=True)

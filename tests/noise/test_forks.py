@@ -64,7 +64,7 @@ def sanitised(data):
 
 def released():
     calibration = influence_curve(CHAIN, count(1, 20), 1e-6)
-    return lambda: calibration.release([0, 1] * 10).value
+    return lambda: calibration.release([0, 1] * 10).raw
 
 
 WIDE = np.full((1, 1), 1e9)
@@ -166,5 +166,5 @@ def test_a_copied_or_pickled_calibration_draws_anew():
         copy.deepcopy(calibration),
         pickle.loads(pickle.dumps(calibration)),
     ]
-    values = [own.release([0, 1] * 10).value for own in copies]
+    values = [own.release([0, 1] * 10).raw for own in copies]
     assert len(set(values)) == len(values)

@@ -58,7 +58,13 @@ from pufferkit.verification.allowance import (
     larger_than,
     largest,
 )
-from pufferkit.verification.query_checks import days_of, moves_of, vectors_of, weights_of
+from pufferkit.verification.query_checks import (
+    asked_of,
+    days_of,
+    moves_of,
+    vectors_of,
+    weights_of,
+)
 
 Numbers = Any  # arrays of np.longdouble
 
@@ -148,7 +154,10 @@ def exact_sum_scale(record: Release, theta: Beliefs, checks: list[str], work: Al
         raise NotChecked(_NO_WEIGHTS)
     enough = record.epsilon * (1 + TOLERANCE)
     asked = RecordedSum(weights, record.lengths, work, {}, moves, days)
-    unit = asked.values[1] if weights is not None else record.unit or 1
+    query = asked_of(record)
+    unit = query.unit if weights is None and query is not None else asked.values[1]
+    if unit is None:
+        raise NotChecked(_NO_WEIGHTS)
     scale = record.scale * (1 + TOLERANCE) / float(unit)
     tried = [n for n in record.evidence.blocks or () if n is not None]
     worst = _loss_of(theta, asked, scale, enough, max(tried, default=None))
@@ -177,7 +186,7 @@ def _loss_of(
     """An upper bound on the largest loss: the first below ``enough``, or the least tried."""
     if not isinstance(theta, ChainClass) or asked.days is not None:
         return largest(_loss(table, scale) for table in _tables(theta, asked))
-    best, tried = inf, reach or _REACH
+    best, tried = inf, max(1, reach or _REACH)
     for _ in range(_TRIES if reach else 4 * _TRIES):
         tables = _tables(theta, replace(asked, reach=tried))
         best = min(best, largest(_loss(table, scale) for table in tables))

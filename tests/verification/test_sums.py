@@ -153,3 +153,11 @@ def test_the_sum_over_a_tree_of_a_hundred_nodes_is_checked():
     release = pk.exact_sum(network, pk.count(1, 100), 1).release([0, 1] * 50)
     assert pk.verify(release).ok
     assert not pk.verify(replace(release, scale=0.98 * release.scale)).ok
+
+
+def test_the_unit_of_a_sum_over_moves_is_that_of_the_question():
+    """Counted in a unit of 1/1024, noise of a thousandth would look large."""
+    chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]], STATES[:2])
+    record = pk.exact_sum(chain, pk.episodes("b", 30), 1).release(["a", "b"] * 15).to_dict()
+    assert pk.verify(record).ok
+    assert not pk.verify({**record, "scale": record["scale"] / 1000, "unit": "1/1024"}).ok

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
@@ -285,7 +285,10 @@ class Releases(Shown, Frozen, JsonRecord):
 
     def table_rows(self) -> list[dict[str, Any]]:
         """The rows of `columns`, one by one."""
-        return list(self.rows())
+        columns = self.columns()
+        return [
+            dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)
+        ]
 
     def columns(self) -> dict[str, list[Any]]:
         """The rows by column, for a table: subject, window, entries, scale, then the states.
@@ -366,12 +369,6 @@ class Releases(Shown, Frozen, JsonRecord):
                 "value": None if drawn else self.value.tolist(),
             },
         }
-
-    def rows(self) -> Iterator[dict[str, Any]]:
-        """The rows one by one."""
-        columns = self.columns()
-        for cells in zip(*columns.values(), strict=True):
-            yield dict(zip(columns, cells, strict=True))
 
 
 def _meant(release: Release, level: float) -> Derived:

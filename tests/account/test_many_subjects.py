@@ -203,7 +203,7 @@ def test_every_pair_of_states_is_hidden():
 
 def test_rows_and_histograms():
     releases = for_each(table_of(people([(50,), (20,)]), window=20), BELIEF, 1)
-    rows = list(releases.rows())
+    rows = list(releases.table_rows())
     assert [(r["subject"], r["window_start"], r["entries"]) for r in rows] == [
         ("p0", 0, 20),
         ("p0", 20, 20),

@@ -78,7 +78,7 @@ def test_one_row_for_each_subject_and_window_paid_once(rows, cluster, tmp_path):
     here = for_each(pk.read(rows, **options), BELIEF, 10)
     there = [row.asDict() for row in first]
     assert releases.columns == list(here.columns())
-    for one, other in zip(here.rows(), there, strict=True):
+    for one, other in zip(here.table_rows(), there, strict=True):
         assert one["subject"] == other["subject"]
         assert one["window_start"].replace(tzinfo=None) == other["window_start"]
         assert one["entries"] == other["entries"]
@@ -392,7 +392,7 @@ def test_next_week_under_the_same_label(rows, cluster, tmp_path):
     seen = []
     for end in (datetime(2024, 1, 8), datetime(2024, 1, 12)):
         here, there = until("here", end), sorted(until("there", end).collect())
-        public = [tuple(row.values())[:4] for row in here.rows()]
+        public = [tuple(row.values())[:4] for row in here.table_rows()]
         assert [tuple(row)[:4] for row in there] == [
             (subject, start.replace(tzinfo=None), *rest) for subject, start, *rest in public
         ]

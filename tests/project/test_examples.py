@@ -40,7 +40,7 @@ FOR_THE_PACKAGE = {
     "Question": {"like", "one_entry", "ordered", "over_numbers"},
     "MarkovChain": {"limit_distance", "limit_distribution"},
     "RegimeClass": {"from_plain", "kernels", "matrices_shown", "replace", "representatives"},
-    "Releases": {"columns", "follows", "row", "rows"},
+    "Releases": {"columns", "follows", "row"},
     "Secrets": {"attached"},
     "Series": {"as_segments"},
     "Spending": {"ordered"},

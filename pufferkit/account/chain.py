@@ -212,7 +212,8 @@ def _keep(
     places: Mapping[str, int],
 ) -> None:
     """Store these states, which the entries with these numbers lead to."""
-    texts = {id(state): canonical(state) for state in states.values()}  # many are the same
+    same = {id(state): state for state in states.values()}  # of many accounts
+    texts = {number: canonical(state) for number, state in same.items()}
     connection.put(
         "states",
         [(name, places[name], texts[id(new)]) for name, new in states.items() if new is not None],

@@ -619,8 +619,9 @@ class Accounts:
         for name, releases in of_account.items():
             asked = tuple((r.lengths, r.first, r.last, r.calibration.digest) for r in releases)
             if name in known or asked not in alike:
-                alike.add(asked)
                 telling += releases
+            if name not in known:
+                alike.add(asked)
         read, payments = self._ask(telling, members=members)
         check_affordable(owing(read, self._prices, payments), _refused)
         data = {one.account: one.data for one in payments if one.data is not None}

@@ -25,13 +25,13 @@ from typing import Any
 LITTLE = 4_000
 """Loops over arrays of so many numbers in all may run as plain Python."""
 
-PATIENCE = 2.0
-"""Seconds without compiled loops after which a process loads them, which takes one."""
+PATIENCE = 1.0
+"""Seconds without compiled loops after which a process loads them: about what that takes."""
 
 LOADING = 1.0
 """About how many seconds compiled loops take to load."""
 
-FIRST = 6
+FIRST = 12
 """So many times the patience, where a loop was never compiled before: that takes ten or more."""
 
 _spent: dict[str, float] = {}
@@ -78,7 +78,7 @@ class Loop:
         """How many seconds work would wait for a compiler, if it took so many as plain Python."""
         if "compiled" in self.__dict__:
             return 0.0
-        return min(seconds, LOADING * (1 if self.is_kept else 2 * FIRST))
+        return min(seconds, LOADING * (1 if self.is_kept else FIRST))
 
     @property
     def _patience(self) -> float:

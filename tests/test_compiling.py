@@ -56,7 +56,7 @@ def test_loops_call_loops_of_their_own_kind(monkeypatch):
 
 
 def test_work_waits_for_plain_python_or_for_the_compiler(monkeypatch):
-    monkeypatch.setattr(compiling, "FIRST", 6)
+    monkeypatch.setattr(compiling, "FIRST", 12)
     loop = compiled_loop(added.__wrapped__)
     loop.is_kept = False
     first, later = 12 * compiling.LOADING, compiling.LOADING
@@ -72,16 +72,16 @@ def test_plain_python_ends_where_the_patience_does(monkeypatch):
     loop = compiled_loop(added.__wrapped__)
     few, many = np.ones(3), np.ones(compiling.LITTLE)
     monkeypatch.setattr(compiling, "_spent", {})
-    monkeypatch.setattr(compiling, "FIRST", 6)
+    monkeypatch.setattr(compiling, "FIRST", 12)
     loop.is_kept = False
     assert loop.metered(few, few).tolist() == [2, 2, 2]
     with pytest.raises(TypeError):
         loop.metered(many, many)
     loop.patient(2 * compiling.PATIENCE)
     assert loop.metered(few, few).tolist() == [2, 2, 2]  # never compiled before: waits longer
-    loop.expect(3 * compiling.PATIENCE)
+    loop.expect(9 * compiling.PATIENCE)
     assert loop.patient()
-    loop.expect(5 * compiling.PATIENCE)
+    loop.expect(11 * compiling.PATIENCE)
     assert not loop.patient()
     monkeypatch.setattr(compiling, "_spent", {loop.__module__: 2 * compiling.PATIENCE})
     loop.is_kept = True

@@ -47,25 +47,18 @@ TOO_DENSE = "one bound for all pairs of values: this chain has too many transiti
 _FEW, _DOUBLED = 24, (1, 4, 16)
 """From so many states on few blocks are tried: each has programmes for all pairs."""
 
-_MANY = 4
-"""For more chains waiting for compiled loops pays."""
-
 _OWN_BLOCKS = 200
 """Entries with kernels of their own for which blocks are tried."""
 
 
 def chain_parts(members: Sequence[Member], length: int) -> Sequence[Part]:
     """The parts of these chains, each made when first used."""
-    many = len(members) > _MANY
-    return Parts([partial(part_of, m, length, often=many and len(m.chain) > 2) for m in members])
+    return Parts([partial(part_of, member, length) for member in members])
 
 
-def part_of(member: Member, length: int, *, often: bool = False) -> Part:
-    """The part of one chain, for series of ``length`` entries.
-
-    ``often`` says that the curve is one of many, so that waiting for compiled loops pays.
-    """
-    return _Chain(member, length, often).part()
+def part_of(member: Member, length: int) -> Part:
+    """The part of one chain, for series of ``length`` entries."""
+    return _Chain(member, length).part()
 
 
 def curve_bytes(states: int) -> int:
@@ -97,8 +90,8 @@ def _uneven(transition: Floats, stationary: Floats) -> float:
 class _Chain:
     """The kernels of one chain, made when first used."""
 
-    def __init__(self, member: Member, length: int, often: bool) -> None:
-        self.member, self.length, self.often = member, length, often
+    def __init__(self, member: Member, length: int) -> None:
+        self.member, self.length = member, length
         self.transition = member.chain.transition
         self.dense = takes_long(self.transition)
         states = len(self.transition)
@@ -147,7 +140,7 @@ class _Chain:
             return None
         values = np.where(rows[:, None], kernel.values, kernel.values[int(rows.argmax())])
         values = values / values.sum(axis=1, keepdims=True)
-        return Transport([values], 2 * error, often=self.often)
+        return Transport([values], 2 * error)
 
     def _forward(self, together: Bools | None, uneven: float = 0.0) -> Side:
         """To the right. Where the chain is `_uneven` by so little, also to the left.

@@ -23,7 +23,7 @@ from pufferkit.beliefs.hidden_model import HiddenChain
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Bools, Floats
 from pufferkit.errors import NotApplicable
-from pufferkit.influence.curve.engine import EXPLICIT_WORK, Part, Parts, Seasons, Side, Sojourns
+from pufferkit.influence.curve.engine import Part, Parts, Seasons, Side, Sojourns
 from pufferkit.influence.curve.secret_losses import LabelLosses, PinnedSide, Secret
 from pufferkit.influence.curve.steps import Contaminated, Steps, Transport
 from pufferkit.influence.curve.transport_plans import plans_bytes
@@ -31,11 +31,6 @@ from pufferkit.rounding import EPS
 
 MOST_BYTES = 8 * 10**9
 """Most memory that the plans of a class may take."""
-
-_FEW_SLOTS = 12
-_FEW_STATES = 3
-_LITTLE_WORK = 4_000
-"""Few calls of the steps of few states do not pay for loading compiled loops."""
 
 SecretKind = Literal["entry", "regime"]
 """The secret: the value of an entry, or its hidden regime."""
@@ -203,8 +198,8 @@ def reversed_kernel(transition: Floats, before: Floats, after: Floats) -> Floats
 def part_of_kernels(kernels: Kernels, length: int) -> Part:
     """What the engine needs to know of these kernels, for series of this length."""
     _check_memory(kernels)
-    left = [_steps(kernels, vertices, kernels.rounding, length) for vertices in kernels.backward]
-    right = [_steps(kernels, vertices, 0.0, length) for vertices in kernels.forward]
+    left = [_steps(kernels, vertices, kernels.rounding) for vertices in kernels.backward]
+    right = [_steps(kernels, vertices, 0.0) for vertices in kernels.forward]
     seasons = kernels.period > 1
     if seasons and kernels.emission is not None:
         raise NotApplicable(f"{kernels.name}: hidden states with seasons have no theorem here")
@@ -249,15 +244,10 @@ def _emission(kernels: Kernels) -> Steps | None:
     return Transport(kernels.emission)
 
 
-def _steps(kernels: Kernels, vertices: Sequence[Floats], error: float, length: int) -> Steps:
+def _steps(kernels: Kernels, vertices: Sequence[Floats], error: float) -> Steps:
     if kernels.emission is None and kernels.contamination:
         return Contaminated(vertices, kernels.contamination, error)
-    often = (
-        kernels.period > _FEW_SLOTS
-        or kernels.hidden > _FEW_STATES
-        or _LITTLE_WORK < length * kernels.hidden**2 <= EXPLICIT_WORK
-    )
-    return Transport(vertices, error, often=often)
+    return Transport(vertices, error)
 
 
 def _secret(kernels: Kernels) -> Secret:

@@ -211,7 +211,7 @@ class _AnswerSteps:
             if like is not None and like._together is not None:
                 self._together.start_like(like._together)
         else:
-            self._each = [Transport([own], often=True) for own in given]
+            self._each = [Transport([own]) for own in given]
 
     def _steps(self, limit: Floats) -> Floats:
         """The steps of every answer."""

@@ -88,7 +88,7 @@ def test_a_guess_is_below_the_certificate_it_leads_to(seed):
     rng = np.random.default_rng(seed)
     stay = 0.7 * (seed % 2)
     kernel = stay * np.eye(16) + (1 - stay) * rng.dirichlet(np.ones(16), 16)
-    steps, cost = Transport([kernel], often=True), variation_of(rng, 16, 0.1)
+    steps, cost = Transport([kernel]), variation_of(rng, 16, 0.1)
     steps._solve_by(CompiledPlans)
     guess = steps.guess(cost)
     limit = certificate(steps, cost, 50.0, 1e-6, guess)

@@ -456,7 +456,7 @@ class Passes:
                 and table.shape[stay[0]] * 2 * table.size <= _MOST_TREES
             ):
                 kernel = conditional(table.transpose(removed + stay)[None], logs=True)[0][0]
-                steps = Transport([kernel.T], 4 * tree.error + 64 * EPS, often=True)
+                steps = Transport([kernel.T], 4 * tree.error + 64 * EPS)
                 plans.append((begin, first + removed[0], steps))
                 continue
             for key, own, turn in self._ways(c, removed, stay):

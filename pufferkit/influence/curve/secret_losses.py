@@ -147,9 +147,9 @@ class PinnedSide:
                     "secrets: this chain mixes too slowly for sets of entries; use Secrets.runs"
                 )
             kernels = [pinned_kernel(kernel, column) for column in power.T]
-            self.near.append(Transport(kernels, (len(self.near) + 3) * each, often=True))
+            self.near.append(Transport(kernels, (len(self.near) + 3) * each))
             power = power @ kernel
-        self.far = Transport([kernel], (len(self.near) + 3) * each + 2 * delta, often=True)
+        self.far = Transport([kernel], (len(self.near) + 3) * each + 2 * delta)
 
     def __call__(self, cost: Floats, most: float) -> Pinned | None:
         """The most that any such side adds; ``None`` without a bound within ``most``."""
@@ -236,12 +236,11 @@ class LabelLosses:
         error: float,
     ) -> None:
         self.entries, self._kernels, self._error = entries, kernels, error
-        self._often = len(entries) > 4
         self._kept = [self._steps(kernel) for kernel in kernels[:_KEPT]]
-        self.last = Transport([posterior], error, often=self._often)
+        self.last = Transport([posterior], error)
 
     def _steps(self, kernel: Floats) -> Transport:
-        return Transport([kernel], self._error, often=self._often)
+        return Transport([kernel], self._error)
 
     def steps(self) -> Iterator[Transport]:
         """The steps to each entry of the window but the first; `last` is that to the label."""

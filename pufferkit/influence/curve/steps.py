@@ -179,9 +179,6 @@ class Transport:
         The vertices; all of one shape, rows are distributions.
     error
         Bound on the error of the logarithm of a ratio of two entries, and so on that of a step.
-    often
-        Whether it will be called so often that loading compiled loops pays even for few states;
-        where they would have to be compiled first, patience decides.
     half
         Whether to compute only steps from rows of the first half to rows of the second.
     """
@@ -193,7 +190,6 @@ class Transport:
         kernels: Sequence[Floats],
         error: float = 0.0,
         *,
-        often: bool = False,
         half: bool = False,
     ) -> None:
         self.kernels = [np.ascontiguousarray(kernel, dtype=np.float64) for kernel in kernels]
@@ -204,7 +200,7 @@ class Transport:
         work = self.rows**2 * self.states * len(self.kernels)
         # Compiling takes longer than many numpy calls, loading what was compiled does not.
         most = _SMALL if transport_plans.all_steps.is_kept else _FIRST
-        small = work <= most and not compiling_pays(often)
+        small = work <= most and not compiling_pays()
         self._solve_by(PlansAtOnce if small else CompiledPlans)
 
     def _solve_by(self, way: type[PlansAtOnce] | type[CompiledPlans]) -> None:
@@ -298,10 +294,10 @@ class Transport:
         return np.concatenate(rows), np.concatenate(columns), np.concatenate(values)
 
 
-def compiling_pays(often: bool) -> bool:
-    """Whether compiled loops are the quicker way to few states; ``often`` as for `Transport`."""
+def compiling_pays(*, many: bool = False) -> bool:
+    """Whether compiled loops are the quicker way to few states, for ``many`` steps in a row."""
     loop = transport_plans.all_steps
-    return (often and loop.is_kept) or not loop.patient()
+    return (many and loop.is_kept) or not loop.patient()
 
 
 class StepsInRow(Sequence[Transport]):
@@ -327,7 +323,7 @@ class StepsInRow(Sequence[Transport]):
             return StepsInRow(self.kernels[place], self.error)
         place = range(len(self))[place]
         if place not in self._made:
-            made = Transport([self.kernels[place]], self.error, often=self.many)
+            made = Transport([self.kernels[place]], self.error)
             if place - 1 in self._made:
                 made.start_like(self._made[place - 1])
             self._made[place] = made
@@ -341,7 +337,7 @@ class StepsInRow(Sequence[Transport]):
     @property
     def may_follow(self) -> bool:
         """Whether `followed` is the quicker way."""
-        return compiling_pays(self.many)
+        return compiling_pays(many=self.many)
 
 
 class Tilted:
@@ -369,7 +365,7 @@ class Tilted:
     kind = "tilted"
 
     def __init__(self, kernel: Floats, tilt: float, error: float = 0.0) -> None:
-        self.programmes, self.tilt = Transport([kernel], error, often=True), tilt
+        self.programmes, self.tilt = Transport([kernel], error), tilt
 
     def __call__(self, limit: Floats) -> Floats:
         """The matrix of steps at the variation ``limit``, rounded up; 0 on the diagonal."""

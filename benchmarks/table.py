@@ -2,7 +2,7 @@
 
     python benchmarks/table.py                 the table, compared with the last one kept
     python benchmarks/table.py quilt noise     some jobs, by parts of their names
-    python benchmarks/table.py --keep 0.2.0    and keep it as results/0.2.0.json
+    python benchmarks/table.py --keep 0.2.0    and keep it in results/0.2.0.json, row by row
 
 Times are CPU seconds of one thread, the best of a few runs; of the ledger also seconds of the
 clock, which are not compared with earlier ones. The growth is the exponent of time over size, by
@@ -30,6 +30,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import date
 from functools import cache, partial
 from itertools import count, product
 from pathlib import Path
@@ -855,9 +856,20 @@ def last_kept() -> tuple[str, dict[tuple[str, int], float]] | None:
         return None
     table = json.loads(kept[-1].read_text())
     return kept[-1].stem, {
-        (name, row["size"]): row["seconds"] / table["reference"]
+        (name, row["size"]): row["seconds"] / row["reference"]
         for name, row in table["jobs"].items()
     }
+
+
+def keep_row(version: str, name: str, row: Mapping[str, Any]) -> None:
+    """Put the row of one job into a table, in place of its last one; other rows stay."""
+    path = RESULTS / f"{version}.json"
+    table: dict[str, Any] = {"number": len(list(RESULTS.glob("*.json"))), "jobs": {}}
+    if path.exists():
+        table = json.loads(path.read_text())
+    table["jobs"] = {job.name: table["jobs"].get(job.name) for job in JOBS} | {name: row}
+    table["jobs"] = {own: kept for own, kept in table["jobs"].items() if kept is not None}
+    path.write_text(json.dumps(table, indent=1) + "\n")
 
 
 def printed(name: str, row: Mapping[str, Any], compared: str) -> None:
@@ -879,7 +891,6 @@ def main(arguments: list[str]) -> int:
         f"{'job':36} {'size':>{WIDE}} {'ours, s':>9} {'growth':>7} {'theirs, s':>9} {'ratio':>7}"
     )
     print(f"{heads}  peer or limit, and the last")
-    rows: dict[str, dict[str, Any]] = {}
     for job in JOBS:
         if parts and not any(part in job.name for part in parts):
             continue
@@ -887,7 +898,7 @@ def main(arguments: list[str]) -> int:
             print(f"{job.name:36} left out: {job.needs} is not set")
             continue
         try:
-            row = rows[job.name] = measured(job)
+            row = measured(job) | {"reference": unit, "day": str(date.today())}
         except Exception as error:  # the other rows are wanted all the same
             print(f"{job.name:36} failed: {type(error).__name__}: {error}")
             failed.append(job.name)
@@ -899,10 +910,8 @@ def main(arguments: list[str]) -> int:
             if now > SLOWER * before and now > before + LEAST:
                 slower.append(job.name)
         printed(job.name, row, compared)
-    if keep is not None:
-        number = len(list(RESULTS.glob("*.json")))
-        table = {"number": number, "reference": unit, "jobs": rows}
-        (RESULTS / f"{keep}.json").write_text(json.dumps(table, indent=1) + "\n")
+        if keep is not None:
+            keep_row(keep, job.name, row)
     if slower:
         print(f"slower than {SLOWER} times the last table: {', '.join(slower)}")
     return 1 if slower or failed else 0

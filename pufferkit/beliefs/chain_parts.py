@@ -42,7 +42,10 @@ MOST_BYTES = 8 * 10**9
 MOST_CELLS = 2.5e7
 """Most cells of all programmes of a side: those of 70 states with dense rows, ten seconds."""
 
-TOO_DENSE = "one bound for all pairs of values: this chain has too many transitions for each pair"
+TOO_DENSE = (
+    "one bound for all pairs of values: this chain has too many transitions for each pair; merge "
+    "states to 70 or fewer for less noise"
+)
 
 _FEW, _DOUBLED = 24, (1, 4, 16)
 """From so many states on few blocks are tried: each has programmes for all pairs."""

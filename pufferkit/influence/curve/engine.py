@@ -592,9 +592,8 @@ class _Sweep:
 
     def _add(self, stretch: Stretch, variation: Floats) -> None:
         self.found.append(stretch)
-        for entry in range(max(stretch.first, stretch.last - self.side.sizes[-1]), stretch.last):
-            self.met[entry] = variation
-        self.met[stretch.last] = variation
+        first = max(stretch.first, stretch.last - self.side.sizes[-1])
+        self.met.update(dict.fromkeys(range(first, stretch.last + 1), variation))
 
     def _closed(self, variation: Floats) -> Floats:
         """The triangle closure; infinite where a way between values that never meet was shorter."""

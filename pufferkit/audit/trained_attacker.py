@@ -101,7 +101,8 @@ def trained_attack(
     if min(len(learned[1]), len(attacked[1])) < _LEAST or np.unique(learned[1]).size < 2:
         raise NotApplicable(
             f"people: have {len(learned[1])} and {len(attacked[1])} windows of {query.longest} "
-            f"entries; a trained attacker needs {_LEAST} of each, and two values"
+            f"entries; a trained attacker needs {_LEAST} of each, and two values; give "
+            "more people or a shorter length"
         )
     model = HistGradientBoostingClassifier(max_iter=100, max_leaf_nodes=15, random_state=seed)
     with one_thread():  # scikit-learn may have been loaded just now

@@ -244,8 +244,10 @@ class ChainClass(checks.Frozen, Beliefs):
         At every time the kernel to the next entry is a mixture of the given matrices, and the
         kernel to the entry before a mixture of their time reversals; the weights are the same for
         all rows of a kernel and arbitrary at every time. So the guarantee holds for each of these
-        people, whatever the schedule. The chain of a whole day is not such a mixture of its parts:
-        add each person's pooled chain, and that of everybody.
+        chains, and for a schedule of them where both hold: a turn from one chain to another has
+        other kernels backwards, and may lose more (1.11 at a promise of 1). The chain of a whole
+        day is not such a mixture of its parts: add each person's pooled chain, and that of
+        everybody.
 
         Parameters
         ----------
@@ -264,7 +266,7 @@ class ChainClass(checks.Frozen, Beliefs):
         >>> one = MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
         >>> other = MarkovChain.steady([[0.8, 0.2], [0.2, 0.8]])
         >>> ChainClass.hull(one, other).description
-        'hull of 2 chains, 2 states, any schedule'
+        'hull of 2 chains, 2 states, mixed at each time'
         """
         not_data("chains", chains, "hull")
         timed = tuple(_timed(chain, step) for chain in chains)

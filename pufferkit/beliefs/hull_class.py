@@ -70,15 +70,15 @@ class HullClass(KernelClass):
         noun = "1 chain" if count == 1 else f"{count} chains"
         chosen = f" ({self.calibrated})" if self.calibrated else ""
         inflated = f", rows inflated by {self.inflate:.3g}{chosen}" if self.inflate else ""
-        return (
-            f"hull of {noun}, {plural(len(self.states))}, any schedule{inflated}{self.private_mark}"
-        )
+        words = f"hull of {noun}, {plural(len(self.states))}, mixed at each time"
+        return f"{words}{inflated}{self.private_mark}"
 
     @property
     def promise(self) -> str:
         return (
-            "holds against adversaries who know which mixture of the given chains is in force at "
-            "each time, whatever the schedule; one unsure of the schedule may learn more"
+            "holds against adversaries who know which mixture of the given chains leads to the "
+            "next entry, and which of the backward ones to the entry before, at each time; NOT for "
+            "every schedule of the chains, and one unsure of the schedule may learn more"
         )
 
     @property

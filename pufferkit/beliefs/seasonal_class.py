@@ -144,7 +144,7 @@ class SeasonalClass(KernelClass):
             raise NoTheorem(
                 f"data: clocks change within them, so their phase in a period of {period} slots "
                 "jumps, and no theorem covers that; read the times in UTC and fit the beliefs so "
-                "too, or take ChainClass.hull of their chains, which holds on any schedule"
+                "too, or take ChainClass.hull of their chains, mixed at each time"
             )
         if self.start is None or self.origin is None or self.step is None:
             return

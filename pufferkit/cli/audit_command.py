@@ -122,16 +122,19 @@ def _public(
     path: Path | None, subject: str | None, size: inputs.Size, form: Form, beliefs: Beliefs
 ) -> Table:
     """The public people that a trained attacker learns from and attacks."""
-    if path is None or subject is None or size.state is None:
+    wide = size.state is not None and inputs.is_wide(size.state)
+    if path is None or size.state is None or (subject is None and not wide):
         raise ValueError(
-            "--adversary trained: needs public people; give --public FILE, --subject and --state"
+            "--adversary trained: needs public people; give --public FILE, --state, and --subject "
+            "or a column for each"
         )
     if size.data is not None or not size.length:
         raise ValueError(
             "--adversary trained: give --length, the entries of a release; its data are windows of "
             "--public"
         )
-    table = inputs.read_table([path], size.state, size.rows, form, beliefs.states, subject)
+    whose = None if wide else subject
+    table = inputs.read_table([path], size.state, size.rows, form, beliefs.states, whose)
     terminal.summary(table.report())
     return table
 

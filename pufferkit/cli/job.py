@@ -122,7 +122,9 @@ def _taken(
         lines = {k: v for k, v in lines.items() if k not in {"query", "ask", *OPTIONS}}
     if said & {"ask"}:  # the least epsilon that meets the errors, unless one is given
         lines.pop("epsilon", None)
-    if said & {"length"}:
+    if said & {"public"}:  # other people, read as the data of the job are
+        lines.pop("file", None)
+    elif said & {"length"}:
         lines = {k: v for k, v in lines.items() if k not in settings.get("data", {})}
     if said & {"cuts", "levels", "labels"}:
         lines = {k: v for k, v in lines.items() if k not in {"cuts", "levels", "labels"}}

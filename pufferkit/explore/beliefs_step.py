@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 LIKE, ANY, BOUNDS = (
     "Like these people",
-    "Any of these people, whatever the schedule",
+    "Any mixture of these people",
     "I only know bounds",
 )
 _PLAIN = {
@@ -26,8 +26,8 @@ _PLAIN = {
         calls.like_these,
     ),
     ANY: (
-        "Someone who knows each of the public people, and any change between them at any time.",
-        "Every mixture of their chains, changing at any time (fit “hull”; kernels that vary).",
+        "Someone who knows each of the public people, and which mixture of them is in force.",
+        "Every mixture of their chains, another each time (fit “hull”; kernels that vary).",
         calls.any_of_these,
     ),
 }

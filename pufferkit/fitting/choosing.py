@@ -11,7 +11,7 @@ single chain           one chain for everybody, taken as known
 seasonal chain         the same for each hour of the day
 two-sided region       every chain that the counts leave plausible, forward and backward
 hull of people         mixtures of each person's chain, of each quarter of each person's day, and
-                       of the pooled chain, changing at any time
+                       of the pooled chain, changing at any time, forwards and backwards
 calibrated hull        the same, with the contamination that people left out have shown
 hidden regimes         entries emitted by hidden regimes, one model for everybody
 regimes of people      each person's own transitions between these regimes
@@ -86,6 +86,9 @@ _SINGLE = ("single chain", "seasonal chain")
 _KNOWN = "holds against adversaries who know this one chain"
 _REGION = (
     "holds against adversaries who know the chain in force, any that the counts leave plausible"
+)
+_QUICKLY = (
+    "quick tries four regimes at most, on fewer folds and entries: without it more may survive"
 )
 _TAKEN = "; the fit is taken at its word"
 
@@ -446,6 +449,7 @@ def choose_beliefs(
         known = tuple(best if row.name == best.name else row for row in choice.rows)
         choice = replace(choice, rows=known)
     else:
+        notes += [_QUICKLY] * quick
         notes += _power_words(choice, everybody)
         trial.tell("coarser steps")
         notes += trial.advice()

@@ -232,7 +232,7 @@ def _hull(
     """Mixtures of the kernels of people and parts of the day, which may change at every step.
 
     Backward kernels are counted, since parts of the day are not stationary; the time reversals
-    of each person's chain and of everybody's are among them, so that these chains are members.
+    of all chains are among them, so that each of these chains is a member.
     """
     people, words = _people(data, period, firsts), None
     if isinstance(inflate, str):
@@ -243,7 +243,7 @@ def _hull(
     forward, backward = people.hull_kernels(parts)
     known: Any = (people.states, _source(people, private))
     chains = [MarkovChain.steady(kernel, *known, step=people.step) for kernel in forward]
-    reversals = [chain.reversal.transition for chain in chains[: 1 + len(people.series)]]
+    reversals = [chain.reversal.transition for chain in chains]
     return HullClass(tuple(chains), inflate, (*backward, *reversals), words)
 
 

@@ -193,7 +193,7 @@ def test_quilts_around_several_entries_keep_the_promise(seed):
 
 @pytest.mark.parametrize("seed", range(6))
 def test_schedules_between_two_chains(seed):
-    """Runs under a hull: whatever the schedule, with the start that goes with it."""
+    """Runs under a hull: kernels mixed at each time, with the start that goes with it."""
     rng = np.random.default_rng(seed)
     first = random_chain(rng, 2, zeros=False)
     # Two chains of one stationary distribution: every schedule of them is read backwards by

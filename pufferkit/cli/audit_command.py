@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -107,7 +106,7 @@ def audit(
         said["statements"] = terminal.listed(result.statements())
         if boosted is not None:
             said["trained"] = boosted.to_dict()
-        terminal.say(json.dumps(said, indent=2, default=str))
+        terminal.as_json(said)
     else:
         terminal.say(result)
         if boosted is not None:

@@ -108,7 +108,7 @@ def choose(
     with terminal.steps() as progress:
         choice = choose_beliefs(
             people,
-            question.over(table.states, longest),
+            question.named(table.states).bind(table.states, longest),
             epsilon=1.0 if epsilon is None else epsilon,
             quick=quick,
             regimes=counts,

@@ -31,7 +31,9 @@ Dates = Literal["day-first", "month-first"]
 Header = Literal["yes", "no"]
 RepeatedHour = Literal["refuse", "shift", "keep-first"]
 
-Model = Annotated[Path, option("Beliefs: a JSON file, see 'beliefs'; - is stdin.", None, "--model")]
+Model = Annotated[
+    Path, option("Beliefs: a JSON file, see 'beliefs'; - is stdin.", "FILE", "--model")
+]
 Epsilon = Annotated[float, real("Privacy loss; smaller is more private.", "X", "--epsilon")]
 MaybeEpsilon = Annotated[
     float | None, real("Privacy loss; smaller is more private.", "X", "--epsilon")
@@ -296,7 +298,7 @@ class Book:
     ledger: MaybeLedger = None
     budget: Annotated[float | None, real("With --ledger: total epsilon of the account.")] = None
     account: Account = None
-    label: Annotated[str, option("With --ledger: distinguishes equal releases.")] = ""
+    label: Annotated[str, option("With --ledger: distinguishes equal releases.", "NAME")] = ""
     anchor: Anchor = None
     anchor_key: AnchorKey = None
     ledger_key: Annotated[

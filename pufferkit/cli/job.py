@@ -41,6 +41,7 @@ _PATHS = (
 _ENDS = re.compile(r"\b(end|until|stop|finish)", re.IGNORECASE)
 _MOST_BYTES = 1 << 20
 _SHOWN = 8
+_NEAR = 0.01  # of a step; noise of a clock averages out
 
 
 class JobCommand(TyperCommand):
@@ -157,7 +158,7 @@ def init(
     state: inputs.MaybeState = None,
     subject: inputs.Subject = None,
     model: Annotated[
-        File, option("Beliefs: a JSON file, see 'beliefs'; - is stdin.", None, "--model")
+        File, option("Beliefs: a JSON file, see 'beliefs'; - is stdin.", "FILE", "--model")
     ] = None,
     epsilon: inputs.MaybeEpsilon = None,
     ledger: inputs.MaybeLedger = None,
@@ -251,9 +252,21 @@ def _read(
         said.append(f"step: {of_seconds(step)}")
     elif time is not None and form.every is None:
         said.append("step: the times are not even; rows are neighbours. Put them on a grid: every")
+        if (about := _jitters_around(data)) is not None:
+            said.append(f"a clock that jitters around {of_seconds(about)}? --every {about:g}s")
     states = ", ".join(map(str, data.states[:_SHOWN]))
     said.append(f"states: {states}{' ...' if len(data.states) > _SHOWN else ''}")
     return found, said
+
+
+def _jitters_around(data: Any) -> float | None:
+    """The usual step in seconds that times are apart on average, if there is one."""
+    between = getattr(data, "between", None)
+    if between is None or len(data) < _SHOWN:
+        return None
+    mean = (between[2] - between[1]) / (len(data) - 1) / 1e6
+    steps = (n * unit for unit in (1, 60, 3600) for n in (1, 2, 5, 10, 15, 20, 30))
+    return next((step for step in (*steps, 86400) if abs(mean / step - 1) < _NEAR), None)
 
 
 def _written(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -96,7 +95,7 @@ def plan(
                 for way in ways
             ],
         }
-        terminal.say(json.dumps(record, indent=2))
+        terminal.as_json(record)
     else:
         for line in usefulness_output.in_words(beliefs, table, wanted, ways):
             terminal.say(line)
@@ -111,7 +110,10 @@ def _several(plan: JointPlan, plot: Path | None, as_json: bool) -> None:
         outputs.write_all({plot: plots.picture(plots.figure_of(plan), plot)})
     cost = {"epsilon": plan.epsilon, "level": plan.level, "questions": plan.table_rows()}
     cost["statements"] = terminal.listed(plan.statements())
-    terminal.say(json.dumps(cost, indent=2) if as_json else plan)
+    if as_json:
+        terminal.as_json(cost)
+    else:
+        terminal.say(plan)
     terminal.written([] if plot is None else [plot])
 
 

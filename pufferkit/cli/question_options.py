@@ -19,7 +19,7 @@ from pufferkit.data.query import NAMES, Question, question
 from pufferkit.records import read_text
 
 if TYPE_CHECKING:
-    from pufferkit import Query, Series
+    pass
 
 MIDDLES = "middles"
 
@@ -67,10 +67,6 @@ class _Asking:
     def replaced(self) -> bool:
         """Whether the answer is derived from the released numbers, which are not shown."""
         return self.query in NAMES and NAMES[self.query].replaced
-
-    def over(self, states: Sequence[Hashable], lengths: Sequence[int] | Series) -> Query:
-        """The query over the states of the model."""
-        return self.named(states).bind(states, lengths)
 
     def window(self, given: Any) -> Any:
         """The default windows of a table for this question: slots of time are windows."""
@@ -151,23 +147,14 @@ OPTIONS = {own.metadata["option"]: own for name in NAMES for own in arguments(na
 """Every argument of every question, by its option."""
 
 
-def options(name: str, leave_out: Sequence[str] = (), base: type = object) -> Any:
-    """A group of options: the arguments of all questions."""
-    made = [
-        (argument, _option(own), field(default=None))
-        for argument, own in OPTIONS.items()
-        if argument not in leave_out
-    ]
-    return make_dataclass(name, made, bases=(base,), frozen=True)
-
-
 if TYPE_CHECKING:
 
     class QuestionOptions(_Asking):
         """The question, as options."""
 
 else:
-    QuestionOptions = options("QuestionOptions", base=_Asking)
+    made = [(name, _option(own), field(default=None)) for name, own in OPTIONS.items()]
+    QuestionOptions = make_dataclass("QuestionOptions", made, bases=(_Asking,), frozen=True)
 
 
 def _spelled(argument: str) -> str:

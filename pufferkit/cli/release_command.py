@@ -310,9 +310,9 @@ def _table(task: Task, rule: str | None) -> None:
     usefulness_output.question(task.price)
     per, keys = _groups(task, data)
     with (
+        usefulness_output.guarded(beliefs, output.anyway),  # what it says comes after the bar
         book.opened() as ledger,
         terminal.bar("releasing") as progress,
-        usefulness_output.guarded(beliefs, output.anyway),
     ):
         accounts = None
         if ledger is not None and book.budget is not None:

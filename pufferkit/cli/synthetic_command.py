@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -63,7 +62,7 @@ def synthetic(
     }
     report["statements"] = terminal.listed(made.statements())
     if as_json:
-        terminal.say(json.dumps(report, indent=2))
+        terminal.as_json(report)
     elif out is None:
         terminal.give(content.decode())
         terminal.summary(made)

@@ -2,6 +2,7 @@
 
 import json
 import tomllib
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -131,3 +132,15 @@ def test_eighteen_commands_and_every_option_explained_once():
     assert len(list(leaves())) == 18
     assert {name: words for name, words in said.items() if len(words) > 1} == {}
     assert len(said) <= 82
+
+
+def test_a_clock_that_jitters_is_told_its_step(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    moments = (
+        datetime(2024, 3, 4) + timedelta(minutes=5 * n, seconds=n * 7 % 40) for n in range(90)
+    )
+    rows = [f"{moment},{'rest' if n % 3 else 'run'}" for n, moment in enumerate(moments)]
+    Path("jitter.csv").write_text("\n".join(["time,state", *rows, ""]))
+    assert "around 5m? --every 300s" in good("init", "jitter.csv")
+    Path("job.toml").unlink()
+    assert "step: 5m" in good("init", "jitter.csv", "--every", "300s")

@@ -83,7 +83,7 @@ def test_a_plan_says_the_same_to_both_and_no_more(fresh):
     assert all(len(line) <= 80 for line in shown.splitlines())
 
 
-@pytest.mark.parametrize("columns", [60, 80])
+@pytest.mark.parametrize("columns", [60, 80, 120])
 def test_lines_fit_the_terminal_and_break_at_words(fresh, columns):
     fresh(f"fit {columns}")
     for args in (PLAN, ["verify", "release.json"], ["beliefs", "check", "chain.json"],

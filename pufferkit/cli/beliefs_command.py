@@ -46,7 +46,9 @@ Kind = Literal["chain", "around", "seasonal", "hull", "order", "regimes"]
 """The class that is fitted."""
 
 app = typer.Typer(
-    help="Choose, fit, check and show beliefs, and say what they hide.", rich_markup_mode=None
+    cls=terminal.OneLineErrors,
+    help="Choose, fit, check and show beliefs, and say what they hide.",
+    rich_markup_mode=None,
 )
 
 

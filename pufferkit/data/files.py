@@ -42,6 +42,8 @@ MARKS = ("?", "NA", "N/A", "NaN", "nan", "null", "NULL", "None")
 
 PARQUET_MAGIC, _GZIP_MAGIC = b"PAR1", b"\x1f\x8b"
 _SAMPLE = 1 << 16
+_MOST_LOOKED_AT = 1 << 27
+"""Bytes of the largest text file that is searched for a damaged row."""
 _MOST_PIPED = 1 << 30
 """Bytes of the largest table that is read from standard input."""
 _SEPARATORS = (";", "\t", "|", ",")
@@ -215,23 +217,14 @@ def _opened(file: Path, form: TextFormat) -> Opened:
     if head.startswith(PARQUET_MAGIC):
         if file.suffix.lower() == ".csv":
             raise ValueError(f"{file}: is a Parquet file; rename it to {file.stem}.parquet")
-        try:
-            lazy = pl.scan_parquet(file if content is None else io.BytesIO(content), glob=False)
-            lazy.collect_schema()
-        except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-            raise unreadable(name, "Parquet", error) from None
+        lazy = pl.scan_parquet(file if content is None else io.BytesIO(content), glob=False)
+        lazy.collect_schema()
         return Opened(name, lazy, False, form, size=size, paths=(file,))
     if file.suffix.lower() == ".parquet":
         raise ValueError(f"{file}: is not a Parquet file; if it is CSV, rename it")
     sniffed, notes = _sniffed(name, head, form)
-    try:
-        scanned = _scanned(file, content, sniffed)
-        return Opened(name, scanned, True, sniffed, notes, size=size, paths=(file,))
-    except pl.exceptions.NoDataError:
-        raise ValueError(f"{name}: is empty") from None
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        refuse_ragged([file], sniffed)
-        raise unreadable(name, "text", error) from None
+    scanned = _scanned(file, content, sniffed)
+    return Opened(name, scanned, True, sniffed, notes, size=size, paths=(file,))
 
 
 def refuse_ragged(paths: Iterable[Path], form: TextFormat) -> None:
@@ -274,12 +267,6 @@ def _decoded(name: str, content: bytes, *, cut: bool = False) -> str:
         raise ValueError(words) from None
 
 
-def unreadable(name: str, kind: str, error: BaseException) -> ValueError:
-    """The error for a file that cannot be read."""
-    reason = str(error).partition("\n")[0]
-    return ValueError(f"{name}: is not a readable {kind} file ({reason})")
-
-
 def readable(read: Callable[P, T]) -> Callable[P, T]:
     """A function of a source, whose reader's errors become errors about the file.
 
@@ -294,16 +281,29 @@ def readable(read: Callable[P, T]) -> Callable[P, T]:
             return read(*args, **options)
         except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
             source = args[0] if args else options.get("source")
-            named = files_of(source) if is_files(source) else []
-            for file in named:
-                content = content_of(file)
-                head = head_of(file) if content is None else content[:_SAMPLE]
-                if not head.startswith(PARQUET_MAGIC):
-                    form = cast("TextFormat | None", options.get("text", options.get("form")))
-                    refuse_ragged([file], _sniffed(name_of(file), head, form or TextFormat())[0])
-            raise unreadable(", ".join(map(name_of, named)) or "table", "table", error) from None
+            form = cast("TextFormat | None", options.get("text", options.get("form")))
+            raise _unreadable(files_of(source) if is_files(source) else [], form, error) from None
 
     return reading
+
+
+def _unreadable(files: Sequence[Path], form: TextFormat | None, error: Exception) -> ValueError:
+    """The error for a source that cannot be read: its damaged row, or what its reader says."""
+    import polars as pl  # noqa: PLC0415
+
+    kind, name = "table", ", ".join(map(name_of, files)) or "table"
+    if isinstance(error, pl.exceptions.NoDataError):
+        return ValueError(f"{name}: is empty")
+    for file in files:
+        content = content_of(file)
+        head = head_of(file) if content is None else content[:_SAMPLE]
+        kind = "Parquet" if head.startswith(PARQUET_MAGIC) else "text"
+        size = file.stat().st_size if content is None else len(content)
+        if kind == "text" and size <= _MOST_LOOKED_AT:
+            sniffed, _ = _sniffed(name_of(file), head, form or TextFormat())
+            refuse_ragged([file], sniffed)
+    reason = str(error).partition("\n")[0]
+    return ValueError(f"{name}: is not a readable {kind} file ({reason})")
 
 
 @readable

@@ -272,9 +272,10 @@ def _table(source: sources.Source, rules: Rules, known: tuple[Hashable, ...] | N
     frame = source.eager
     if source.lazy is not None:
         try:
-            return _from_batches(_batches(source, source.lazy), source, rules, known)
+            batches = source.lazy.collect_batches(chunk_size=BATCH, maintain_order=True)
+            return _from_batches(iter(batches), source, rules, known)
         except _OutOfOrder:
-            frame = source.collected(source.lazy)
+            frame = source.lazy.collect(engine="streaming")
     return _from_batches(iter([frame]), source, rules, known)
 
 
@@ -545,11 +546,6 @@ def _known(states: Iterable[Hashable] | None, bins: Bins | None) -> tuple[Hashab
 
 class _OutOfOrder(Exception):
     """A later batch has an earlier row of some subject."""
-
-
-def _batches(source: sources.Source, lazy: pl.LazyFrame) -> Iterator[pl.DataFrame]:
-    with source.reading():
-        yield from lazy.collect_batches(chunk_size=BATCH, maintain_order=True)
 
 
 def _from_batches(

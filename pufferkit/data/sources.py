@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
@@ -64,22 +63,6 @@ class Source:
     def sql(self) -> bool:
         """Whether the engine has no order of rows."""
         return self.frame is not None
-
-    @contextmanager
-    def reading(self) -> Iterator[None]:
-        """Errors of the reader as errors about the table."""
-        import polars as pl  # noqa: PLC0415
-
-        try:
-            yield
-        except pl.exceptions.PolarsError as error:
-            reason = str(error).partition("\n")[0]
-            raise ValueError(f"{self.name}: the table cannot be read ({reason})") from None
-
-    def collected(self, lazy: pl.LazyFrame) -> pl.DataFrame:
-        """All rows in memory."""
-        with self.reading():
-            return lazy.collect(engine="streaming")
 
     def refuse_lost(self, batch: pl.DataFrame, before: int) -> None:
         """Raise unless every row has a subject and a time."""
@@ -505,33 +488,25 @@ def _files(
         roles["subject"] = files.FILE
     elif roles.get("subject") == files.FILE:
         table = files.with_name(table, source)
-    try:
-        there = table.lazy.collect_schema().names()
-        wanted = [*_by_role(roles, role), *(("time", name) for name in time)]
-        files.check_columns(table.name, there, wanted)
-        held = single or table.size <= _SMALL
-        table = _held(table, [name for _, name in wanted]) if held else table
-        lazy, notes = _with_times(table, time)
-        if "end" in roles:
-            lazy, _ = _with_times(replace(table, lazy=lazy), (roles["end"],))
-        if time:
-            roles["time"] = " ".join(time)
-        if table.is_text:
-            state = roles["state"]
-            if numeric:
-                number, said = files.as_numbers(table, state)
-                lazy, notes = lazy.with_columns(number.alias(state)), (*notes, *said)
-            else:
-                seen = ~pl.col(state).is_in(["", *table.form.missing])
-                lazy = lazy.with_columns(pl.when(seen).then(pl.col(state)).alias(state))
-        schema = nw.from_native(lazy).collect_schema()
-    except pl.exceptions.NoDataError:
-        raise ValueError(f"{table.name}: is empty") from None
-    except pl.exceptions.PolarsError as error:
-        kind = "CSV" if table.is_text else "Parquet"
-        if table.is_text and table.size <= _SMALL:
-            files.refuse_ragged(table.paths, table.form)
-        raise files.unreadable(table.name, kind, error) from None
+    there = table.lazy.collect_schema().names()
+    wanted = [*_by_role(roles, role), *(("time", name) for name in time)]
+    files.check_columns(table.name, there, wanted)
+    held = single or table.size <= _SMALL
+    table = _held(table, [name for _, name in wanted]) if held else table
+    lazy, notes = _with_times(table, time)
+    if "end" in roles:
+        lazy, _ = _with_times(replace(table, lazy=lazy), (roles["end"],))
+    if time:
+        roles["time"] = " ".join(time)
+    if table.is_text:
+        state = roles["state"]
+        if numeric:
+            number, said = files.as_numbers(table, state)
+            lazy, notes = lazy.with_columns(number.alias(state)), (*notes, *said)
+        else:
+            seen = ~pl.col(state).is_in(["", *table.form.missing])
+            lazy = lazy.with_columns(pl.when(seen).then(pl.col(state)).alias(state))
+    schema = nw.from_native(lazy).collect_schema()
     of_time = _check_kinds(table.name, schema, roles, numeric)
     said = (*table.notes, *notes)
     frame = nw.from_native(lazy.collect() if held else lazy)

@@ -78,16 +78,21 @@ def expected_answer(query: Query, beliefs: Beliefs | None) -> Floats | None:
     if query.chooses:
         return np.array([sum(seen) / 2])
     states = query.states if beliefs is None else beliefs.states
+    slots = (query.question or {}).get("slots")
+    if query.binned and query.total is not None and not slots and query.states and states:
+        shares = expected_shares(beliefs, len(states), query.longest)
+        share = dict(zip(states, shares.tolist(), strict=True))
+        return np.array([query.total * share[state] for state in query.states])
     if query.weights is not None and states is not None:
         nothing = (0,) * query.size
         rows = [query.weights.get(state, nothing) for state in states]
         added = np.array([[float(number) for number in row] for row in rows])
         shares = expected_shares(beliefs, len(states), query.longest)
         return np.asarray(sum(seen) * (shares @ (added - added.min(axis=0))))
-    if query.binned and "slots" in (query.question or {}) and states is not None:
-        slots = np.array((query.question or {})["observed"], dtype=float)
+    if query.binned and slots and states is not None:
+        each = np.array((query.question or {})["observed"], dtype=float)
         shares = expected_shares(beliefs, len(states), query.longest)
-        return np.asarray(np.outer(slots, shares).ravel())
+        return np.asarray(np.outer(each, shares).ravel())
     named = beliefs is None or beliefs.entries is not None
     answer = None if named or beliefs is None else _drawn_answer(query, beliefs)
     if answer is not None or query.bounds is None:

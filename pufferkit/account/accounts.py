@@ -38,7 +38,7 @@ from pufferkit.account.ledger import Ledger, Read, Terms, over_budget
 from pufferkit.account.marks import SeriesData
 from pufferkit.account.pay import Owed, Payment, Prices, owing, pay, standing_of
 from pufferkit.account.periods import Period, Window, by_rule, inside, period_of, rule_of
-from pufferkit.account.spending import Spending, asked_query, entry_rows, joined
+from pufferkit.account.spending import Spending, entry_rows, joined
 from pufferkit.account.standing import Standing
 from pufferkit.account.theorems import ANY_START, check_start
 from pufferkit.beliefs.base import Beliefs, as_beliefs, beliefs_from_dict, check_series, check_step
@@ -46,12 +46,12 @@ from pufferkit.beliefs.provenance import owed
 from pufferkit.data.calendar import Calendar
 from pufferkit.data.durations import SECOND
 from pufferkit.data.joint import joint_query
-from pufferkit.data.query import Query, Question
+from pufferkit.data.query import Query, Question, bound
 from pufferkit.data.series import Series
 from pufferkit.errors import LedgerError, NotApplicable, NoTheorem, OverBudget
 from pufferkit.mechanisms.calibration import OF_SUMS, Calibration, check_states, in_order, requested
 from pufferkit.mechanisms.influence_curve import HORIZON, endless, goes_on
-from pufferkit.mechanisms.joint_plan import JointPlan, joint_plan
+from pufferkit.mechanisms.joint_plan import JointPlan, check_pairs, joint_plan
 from pufferkit.mechanisms.plan import MECHANISMS, OPTIONS, Plan, calibrate, plan
 from pufferkit.mechanisms.release import Release
 from pufferkit.mechanisms.usefulness import questioned, warn_if_drowned
@@ -105,7 +105,6 @@ def best_for(beliefs: Beliefs, query: Query, epsilon: float) -> Calibration:
 # -- account -------------------------------------------------------------------------------------
 
 
-_OVER = "the data, like histogram(data.states, data)"
 _PURCHASE = "private_transitions"
 _CHARGE = "charge"
 _CURVE = "influence_curve"
@@ -606,15 +605,12 @@ class Subject:
         states = self.theta.states
         if mechanism not in ANY_START:
             check_start(bounds, self.theta, self.lengths)
-        several, stated = None, None  # type: Any, Any
-        if isinstance(query, Mapping):
-            several = {n: (asked_query(q, states, part, _OVER), e) for n, (q, e) in query.items()}
-            asked = joint_query({name: own for name, (own, _) in several.items()}, states)
+        several, asked = _bound(query, states, part)
+        stated: Any = asked.digest
+        if several is not None:
             stated = {name: [own.digest, error] for name, (own, error) in several.items()}
-        else:
-            asked = asked_query(query, states, part, _OVER)
-            unbound = period is not None and isinstance(query, Question)
-            stated = query.digest if unbound else asked.digest
+        elif period is not None and isinstance(query, Question):
+            stated = query.digest
         key = digest(
             {
                 "query": stated,
@@ -846,12 +842,9 @@ def release_series(
             raise ValueError(
                 "window: needs an account; without one, give the entries of the window"
             )
-        if isinstance(query, Mapping):
-            several = {
-                n: (asked_query(q, theta.states, series, _OVER), e) for n, (q, e) in query.items()
-            }
+        several, asked = _bound(query, theta.states, series)
+        if several is not None:
             return joint_plan(theta, several, epsilon).calibration.release(series, anyway=True)
-        asked = asked_query(query, theta.states, series, _OVER)
         level = checks.privacy(epsilon)
         best = mechanism == BEST
         made = plan(theta, asked, level).best if best else calibrate(mechanism, theta, asked, level)
@@ -882,6 +875,24 @@ class WindowReleases(dict[str, Release]):
     def plot(self) -> Any:
         """A matplotlib figure: a line for each state over the windows."""
         return pufferkit.plots.figure_of(self)
+
+
+def _bound(
+    query: Any, states: tuple[Any, ...], over: Series
+) -> tuple[Mapping[str, Any] | None, Query]:
+    """The query about these data; several with their errors, and the query that joins them."""
+    if isinstance(query, Mapping):
+        check_pairs(query)
+        several = {
+            name: (_bound(own, states, over)[1], error) for name, (own, error) in query.items()
+        }
+        return several, joint_query({name: own for name, (own, _) in several.items()}, states)
+    if not isinstance(query, (Query, Question)):
+        raise ValueError(
+            f"query: expected a Query, got {query!r:.60}; make it over the data, like "
+            "histogram(data.states, data)"
+        )
+    return None, query if isinstance(query, Query) else bound(query, states, over)
 
 
 def _series(data: Any, theta: Beliefs) -> Series:

@@ -24,7 +24,6 @@ from pufferkit.account.amounts import PICO, in_epsilon
 from pufferkit.account.chain import Entry
 from pufferkit.beliefs.base import Beliefs
 from pufferkit.checks import Floats
-from pufferkit.data.query import Query, Question, bound
 from pufferkit.data.series import Pattern, observed_places, runs_of
 from pufferkit.errors import NotApplicable, NoTheorem
 from pufferkit.influence.curve.graphs import record_loss
@@ -226,13 +225,6 @@ def joined(pattern: Pattern) -> tuple[int, ...]:
     """The runs of successive segments, joined into the runs of one stretch of entries."""
     places = np.concatenate([observed_places(runs) for runs in pattern])
     return runs_of(places)
-
-
-def asked_query(query: Any, states: Sequence[Hashable], over: Any, how: str) -> Query:
-    """A query as it is, a question about these data; a helpful error for anything else."""
-    if not isinstance(query, (Query, Question)):
-        raise ValueError(f"query: expected a Query, got {query!r:.60}; make it over {how}")
-    return query if isinstance(query, Query) else bound(query, states, over)
 
 
 # -- spent profile -------------------------------------------------------------------------------

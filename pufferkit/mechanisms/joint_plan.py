@@ -184,12 +184,7 @@ def joint_plan(
     ((30.0, 20.0), True)
     """
     theta = chains_only(as_beliefs(beliefs), "a plan for several questions")
-    for name, pair in asked.items():
-        if not isinstance(pair, tuple) or len(pair) != 2:
-            raise ValueError(
-                f"query: {name} must be a query and the error it may have, as in "
-                f"plan(beliefs, {{name: (query, error)}}), got {pair!r:.60}"
-            )
+    check_pairs(asked)
     several = {name: bound(own, theta.states, over) for name, (own, _) in asked.items()}
     query = joint_query(several, theta.states)
     check_states(theta, query)
@@ -238,6 +233,16 @@ def joint_plan(
         tuple(_alone(theta, own, scale) for own, scale in zip(queries, own_scales, strict=True)),
         level,
     )
+
+
+def check_pairs(asked: Mapping[str, Any]) -> None:
+    """Refuse several questions of which one is not given with the error it may have."""
+    for name, pair in asked.items():
+        if not isinstance(pair, tuple) or len(pair) != 2:
+            raise ValueError(
+                f"query: {name} must be a query and the error it may have, as in "
+                f"plan(beliefs, {{name: (query, error)}}), got {pair!r:.60}"
+            )
 
 
 _TRIES, _STEP = 40, 2e-5  # epsilon rises so often by so much, until the curve affords the cost

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+import pufferkit as pk
 from pufferkit import (
     ChainClass,
     InfluenceCurve,
@@ -290,3 +291,12 @@ def test_by_default_other_releases_may_follow(path):
         release = session.release(count(1, 20), 1, label=label)
         assert release.mechanism == "influence_curve"
     assert session.release(count(1, 20), 1, label="first").mechanism == "influence_curve"
+
+
+@pytest.mark.parametrize("paid", [False, True])
+def test_several_questions_need_their_errors(tmp_path, paid):
+    account = pk.Account(str(tmp_path / "l.db"), "anna", 1.0) if paid else None
+    for query, match in (({"x": count(1)}, "the error it may have"), ({"x": (3, 4)}, "expected")):
+        with pytest.raises(ValueError, match=match):
+            pk.release(DATA, CHAIN, query, 0.4, account=account)
+    assert account is None or account.spent == 0

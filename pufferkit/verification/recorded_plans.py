@@ -18,13 +18,14 @@ from __future__ import annotations
 import base64
 import binascii
 import zlib
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pufferkit.checks import Floats
+from pufferkit.checks import Bools, Floats
 
 STAY, NONE = 255, 254
 """All mass stays in place; there is no plan."""
@@ -83,27 +84,24 @@ def plan_values(
 
     With ``half`` only pairs from the first so many rows to the others count; others are zero.
     """
-    size = len(kernel)
-    counts = (kernel > 0).sum(axis=1)
-    x, other = np.nonzero(~np.eye(size, dtype=bool))
-    begin = np.concatenate([[0], np.cumsum(counts[x] + counts[other] - 1)])[:-1]
-    kept = (x < half) & (other >= half) if half else np.ones(len(x), dtype=bool)
-    x, other, begin = x[kept], other[kept], begin[kept]
-    values = np.full(len(x), np.inf)
-    first = trees[begin]
+    found = _trees((kernel > 0).tobytes(), len(kernel), trees.tobytes(), half)
+    values = np.full(len(found.x), np.inf)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        stay = first == STAY
-        for at in np.flatnonzero(stay):
-            p, q = kernel[x[at]], kernel[other[at]]
+        for at in found.stay:
+            p, q = kernel[found.x[at]], kernel[found.other[at]]
             values[at] = np.log((p[p > 0] / q[p > 0]).max()) + _ROUNDING
-        solved = np.flatnonzero(~stay & (first != NONE))
-        if solved.size and float(variation.max()) <= LARGEST:
-            values[solved] = _Trees(
-                kernel, variation, x[solved], other[solved], begin[solved], trees
-            ).values()
-    table = np.zeros((size, size))
-    table[x, other] = np.where(values >= 0, values, np.where(np.isnan(values), np.inf, 0.0))
+        if found.pairs and float(variation.max()) <= LARGEST:
+            values[found.solved] = found.values(kernel, variation)
+    table = np.zeros((len(kernel), len(kernel)))
+    values = np.where(values >= 0, values, np.where(np.isnan(values), np.inf, 0.0))
+    table[found.x, found.other] = values
     return table
+
+
+@lru_cache(maxsize=2)  # consecutive entries mostly have the same trees
+def _trees(support: bytes, size: int, trees: bytes, half: int) -> _Trees:
+    possible = np.frombuffer(support, dtype=np.bool_).reshape(size, -1)
+    return _Trees(possible, np.frombuffer(trees, dtype=np.uint8), half)
 
 
 class _Trees:
@@ -113,42 +111,43 @@ class _Trees:
     their distance from the root, and ``levels`` says where each distance begins.
     """
 
-    def __init__(
-        self,
-        kernel: Floats,
-        variation: Floats,
-        x: NDArray[np.intp],
-        other: NDArray[np.intp],
-        begin: NDArray[np.intp],
-        trees: NDArray[np.uint8],
+    def __init__(self, possible: Bools, trees: NDArray[np.uint8], half: int) -> None:
+        size, counts = len(possible), possible.sum(axis=1)
+        x, other = np.nonzero(~np.eye(size, dtype=bool))
+        begin = np.concatenate([[0], np.cumsum(counts[x] + counts[other] - 1)])[:-1]
+        kept = (x < half) & (other >= half) if half else np.ones(len(x), dtype=bool)
+        self.x, self.other, begin = x[kept], other[kept], begin[kept]
+        first = trees[begin]
+        self.stay = np.flatnonzero(first == STAY)
+        self.solved = np.flatnonzero((first != STAY) & (first != NONE))
+        self.pairs, self.most = len(self.solved), int(counts.max())
+        if self.pairs:
+            self._read(possible, counts, begin[self.solved], trees)
+
+    def _read(
+        self, possible: Bools, counts: NDArray[np.intp], begin: NDArray[np.intp], trees: Any
     ) -> None:
-        counts = (kernel > 0).sum(axis=1)
-        most = int(counts.max())
+        x, other, most = self.x[self.solved], self.other[self.solved], self.most
         # The states of every row, padded with its first one.
-        states = np.argsort(kernel <= 0, axis=1, kind="stable")[:, :most]
-        masses = np.take_along_axis(kernel, states, axis=1)
+        self.states = np.argsort(~possible, axis=1, kind="stable")[:, :most]
         sources, targets = counts[x][:, None], counts[other][:, None]
         node = np.arange(2 * most)
         is_source = node < most
-        there = np.where(is_source, node < sources, node - most < targets)
+        self.there = np.where(is_source, node < sources, node - most < targets)
         place = np.where(is_source, node - 1, sources - 1 + node - most)
         place = np.clip(begin[:, None] + place, 0, len(trees) - 1)
         named = trees[place].astype(np.intp)
-        if np.any(there & (node > 0) & (named >= np.where(is_source, targets, sources))):
+        if np.any(self.there & (node > 0) & (named >= np.where(is_source, targets, sources))):
             raise ValueError("a plan names a state that is not there")
-        self.most, self.pairs = most, len(x)
         offset = 2 * most * np.arange(len(x))[:, None]
         parent = offset + np.where(is_source, most + named, named)
         parent[:, 0] = offset[:, 0]
-        self.parent = np.where(there, parent, offset).ravel()
-        self.weights = np.hstack([masses[x], masses[other]])
-        self.weights[~there] = 0.0
-        label = np.hstack([states[x], states[other]]).ravel()
+        self.parent = np.where(self.there, parent, offset).ravel()
+        label = np.hstack([self.states[x], self.states[other]]).ravel()
+        self.is_source = np.broadcast_to(is_source, self.there.shape).ravel()
         mine, theirs = label, label[self.parent]
-        outward = np.broadcast_to(is_source, there.shape).ravel()
-        self.is_source = outward
-        self.arc = np.where(outward, variation[mine, theirs], variation[theirs, mine])
-        self._order(there.ravel())
+        self.arcs = np.where(self.is_source, mine, theirs), np.where(self.is_source, theirs, mine)
+        self._order(self.there.ravel())
 
     def _order(self, there: NDArray[np.bool_]) -> None:
         """Nodes by their distance from the root; refuses what is no tree."""
@@ -171,14 +170,18 @@ class _Trees:
         ends = self.levels.tolist()
         return [self.nodes[a:b] for a, b in pairwise(ends)]
 
-    def values(self) -> Floats:
+    def values(self, kernel: Floats, variation: Floats) -> Floats:
         """Logarithms of the largest loads, rounded up."""
+        masses = np.take_along_axis(kernel, self.states, axis=1)
+        weights = np.hstack([masses[self.x[self.solved]], masses[self.other[self.solved]]])
+        weights[~self.there] = 0.0
+        arc = variation[self.arcs]
         levels, parent = self._downward(), self.parent
         potential = np.zeros(len(parent))
         for nodes in levels:
-            rise = np.where(self.is_source[nodes], self.arc[nodes], -self.arc[nodes])
+            rise = np.where(self.is_source[nodes], arc[nodes], -arc[nodes])
             potential[nodes] = potential[parent[nodes]] + rise
-        net = self._masses(potential)
+        net = self._masses(weights, potential)
         weight, behind, light = np.abs(net), net.copy(), np.zeros(len(net))
         for nodes in reversed(levels):
             np.add.at(weight, parent[nodes], weight[nodes])
@@ -191,17 +194,19 @@ class _Trees:
             heavy = nodes[weight[nodes] > 1]
             rest[heavy] = rest[parent[heavy]] + net[parent[heavy]] + light[parent[heavy]]
             behind[heavy] = -rest[heavy]
-        return self._loads(np.concatenate(levels), behind)
+        return self._loads(weights.ravel(), arc, np.concatenate(levels), behind)
 
-    def _masses(self, potential: Floats) -> Floats:
+    def _masses(self, weights: Floats, potential: Floats) -> Floats:
         """Tilted masses of sources, and minus those of targets, each scaled to sum to one."""
         shape = (self.pairs, 2, self.most)
-        logs = np.where(self.weights.reshape(shape) > 0, potential.reshape(shape), -np.inf)
-        tilted = self.weights.reshape(shape) * np.exp(logs - logs.max(axis=2, keepdims=True))
+        logs = np.where(weights.reshape(shape) > 0, potential.reshape(shape), -np.inf)
+        tilted = weights.reshape(shape) * np.exp(logs - logs.max(axis=2, keepdims=True))
         tilted /= tilted.sum(axis=2, keepdims=True)
         return np.asarray(tilted * np.array([1.0, -1.0])[None, :, None]).ravel()
 
-    def _loads(self, nodes: NDArray[np.intp], behind: Floats) -> Floats:
+    def _loads(
+        self, weights: Floats, arc: Floats, nodes: NDArray[np.intp], behind: Floats
+    ) -> Floats:
         """The value of the plan on the trees, whose arcs lead from ``nodes`` to their parents."""
         out, parent = self.is_source[nodes], self.parent[nodes]
         source, target = np.where(out, nodes, parent), np.where(out, parent, nodes)
@@ -210,8 +215,7 @@ class _Trees:
         arcs = np.bincount(source, minlength=len(behind))[source]
         # If the mass of a source is below a rounding error, any targets will do.
         share = np.divide(flow, total, out=1.0 / arcs, where=total > 0)
-        weights = self.weights.ravel()
-        loads = np.bincount(target, weights[source] * share * np.exp(self.arc[nodes]), len(behind))
+        loads = np.bincount(target, weights[source] * share * np.exp(arc[nodes]), len(behind))
         known = weights > 0
         ratio = np.where(known, loads, 0.0) / np.where(known, weights, 1.0)
         largest = ratio.reshape(self.pairs, 2, self.most)[:, 1].max(axis=1)

@@ -23,6 +23,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from fractions import Fraction
 from itertools import pairwise
 from random import Random
 from typing import Any
@@ -104,6 +105,10 @@ def forgeries(record: Record, other: Record, rng: Random) -> Iterator[tuple[str,
     proof = {name: own for name, own in _data_of(other).items() if name not in CLAIMED}
     borrowed["verification_data"] = _data_of(borrowed) | copy.deepcopy(proof)
     yield "the proof of another", borrowed
+    if record["unit"] is not None:
+        finer = cut(record, rng.choice(CUTS))
+        finer["unit"] = str(Fraction(record["unit"]) / rng.choice((2, 1024, 10**9)))
+        yield "a finer unit", finer
     places = list(_places(record))
     for _ in range(6):
         if not places:

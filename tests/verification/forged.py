@@ -70,6 +70,8 @@ def honest(row: Row) -> Record | None:
     except REFUSALS:
         return None
     record: Record = json.loads(release.to_json())
+    if any("tie" in note for note in record["evidence"]["notes"]):
+        return None  # an open tie is decided upwards: less than this noise is enough
     return record
 
 

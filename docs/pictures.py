@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from matplotlib.colors import to_rgb
 
 import pufferkit as pk
 from pufferkit.plots import influence_figure
@@ -23,9 +24,12 @@ from pufferkit.plots.canvas import (
     ORANGE,
     PALE,
     SKY,
+    WIDE,
     blank,
     grid,
     panels,
+    plain_numbers,
+    ranked,
 )
 
 if TYPE_CHECKING:
@@ -60,14 +64,14 @@ def _strip(axes: Any, codes: Any, hidden: int | None = None) -> None:
 
 def leak() -> Figure:
     """An entry is covered; what its neighbours tell about it, against what is known of anybody."""
-    figure, (strip, bars) = panels(2, 8.2, 2.5, "", shared=False)
+    figure, (strip, bars) = panels(2, 6.4, 2.5, "", shared=False)
     day = np.array([0, 0, 0, 0, 1, 1, 2, 1, 1, 1, 1, 0, 0])
     hidden = 9
     _strip(strip, day, hidden)
-    strip.set_title("one entry covered: what did Anna do then?", fontsize=10, loc="left")
+    strip.set_title("What did Anna do here?", fontsize=10, loc="left")
     for code, name in enumerate(CHAIN.states):
         strip.bar(0, 0, color=COLOURS[code], label=name)
-    strip.legend(ncols=3, frameon=False, fontsize=9, loc="upper left", bbox_to_anchor=(0, 0))
+    strip.legend(ncols=2, frameon=False, fontsize=9, loc="upper left", bbox_to_anchor=(0, 0))
     moves = CHAIN.transition
     told = moves[day[hidden - 1]] * moves[:, day[hidden + 1]]
     told /= told.sum()
@@ -82,7 +86,7 @@ def leak() -> Figure:
     bars.set_xticks([])
     bars.spines["bottom"].set_visible(False)
     bars.legend(frameon=False, fontsize=9, loc="upper left", bbox_to_anchor=(0, 0))
-    bars.set_title("how sure one can be", fontsize=10, loc="left")
+    bars.set_title("How sure one can be", fontsize=10, loc="left")
     return figure
 
 
@@ -99,7 +103,7 @@ def grows() -> Figure:
     """
     losses = _losses(14)
     lengths = 2 * np.arange(len(losses)) + 1
-    figure, axes = blank(7.4, 3.3, "")
+    figure, axes = blank(WIDE, 3.3, "")
     axes.plot(lengths, lengths, color=ORANGE, label="what group privacy pays for")
     axes.plot(lengths, losses, color=BLUE, marker="o", markersize=4, label="what an entry loses")
     axes.axhline(1, color=BLACK, linestyle="--", linewidth=1, label="what was promised")
@@ -120,11 +124,11 @@ def drowns() -> Figure:
     query = pk.relative_frequencies(CHAIN.states, WEEK)
     shares = np.bincount(CHAIN.sample(WEEK, seed=1), minlength=3) / WEEK
     kinds = {
-        "Too little noise:\nneighbours give an entry away": (pk.entry_dp(query, 1), ORANGE),
-        "Enough:\npufferkit hides every entry": (pk.influence_curve(CHAIN, query, 1), BLUE),
-        "Too much:\nnothing is left of the answer": (pk.group_dp(query, 1), ORANGE),
+        "Too little noise:\nneighbours give\nan entry away": (pk.entry_dp(query, 1), ORANGE),
+        "Enough:\npufferkit hides\nevery entry": (pk.influence_curve(CHAIN, query, 1), BLUE),
+        "Too much:\nnothing is left\nof the answer": (pk.group_dp(query, 1), ORANGE),
     }
-    figure, every = panels(3, 8.8, 3.1, "")
+    figure, every = panels(3, 6.4, 3.2, "")
     for axes, (title, (noise, colour)) in zip(every, kinds.items(), strict=True):
         axes.bar(range(3), shares, color=COLOURS[:3], width=0.7)
         half = noise.half_width(0.95)
@@ -132,9 +136,9 @@ def drowns() -> Figure:
             range(3), shares, yerr=half, fmt="none", ecolor=BLACK, elinewidth=1.4, capsize=4
         )
         axes.set_title(title, fontsize=10, loc="left", color=colour)
-        axes.set_xticks(range(3), CHAIN.states, fontsize=9)
+        axes.set_xticks(range(3), CHAIN.states, fontsize=8)
         axes.set_ylim(0, 1)
-        axes.set_xlabel(f"95% of shares within {half:.2g}", fontsize=9, color=GREY)
+        axes.set_xlabel(f"95% within {half:.2g}", fontsize=9, color=GREY)
     every[0].set_ylabel("share of the week")
     every[0].set_yticks([0, 0.5, 1], ["0%", "50%", "100%"])
     return figure
@@ -148,7 +152,7 @@ def quilt() -> Figure:
     noise = pk.markov_quilt(CHAIN, pk.histogram(CHAIN.states, WEEK), 1)
     node, (left, right) = noise.evidence.node, noise.evidence.quilt
     reach = node - left + 6
-    figure, axes = blank(8.4, 2.3, "")
+    figure, axes = blank(6.4, 2.3, "")
     for place in range(-reach, reach + 1):
         nearby = left < node + place < right
         border = node + place in (left, right)
@@ -183,14 +187,15 @@ def curve() -> Figure:
     losses = [pk.InfluenceCurve(CHAIN, 2 * far + 1).epsilon(spent) for far in range(reach + 7)]
     shares = np.diff(losses) / 2 / spent
     distances = np.arange(1, len(losses))
-    figure, axes = blank(7.8, 3.2, "")
+    figure, axes = blank(WIDE, 3.2, "")
     full = np.where(distances < reach, 1.0, 0.0)
     axes.bar(distances - 0.2, full, 0.38, color=GREEN, label="by the quilt")
     axes.bar(distances + 0.2, shares, 0.38, color=BLUE, label="by the influence curve")
     axes.set_xticks(distances[::2])
     axes.set_xlabel("steps from the entry")
     axes.set_ylabel("share of an entry\nthat is charged")
-    axes.legend(frameon=False, fontsize=9, loc="upper right")
+    axes.set_ylim(0, 1.2)
+    axes.legend(frameon=False, fontsize=9, ncols=2, loc="upper right")
     grid(axes, "y")
     return figure
 
@@ -204,7 +209,7 @@ def scales() -> Figure:
         "Markov quilts": (lambda e: pk.markov_quilt(CHAIN, query, e), GREEN, "^"),
         "influence curve": (lambda e: pk.influence_curve(CHAIN, query, e), BLUE, "o"),
     }
-    figure, axes = blank(7.4, 3.4, "")
+    figure, axes = blank(WIDE, 3.4, "")
     for name, (noise, colour, marker) in kinds.items():
         halves = [noise(float(epsilon)).half_width(0.95) for epsilon in epsilons]
         axes.loglog(epsilons, halves, color=colour, marker=marker, markersize=4, label=name)
@@ -215,7 +220,7 @@ def scales() -> Figure:
     axes.minorticks_off()
     axes.set_xlabel("epsilon")
     axes.set_ylabel("a share is off by, 95 of 100 times")
-    axes.legend(frameon=False, fontsize=9, ncols=3, loc="lower left")
+    axes.legend(frameon=False, fontsize=9, loc="lower left")
     grid(axes)
     return figure
 
@@ -232,5 +237,56 @@ def measured() -> Figure:
     return influence_figure(budgets, point=135, lower=112)
 
 
+def years() -> Figure:
+    """The error of a histogram a day, against the years it has run.
+
+    By adding epsilons up it grows with every day; in an account it stays that of one day alone.
+    """
+    query = pk.histogram(CHAIN.states, 1440)
+    alone = pk.influence_curve(CHAIN, query, 1.0).scale
+    ratio = pk.entry_epsilon(CHAIN, 1440, 1.0) / pk.entry_epsilon(CHAIN, 10**12, 1.0)
+    run = np.geomspace(1 / 365, 20, 6)
+    added = [pk.influence_curve(CHAIN, query, 1 / round(365 * year)).scale for year in run]
+    figure, axes = blank(WIDE, 3.4, "")
+    axes.loglog(run, added, "o-", color=ORANGE, label="epsilons added up, 1 in all")
+    axes.loglog(run, [alone * ratio] * 6, color=BLUE, lw=2.5, label="an account, epsilon 1 in all")
+    axes.loglog(run, [alone] * 6, ":", color=BLACK, label="one day alone, epsilon 1")
+    axes.set_xlabel("years it has run, a histogram every day")
+    axes.set_ylabel("error of a bin, minutes")
+    plain_numbers(axes.xaxis)
+    plain_numbers(axes.yaxis)
+    axes.legend(frameon=False, fontsize=9, loc="upper left")
+    grid(axes)
+    return figure
+
+
+def week() -> Figure:
+    """Seven generated days of one person, and how many entries one entry gives away.
+
+    By one chain few, by hidden regimes many.
+    """
+    levels = ["still", "light", "brisk"]
+    regimes = np.array([[0.98, 0.02, 0.0], [0.02, 0.95, 0.03], [0.0, 0.06, 0.94]])
+    emissions = np.array([[0.95, 0.04, 0.01], [0.5, 0.4, 0.1], [0.1, 0.4, 0.5]])
+    person = pk.RegimeClass(regimes, emissions, levels)
+    single = pk.fit([levels[code] for code in person.models[0].sample(10_000, seed=1)])
+    figure, (days, bars) = panels(2, WIDE, 4.6, "", columns=1)
+    codes = person.models[0].sample(7 * 144, seed=3).reshape(7, 144)
+    colours = np.array([to_rgb(colour) for colour in COLOURS[:3]])
+    days.imshow(colours[codes], aspect="auto", extent=(0, 24, 7.5, 0.5), interpolation="nearest")
+    days.set_xticks(range(0, 25, 6), [f"{hour}:00" for hour in range(0, 25, 6)])
+    days.set_ylabel("day")
+    for level, colour in zip(levels, COLOURS, strict=False):
+        days.bar(0, 0, color=colour, label=level)
+    days.set(xlim=(0, 24), ylim=(7.5, 0.5), yticks=range(1, 8))
+    days.legend(ncols=3, frameon=False, fontsize=9, loc="lower left", bbox_to_anchor=(0, 1))
+    entries = [0.05 / pk.entry_epsilon(belief, 1008, 0.05) for belief in (single, person)]
+    notes = [f"{number:.0f}" for number in entries]
+    ranked(
+        bars, ["one chain", "hidden regimes"], entries, notes, "entries that one entry gives away"
+    )
+    return figure
+
+
 if __name__ == "__main__":
-    drowns().savefig(Path(__file__).parent / "images" / "three-panels.png", dpi=110)
+    drowns().savefig(Path(__file__).parent / "images" / "three-panels.png", dpi=150)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nicegui import ui
@@ -19,14 +20,15 @@ _DRAWN = {
     "Release": release_step.draw,
     "Account": release_step.draw_account,
 }
+_HERE = Path(__file__).parent
 _LOOK_EVERY = 0.2
 _SHADES = {"Auto": None, "Light": False, "Dark": True}
 
 
 def draw(workspace: Workspace) -> None:
     """The whole page, for the current state of the workspace."""
-    ui.add_css(page_parts.STYLE)
-    ui.add_body_html(page_parts.FOCUS)
+    ui.add_css(_HERE / "page.css")
+    ui.add_body_html(f"<script>{(_HERE / 'page.js').read_text(encoding='utf-8')}</script>")
     ui.colors(primary="#005F96", secondary="#56B4E9", accent="#D55E00", negative="#a33b00")
     shade = ui.dark_mode(workspace.dark)
 

@@ -6,11 +6,13 @@ README, ``docs/images/three-panels.png``.
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import polars as pl
 from matplotlib.colors import to_rgb
 
 import pufferkit as pk
@@ -285,6 +287,31 @@ def week() -> Figure:
     ranked(
         bars, ["one chain", "hidden regimes"], entries, notes, "entries that one entry gives away"
     )
+    return figure
+
+
+def hours() -> Figure:
+    """Shares of each hour of the week, for invented people together.
+
+    They sleep at night and run on the mornings of weekends.
+    """
+    states, people, entries = ["rest", "walk", "run"], 100, 24 * 28
+    habits = [[0.8, 0.15, 0.05], [0.4, 0.4, 0.2], [0.4, 0.3, 0.3]]
+    rng = np.random.default_rng(1)
+    hour, day = np.arange(entries) % 24, np.arange(entries) // 24 % 7
+    chance = np.where((hour < 7) | (hour > 22), 0.02, 0.3)
+    runs = np.where((day > 4) & (hour > 7) & (hour < 11), 0.7, 0.15)
+    active = rng.random((people, entries)) < chance
+    codes = np.where(active, np.where(rng.random((people, entries)) < runs, 2, 1), 0)
+    first = datetime(2024, 1, 1)
+    times = [first + timedelta(hours=n) for n in range(entries)] * people
+    who, state = np.repeat(np.arange(people), entries), np.array(states)[codes.ravel()]
+    columns = {"subject": "who", "time": "time", "state": "state", "states": states}
+    rows = pl.DataFrame({"who": who, "time": times, "state": state})
+    table = pk.read(rows, **columns, window="hour of week")
+    chain = pk.MarkovChain.steady(habits, states=states)
+    figure: Figure = pk.release(table, chain, "by-weekday-hour", 1, per="all").plot()
+    figure.suptitle("")
     return figure
 
 

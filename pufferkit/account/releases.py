@@ -106,6 +106,9 @@ class Releases(Shown, Frozen, JsonRecord):
     ('histogram', 'top 1 states')
     >>> weeks.as_drawn().presentation, weeks.as_histogram().presentation
     ('as drawn', 'nearest histogram')
+    >>> counts = pk.release(table, chain, pk.count("walk"), 1, per="subject")
+    >>> counts.within_range().presentation
+    'within range'
     """
 
     _in_words = str

@@ -138,10 +138,9 @@ class Joint:
         more = {"derived": {name: derived(one) for name, one in readings.items()}}
         return json.dumps({**json.loads(release.to_json()), **(more if readings else {})}, indent=2)
 
-    def shown(self, release: Release) -> str:
-        """The same as text."""
-        readings = self.readings(release)
-        return "\n".join([str(release), *(f"{name}: {one}" for name, one in readings.items())])
+    def shown(self, release: Release) -> list[Release | Derived]:
+        """The release, and what is derived from its parts."""
+        return [release, *self.readings(release).values()]
 
 
 def joint(

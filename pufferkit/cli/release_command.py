@@ -272,7 +272,8 @@ def _several(task: Task) -> None:
         written[output.plot] = plots.picture(plots.figure_of(answer), output.plot)
     outputs.write_all(written)
     plain = output.file is not None and not output.as_json
-    terminal.say(parts.shown(answer) if plain else record)
+    for shown in parts.shown(answer) if plain else [record]:
+        terminal.say(shown)
     terminal.written(written)
 
 

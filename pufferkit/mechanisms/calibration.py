@@ -88,8 +88,8 @@ class Calibration(Shown, Asked):
     >>> import pufferkit as pk
     >>> week = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]], states=["rest", "active"])
     >>> noise = pk.influence_curve(week, pk.count("active", 1000), epsilon=1)
-    >>> round(noise.scale, 2), noise.half_width()
-    (3.34, 10.0)
+    >>> round(noise.scale, 2), noise.half_width(), noise.half_widths().tolist()
+    (3.34, 10.0, [10.0])
     >>> data = pk.Series.of([week.states[code] for code in week.sample(1000, seed=1)], week.states)
     >>> noise.release(data).mechanism
     'influence_curve'

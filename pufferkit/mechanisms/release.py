@@ -341,6 +341,8 @@ class Release(Report):
     2
     >>> release.as_drawn().presentation, release.as_histogram().presentation
     ('as drawn', 'nearest histogram')
+    >>> release.within_range().presentation
+    'within range'
     >>> Release.from_json(release.to_json()).scale == release.scale
     True
     >>> print(release.explain().epsilon)

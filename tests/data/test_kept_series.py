@@ -38,14 +38,6 @@ def test_series_say_what_counts_say(rows, options):
         assert own.counts.tolist() == table.counts[number].tolist()
 
 
-def test_one_series_is_the_same_by_either_reader(tmp_path):
-    path = tmp_path / "data.csv"
-    path.write_text("t,x\n1,a\n2,b\n5,a\n6,\n7,b\n")
-    series = pk.read(path, state="x", time="t")
-    table = pk.read(path, subject="file", time="t", state="x")
-    assert table.series().labels == series.labels == ["a", "b", None, None, "a", None, "b"]
-
-
 def test_tables_are_taken_where_series_are(tmp_path):
     chain = pk.MarkovChain.steady([[0.8, 0.2], [0.3, 0.7]], states=["a", "b"])
     codes = chain.sample(3000, seed=4)

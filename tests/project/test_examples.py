@@ -48,7 +48,9 @@ FOR_THE_PACKAGE = {
 }
 """Methods that other rooms call, or that need what is not installed."""
 
-EVERYWHERE = {"caption", "from_dict", "remarks", "shown_rows", "table_rows", "to_dict"}
+EVERYWHERE = {"caption", "from_dict", "remarks", "shown_rows", "table_rows", "to_dict"} | {
+    *("statements", "text_table", "warnings"),
+}
 
 
 @pytest.mark.parametrize("name", NAMES)

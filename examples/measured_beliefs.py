@@ -38,9 +38,8 @@ def power(folder: Path) -> tuple[list[pk.Series], int]:
     with (folder / "powerconsumption_2008_10min.csv").open() as file:
         for row in csv.DictReader(file):
             kilowatts = row["active_power"]
-            level = (
-                -1 if kilowatts == "NA" else np.searchsorted([0.4, 1, 2], float(kilowatts), "right")
-            )
+            unseen = kilowatts in ("NA", "")
+            level = -1 if unseen else np.searchsorted([0.4, 1, 2], float(kilowatts), "right")
             months.setdefault(row["month"], []).append(int(level))
     return [_levels(np.array(own), 4) for own in months.values()], 144
 

@@ -33,10 +33,9 @@ from typing import Any, Literal
 import numpy as np
 
 from pufferkit import checks
-from pufferkit.beliefs.base import transfer_cap
+from pufferkit.beliefs.base import loss_if_unsure
 from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.beliefs.hidden_model import HiddenModel
-from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.beliefs.provenance import FoldRecord
 from pufferkit.beliefs.regime_class import RegimeClass
 from pufferkit.data.query import Query
@@ -430,7 +429,7 @@ def choose_beliefs(
         trial.row("single chain", _single_chain),
         trial.row("seasonal chain", lambda built: fit(built, "seasonal")),
         trial.row("two-sided region", lambda built: fit(built, "around")),
-        trial.row("hull of people", lambda built: fit(built, "hull"), _unsure(everybody, epsilon)),
+        trial.row("hull of people", lambda built: fit(built, "hull")),
         trial.row(
             "calibrated hull",
             lambda built: fit(built, "hull", inflate="calibrated", alpha=alpha),
@@ -521,7 +520,6 @@ class _Trial:
         self,
         name: str,
         make: Callable[[People], ChainClass],
-        words: str = "",
         fold_classes: Sequence[ChainClass] | None = None,
     ) -> Candidate:
         """A class fitted to everybody, tested on each fold when fitted to the others."""
@@ -544,6 +542,8 @@ class _Trial:
         except (NotApplicable, NoTheorem) as reason:
             return Candidate(name, None, f"not built: {reason}")
         single = name in _SINGLE or name.endswith("hidden regimes")
+        unsure = loss_if_unsure(theta, self.epsilon)
+        words = "" if unsure is None else f"; someone unsure of the member loses up to {unsure:.3g}"
         promise = promise_of(theta) + words + (_TAKEN if single else "")
         return Candidate(name, theta, promise, tuple(tested), scale, single)
 
@@ -721,21 +721,6 @@ def regime_influence(model: HiddenModel, window: int) -> float:
         left, right = left @ backward, right @ model.transition
         means = means + (left + right) @ model.emission
     return float(np.abs(means[:, None] - means[None]).sum(axis=2).max() / 2)
-
-
-def unsure_of_person(people: People) -> float:
-    """The additional loss against adversaries unsure which of these people it is."""
-    forward, _ = people.hull_kernels()
-    own = forward[1 : 1 + len(people.series)]
-    return transfer_cap([MarkovChain.steady(kernel).stationary for kernel in own])
-
-
-def _unsure(everybody: People, epsilon: float) -> str:
-    """The bound for an adversary unsure which of the public people it is."""
-    if len(everybody.series) < 2:
-        return ""
-    most = epsilon + unsure_of_person(everybody)
-    return f"; someone unsure which of these people it is loses at most {most:.3g}"
 
 
 def _with_losses(rows: Sequence[Candidate], query: Query, epsilon: float) -> Iterator[Candidate]:

@@ -37,7 +37,7 @@ from pufferkit.influence.kernels import TINY, Kernel
 from pufferkit.rounding import EPS
 
 MOST_BYTES = 8 * 10**9
-"""Most memory that the curve of one chain may take."""
+"""Most memory that the curve of one chain, or of a class of kernels, may take."""
 
 MOST_CELLS = 2.5e7
 """Most cells of all programmes of a side: those of 70 states with dense rows, ten seconds."""

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from pufferkit.beliefs.base import Distribution, Member, Mixing
 from pufferkit.beliefs.chain_class import ChainClass
+from pufferkit.beliefs.chain_parts import MOST_BYTES
 from pufferkit.beliefs.hidden_model import HiddenChain
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Bools, Floats
@@ -28,9 +29,6 @@ from pufferkit.influence.curve.secret_losses import LabelLosses, PinnedSide, Sec
 from pufferkit.influence.curve.steps import Contaminated, Steps, Transport
 from pufferkit.influence.curve.transport_plans import plans_bytes
 from pufferkit.rounding import EPS
-
-MOST_BYTES = 8 * 10**9
-"""Most memory that the plans of a class may take."""
 
 SecretKind = Literal["entry", "regime"]
 """The secret: the value of an entry, or its hidden regime."""

@@ -142,7 +142,11 @@ class _PartProof:
                     return inf
                 tables += [table for _, _, table in adds]
             both.append(np.max(tables, axis=0))
-        return self._of_hidden([(1, self.length, both[0])], [(1, self.length, both[1])])
+        # Instead the other entries of the series may be paid for.
+        others = (self.length - 1) * float(self.hidden[0][1].max()) * _UP
+        left = np.minimum(both[0], others)
+        right = np.minimum(both[1], (others - left) * _UP)
+        return self._of_hidden([(1, self.length, left)], [(1, self.length, right)])
 
     def _at_phase(self, left: Any, right: Any, phase: int, recorded: Mapping[str, Any]) -> float:
         """The largest loss of a series whose first entry is at this slot."""

@@ -269,7 +269,7 @@ class Sojourns:
 
     Theorem: FIXES 1, Theorem 1. In a sojourn of any length an entry loses at most what both sides
     add together at the places, and for the kinds of start and end, where they add most, pair by
-    pair.
+    pair; nor more than what the other entries of the series cost, as for blocks.
 
     Proof. The likelihood averaged over other sojourns, which are independent given all that is
     known, is a function of this one that costs what it did, so the theorem of single steps applies.
@@ -1010,7 +1010,11 @@ class PartCurve:
         adds = [
             np.max([one.steps for stretches in side for one in stretches], axis=0) for side in sides
         ]
-        losses = self._secret_loss(cost, hidden, (adds[0] + adds[1]) * (1 + 2 * EPS))
+        # All other entries of the series may be paid for instead.
+        paid = self._hidden(runs)
+        others = everything(paid) - min(float(own.max()) for _, own in paid)
+        both = np.minimum((adds[0] + adds[1]) * (1 + 2 * EPS), max(others, 0.0))
+        losses = self._secret_loss(cost, hidden, both * off_diagonal(len(hidden)))
         return [(1, self.length, losses)]
 
     def _along_sojourns(

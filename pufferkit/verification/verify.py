@@ -361,6 +361,7 @@ def _possible(observed: tuple[int, ...], lengths: tuple[int, ...]) -> bool:
 def _inconsistent(record: Release, theta: Beliefs | None) -> Iterator[str]:
     """Contradictions between fields."""
     longest, binding = longest_promised(record), record.evidence.length
+    yield from _another_length(record, theta)
     if longest < max(record.lengths):
         yield f"horizon: is {longest}, but there are segments of {max(record.lengths)} entries"
     if record.evidence.horizon is not None:
@@ -399,6 +400,13 @@ def _inconsistent(record: Release, theta: Beliefs | None) -> Iterator[str]:
     yield from _another_digest(record, theta)
     yield from _not_such_scales(record, theta)
     yield from not_such_a_query(record, None if theta is None else theta.states)
+
+
+def _another_length(record: Release, theta: Beliefs | None) -> Iterator[str]:
+    """A problem if the beliefs name their entries, and the question is about more or fewer."""
+    named = None if theta is None else theta.entries
+    if named is not None and tuple(record.lengths) != (len(named),):
+        yield f"lengths: the beliefs are about {len(named)} entries, not {list(record.lengths)}"
 
 
 def _another_loss(record: Release, theta: Beliefs | None) -> Iterator[str]:

@@ -281,3 +281,20 @@ def test_what_is_connected_is_not_d_separated(seed):
         given = set(rng.choice(others, int(rng.integers(0, 5)), replace=False).tolist())
         apart = {n for n in set(others) - given if nx.is_d_separator(graph, {node}, {n}, given)}
         assert connected(network, node, given) == set(range(9)) - given - apart
+
+
+@pytest.mark.parametrize("name", ["clique", "sum over a tree", "curve of a tree"])
+def test_as_many_entries_are_asked_about_as_the_beliefs_have(name):
+    """A mean over a hundred times as many entries would need a hundredth of the noise."""
+    length = CASES[name]().query.longest
+    beliefs, query = CASES[name]().beliefs, pk.mean([0, 1], length)
+    make = pk.influence_curve if name == "curve of a tree" else pk.wasserstein
+    record = json.loads(make(beliefs, query, 1).release([0, 1] * (length // 2)).to_json())
+    assert verify(record).ok
+    unit = record["unit"] and str(Fraction(record["unit"]) / 100)
+    long = {"lengths": [100 * length], "scale": record["scale"] / 100, "unit": unit}
+    long |= {"lipschitz": record["lipschitz"] / 100, "calibration": None}
+    evidence = {**record["evidence"], "length": None}
+    verdict = verify({**record, **long, "evidence": evidence})
+    assert not verdict.ok
+    assert any("lengths" in problem for problem in verdict.problems)

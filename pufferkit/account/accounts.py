@@ -12,7 +12,6 @@ from it, by the clock where there is one. Beliefs that were bought from the data
 
 from __future__ import annotations
 
-import hashlib
 import json
 import secrets
 import warnings
@@ -21,6 +20,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
+
+import numpy as np
 
 import pufferkit
 from pufferkit import checks
@@ -163,7 +164,7 @@ class Account(Shown):
         self._horizon = None if horizon is None else checks.whole("horizon", horizon, 1)
         self._meant = checks.flag("confirm_data", confirm_data)
         self._made: dict[str, Calibration] = {}
-        self._marks: tuple[Any, SeriesData] | None = None
+        self._marks: tuple[Series, SeriesData] | None = None
         self._beliefs: Beliefs | None = None
         self._about: Mapping[str, Any] | None = None
         known, about = self._look()
@@ -457,9 +458,8 @@ class Account(Shown):
 
     def _recognised(self, data: Series) -> SeriesData:
         """By which data are recognised; that of the last data is kept."""
-        key = (hashlib.sha256(data.codes.tobytes()).digest(), data.states, data.lengths)
-        if self._marks is None or self._marks[0] != key:
-            self._marks = key, SeriesData(data.codes, data.states, data.lengths)
+        if self._marks is None or not _same(self._marks[0], data):
+            self._marks = data, SeriesData(data.codes, data.states, data.lengths)
         return self._marks[1]
 
     def _look(self) -> tuple[Balance, Mapping[str, Any] | None]:
@@ -893,6 +893,12 @@ def _bound(
             "histogram(data.states, data)"
         )
     return None, query if isinstance(query, Query) else bound(query, states, over)
+
+
+def _same(one: Series, other: Series) -> bool:
+    """Whether two series have the same entries."""
+    alike = one.states == other.states and one.lengths == other.lengths
+    return one is other or (alike and np.array_equal(one.codes, other.codes))
 
 
 def _series(data: Any, theta: Beliefs) -> Series:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import accumulate, chain, pairwise
 from typing import Any
 
@@ -210,7 +211,7 @@ class Series(Shown, checks.Frozen):
         """Which entries were observed."""
         return self.codes >= 0
 
-    @property
+    @cached_property
     def missing(self) -> int:
         """How many entries were not observed."""
         return int(np.sum(self.codes < 0))

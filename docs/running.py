@@ -132,7 +132,9 @@ def _text(text: str) -> str:
     lines = text.rstrip().splitlines()
     if len(lines) > MOST_LINES:
         lines = [*lines[: MOST_LINES - 5], f"... and {len(lines) - MOST_LINES + 5:,} more lines"]
-    return _fence("{ .text .output .no-copy }", "\n".join(line.rstrip() for line in lines))
+    ruled = any(len(line) > 40 and not line.strip("- ") for line in lines)
+    kind = " .ruled" if ruled else ""  # a table, whose lines cannot be wrapped
+    return _fence(f"{{ .text .output{kind} .no-copy }}", "\n".join(line.rstrip() for line in lines))
 
 
 def _fence(head: str, text: str) -> str:

@@ -126,7 +126,7 @@ def test_drowned_answers_of_many_are_refused_and_charged_to_nobody(folder):
 
 @pytest.mark.slow
 def test_targets_and_pictures(folder):
-    said = good(*PLAN, "--target", "0.5", "--figure", "errors", "--plot", "e.png")
+    said = good(*PLAN, "--target", "3", "--figure", "errors", "--plot", "e.png")
     assert "NOT reached" in said
     assert "in place of 1: 95% within" in said
     good(*PLAN, "--figure", "simulated", "--plot", "s.svg")

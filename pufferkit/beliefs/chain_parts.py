@@ -176,6 +176,17 @@ class _Chain:
             return None
         return self._steps(Kernel(values, possible), rows, self.powers.rounding(size) + error)
 
+    @property
+    def _open_sizes(self) -> Sequence[int]:
+        """Blocks for any distribution: only long ones forget it where the chain is slow.
+
+        They are formulas, so that many states have long ones too, each four times the one before.
+        """
+        if len(self.transition) < _FEW:
+            return self.sizes
+        longest = block_sizes(self.length)[-1]
+        return [m for m in (1, 2, *(4**n for n in range(1, 9))) if m <= longest]
+
     def _open(self, size: int, rows: Bools, columns: Bools) -> Steps:
         return Open(self.powers[size], rows, columns, self.powers.rounding(size))
 
@@ -186,7 +197,7 @@ class _Chain:
         made = cache(self._open_at)
         left = Side(
             lambda entry, size: made(size, min(entry, last), min(max(1, entry - size), last)),
-            self.sizes,
+            self._open_sizes,
             settled=last + 1,
         )
         possible = [source.support(n) for n in range(1, min(last, self.length) + 1)]

@@ -371,3 +371,14 @@ def test_many_levels_are_verified():
     calibration = pk.influence_curve(chain, pk.histogram(range(24), 10**4), 1)
     with pytest.warns(pk.DrownedAnswer):
         assert pk.verify(calibration.release(chain.sample(10**4, seed=1).tolist())).ok
+
+
+def test_any_start_needs_no_more_noise_where_fewer_blocks_are_tried(monkeypatch):
+    matrix = np.random.default_rng(0).dirichlet(np.ones(24), 24)
+    query = pk.count(1, 10**5)
+    calibration = pk.influence_curve(pk.ChainClass.any_start(matrix), query, 1)
+    monkeypatch.setattr("pufferkit.beliefs.chain_parts._FEW", 100)
+    moved = matrix + 1e-12 * np.eye(24)  # beliefs of which nothing is known yet
+    every = pk.ChainClass.any_start(moved / moved.sum(axis=1, keepdims=True))
+    assert calibration.scale <= 1.02 * pk.influence_curve(every, query, 1).scale
+    assert pk.verify(calibration.release(np.arange(10**5) % 24)).ok

@@ -68,6 +68,18 @@ def test_the_largest_loss_of_a_class_is_that_of_its_hardest_chain():
     assert name == f"chain {np.argmax(alone) + 1} of 12"
 
 
+@pytest.mark.parametrize("length", [1, 2, 3, 40])
+def test_chains_with_and_without_a_known_start_are_one_class(length):
+    """A single entry has no steps to either side; a start that is known, few that are alike."""
+    start = pk.MarkovChain([0.8, 0.1, 0.1], chains(5, 3, 1)[0].transition)
+    some = [*chains(4, 3, 3), start, pk.MarkovChain([1.0, 0.0, 0.0], np.full((3, 3), 1 / 3))]
+    query = pk.count(1, length)
+    alone = max(pk.influence_curve(chain, query, 1).scale for chain in some)
+    for each in (some, some[::-1]):
+        noise = pk.influence_curve(pk.ChainClass.of(*each), query, 1)
+        assert noise.scale == pytest.approx(alone, rel=1e-6)
+
+
 def test_many_dense_states_have_one_variation_for_all_with_a_word(monkeypatch):
     chain, query = chains(3, 5, 1)[0], pk.histogram(range(5), 1000)
     pairs = pk.influence_curve(chain, query, 1)

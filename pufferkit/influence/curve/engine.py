@@ -956,7 +956,8 @@ class PartCurve:
         single = part.secret.is_entry and not part.secret.state and len(part.possible) == 1
         if part.emission is not None or not single:
             return False
-        return all(s is not None and s.settled <= 2 and s.together is None for s in sides)
+        settles = min(2, self.length)  # a single entry has no steps
+        return all(s is not None and s.settled <= settles and s.together is None for s in sides)
 
     def _hidden(self, runs: CostRuns) -> CostRuns:
         """The cost of replacing hidden states, from that of replacing entries."""

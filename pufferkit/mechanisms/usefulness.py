@@ -318,11 +318,12 @@ class Usefulness(Shown):
 
     @property
     def relatives(self) -> Floats | None:
-        """Each half-width as a share of what is expected; infinite where nothing is."""
+        """Each half-width as a share of what is expected; infinite where nothing is, but 0 of 0."""
         if self.expected is None:
             return None
-        with np.errstate(divide="ignore"):
-            return np.asarray(self.half_widths / np.maximum(self.expected, 0.0))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            shares = self.half_widths / np.maximum(self.expected, 0.0)
+        return np.where(np.equal(self.half_widths, 0), 0.0, shares)
 
     @property
     def _typical(self) -> int | None:

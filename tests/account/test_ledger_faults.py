@@ -69,17 +69,17 @@ def failing(fault, monkeypatch):
 def by_session(ledger, name):
     session = Asking(DATA, CHAIN, 1.0, ledger, name=name, confirm_data=True)
     release = session.release(count(1, 12), 0.4, mechanism="group_dp")
-    return {(name, "count"): release.value}
+    return {(name, "count"): release.raw}
 
 
 def by_each(ledger, name):
     releases = for_each(TABLE, CHAIN, 0.4, ledger=ledger, prefix=name, **PAID)
-    return {(s, "each"): tuple(v) for s, v in zip(releases.subjects, releases.value, strict=True)}
+    return {(s, "each"): tuple(v) for s, v in zip(releases.subjects, releases.raw, strict=True)}
 
 
 def by_all(ledger, name):
     release = for_all(TABLE, CHAIN, 0.4, ledger=ledger, prefix=name, **PAID)
-    return {("all", "all"): tuple(release.value[0])}
+    return {("all", "all"): tuple(release.raw[0])}
 
 
 @pytest.mark.slow

@@ -39,7 +39,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pufferkit.beliefs.base import Beliefs
+from pufferkit.beliefs.base import Beliefs, Member
 from pufferkit.beliefs.bayesian_network import BayesianNetwork, NetworkClass
 from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.beliefs.event_class import EventClass
@@ -78,7 +78,7 @@ _SETTLED = 1e-13
 _REACH, _TRIES = 8, 3
 
 
-class _Table(NamedTuple):
+class _SecretSums(NamedTuple):
     """The values of a secret with what is published: their joint distribution, of some entries.
 
     ``rows`` has axes [value, left end, right end, sum]. Of entries that are alike but for what
@@ -161,8 +161,6 @@ def exact_sum_scale(record: Release, theta: Beliefs, checks: list[str], work: Al
     scale = record.scale * (1 + TOLERANCE) / float(unit)
     tried = [n for n in record.evidence.blocks or () if n is not None]
     worst = _loss_of(theta, asked, scale, enough, max(tried, default=None))
-    if isinstance(theta, FieldClass):
-        worst += theta.networks()[1]
     checks.append(
         f"exact_sum: the largest loss of a secret is {worst:.9g}, by the distribution of the sum "
         f"given its value, over {theta.description}"
@@ -170,30 +168,41 @@ def exact_sum_scale(record: Release, theta: Beliefs, checks: list[str], work: Al
     return record.scale if worst <= enough else larger_than(record.scale)
 
 
+@singledispatch
 def distance_of(theta: Beliefs, asked: RecordedSum) -> Fraction:
     """W between any two secrets."""
-    if isinstance(theta, JointClass):  # its answers need not be whole multiples of a unit
-        return _of_joints(theta, asked)
-    if isinstance(theta, ChainClass) and asked.secrets is not None:
-        return _of_events(theta, asked) * asked.values[1]
     worst = max((_apart(table.rows[:, 0, 0]) for table in _tables(theta, asked)), default=0)
     return int(worst) * asked.values[1]
 
 
+@singledispatch
 def _loss_of(
     theta: Beliefs, asked: RecordedSum, scale: float, enough: float, reach: int | None
 ) -> float:
-    """An upper bound on the largest loss: the first below ``enough``, or the least tried."""
-    if not isinstance(theta, ChainClass) or asked.days is not None:
-        return largest(_loss(table, scale) for table in _tables(theta, asked))
+    """The largest loss of a secret."""
+    return largest(_loss(table, scale) for table in _tables(theta, asked))
+
+
+@_loss_of.register
+def _(
+    theta: ChainClass, asked: RecordedSum, scale: float, enough: float, reach: int | None
+) -> float:
+    """An upper bound on it: the first below ``enough``, or the least tried."""
     best, tried = inf, max(1, reach or _REACH)
     for _ in range(_TRIES if reach else 4 * _TRIES):
-        tables = _tables(theta, replace(asked, reach=tried))
-        best = min(best, largest(_loss(table, scale) for table in tables))
-        if best <= enough or 2 * tried >= max(asked.lengths):
+        own = asked if asked.days is not None else replace(asked, reach=tried)
+        best = min(best, largest(_loss(table, scale) for table in _tables(theta, own)))
+        if best <= enough or own.reach is None or 2 * tried >= max(asked.lengths):
             break
-        tried += tried // 2
+        tried += tried // 2 + 1
     return best
+
+
+@_loss_of.register
+def _(
+    theta: FieldClass, asked: RecordedSum, scale: float, enough: float, reach: int | None
+) -> float:
+    return largest(_loss(table, scale) for table in _tables(theta, asked)) + theta.networks()[1]
 
 
 # --- what two distributions say -------------------------------------------------------------------
@@ -222,7 +231,7 @@ def _apart(given: Iterable[Numbers], places: Sequence[Any] | None = None) -> Any
     return worst
 
 
-def _loss(table: _Table, scale: float) -> float:
+def _loss(table: _SecretSums, scale: float) -> float:
     """The largest loss between values of the secret, at noise of this scale."""
     rows, entries = table
     if entries is None:
@@ -264,33 +273,32 @@ def _smoothed(sums: Numbers, scale: float) -> Numbers:
 
 
 @singledispatch
-def _tables(theta: Beliefs, asked: RecordedSum) -> Iterator[_Table]:
+def _tables(theta: Beliefs, asked: RecordedSum) -> Iterator[_SecretSums]:
     """The tables of every secret."""
     raise BadBeliefs(f"have no recomputation of sums: a {theta.description}")
 
 
 @_tables.register
-def _(theta: ChainClass, asked: RecordedSum) -> Iterator[_Table]:
-    hidden = theta.hidden if isinstance(theta, EventClass) else (Runs(1),)
+def _(theta: ChainClass, asked: RecordedSum) -> Iterator[_SecretSums]:
     for chain, length in product(_known_chains(theta, asked), sorted(set(asked.lengths))):
-        for secret in hidden:
+        for secret in theta.every_secret():
             yield from _of_secret(chain, secret, length, asked)
 
 
 @_tables.register
-def _(theta: NetworkClass, asked: RecordedSum) -> Iterator[_Table]:
+def _(theta: NetworkClass, asked: RecordedSum) -> Iterator[_SecretSums]:
     added = asked.added(theta.states)
     for network in theta.networks:
         sums = NetworkSums(network, asked.work, added)
         for node in network.nodes if asked.secrets is None else ():
-            yield _Table(sums.joint((node,))[:, None, None])
+            yield _SecretSums(sums.joint((node,))[:, None, None])
         for pair in asked.secrets or ():
             events = [{_hashable(n): set(allowed) for n, allowed in event} for event in pair]
-            yield _Table(np.array([sums.joint((), event) for event in events])[:, None, None])
+            yield _SecretSums(np.array([sums.joint((), event) for event in events])[:, None, None])
 
 
 @_tables.register
-def _(theta: FieldClass, asked: RecordedSum) -> Iterator[_Table]:
+def _(theta: FieldClass, asked: RecordedSum) -> Iterator[_SecretSums]:
     for network in theta.networks()[0]:
         yield from _tables(network, asked)
 
@@ -303,11 +311,21 @@ def _hashable(node: Any) -> Hashable:
 # --- chains ---------------------------------------------------------------------------------------
 
 
+@singledispatch
+def _members(theta: ChainClass) -> Sequence[Member]:
+    return theta.members()
+
+
+@_members.register
+def _(theta: EventClass) -> Sequence[Member]:
+    return theta.known_chains()
+
+
 def _known_chains(theta: ChainClass, asked: RecordedSum) -> list[MarkovChain]:
     """The chains of a class that names them with their starts."""
     theta.check_length(max(asked.lengths))
     try:
-        members = theta.known_chains() if isinstance(theta, EventClass) else theta.members()
+        members = _members(theta)
     except NotApplicable as reason:
         raise BadBeliefs(f"name no known chains: {reason}") from None
     if any(member.any_start for member in members):
@@ -319,7 +337,7 @@ def _known_chains(theta: ChainClass, asked: RecordedSum) -> list[MarkovChain]:
 
 def _of_secret(
     chain: MarkovChain, hidden: Secrets, length: int, asked: RecordedSum
-) -> Iterator[_Table]:
+) -> Iterator[_SecretSums]:
     """The tables of one secret of a segment, at every place."""
     of_states, window = asked.moves is None and asked.days is None, min(hidden.window, length)
     if window == 1 and not isinstance(hidden, Events):
@@ -339,7 +357,7 @@ def _of_secret(
             times = np.arange(len(whole))
             times = times if values == counted else length - times
             often = times >= (length if hidden.times is None else hidden.times)
-            yield _Table(
+            yield _SecretSums(
                 np.array([np.where(often, whole, 0), np.where(often, 0, whole)])[:, None, None]
             )
             return
@@ -352,8 +370,11 @@ def _of_secret(
     yield from walk.windows(automaton.moves, automaton.ends, values)
 
 
-def _of_events(theta: ChainClass, asked: RecordedSum) -> int:
-    """W between events about named entries; the distances of several segments add up."""
+@distance_of.register
+def _(theta: ChainClass, asked: RecordedSum) -> Fraction:
+    """Of events about named entries, if there are any: distances of several segments add up."""
+    if asked.secrets is None:
+        return distance_of.dispatch(Beliefs)(theta, asked)
     worst = 0
     for chain, pair in product(_known_chains(theta, asked), asked.secrets):
         events = [{int(entry): set(allowed) for entry, allowed in event} for event in pair]
@@ -368,10 +389,10 @@ def _of_events(theta: ChainClass, asked: RecordedSum) -> int:
                 total += int(_apart([walk.whole(event) for event in own]))
             begin += length
         worst = max(worst, total)
-    return worst
+    return worst * asked.values[1]
 
 
-Moves = list[tuple[int, Any]]
+SumMoves = list[tuple[int, Any]]
 """What moves add, and their probabilities, by the case that they lead to and where they begin."""
 
 
@@ -383,13 +404,13 @@ class _Walk:
     """
 
     first: Numbers
-    into: Callable[[int], Moves]
+    into: Callable[[int], SumMoves]
     states: NDArray[np.intp]
     length: int
     room: int
     work: Allowance
 
-    def moved(self, table: Numbers, moves: Moves) -> Numbers:
+    def moved(self, table: Numbers, moves: SumMoves) -> Numbers:
         """What is added with one more move, by case; any axes between."""
         cases, width = moves[0][1].shape[0], table.shape[-1]
         room = min(width + max(add for add, _ in moves), self.room)
@@ -437,7 +458,7 @@ class _Walk:
                 table = np.where(np.isin(self.states, list(allowed[n]))[:, None], table, 0)
         return table.sum(axis=0)
 
-    def entries(self, reach: int) -> Iterator[_Table]:
+    def entries(self, reach: int) -> Iterator[_SecretSums]:
         """The state of every entry, with the sum over as many entries to either side of it."""
         inside, cases = 2 * reach < self.length, range(len(self.states))
         near = reach if inside else self.length
@@ -445,7 +466,7 @@ class _Walk:
         across = self._across(reach, ends[-1].shape[-1]) if inside else None
         for n, start in enumerate(self.before(near), 1):
             right = ends[self.length - n] if across is None else across
-            yield _Table(self.joined(start[:, None], right, self.states, cases))
+            yield _SecretSums(self.joined(start[:, None], right, self.states, cases))
         if across is None:
             return
         left, chances = across.swapaxes(0, 1), self._chances()
@@ -456,10 +477,10 @@ class _Walk:
 
         inner = range(reach + 1, min(self.length - reach, len(chances) + reach) + 1)
         rows = self.joined(left, across, self.states, cases)
-        yield _Table(rows, [at(entry) for entry in inner])
+        yield _SecretSums(rows, [at(entry) for entry in inner])
         for n, end in enumerate(ends):
             rows = self.joined(left, end, self.states, cases)
-            yield _Table(rows, [at(self.length - n)])
+            yield _SecretSums(rows, [at(self.length - n)])
 
     def _across(self, reach: int, width: int) -> Numbers:
         """[x, y, a]: so many moves lead from x to y and add a."""
@@ -488,7 +509,7 @@ class _Walk:
 
     def windows(
         self, reads: Sequence[Any], ends: Sequence[int], values: Sequence[int]
-    ) -> Iterator[_Table]:
+    ) -> Iterator[_SecretSums]:
         """The label of every window, with the sum over the segment.
 
         Cases within a window are pairs of a memory of the automaton and a state.
@@ -496,7 +517,7 @@ class _Walk:
         size, last = len(self.states), self.length - len(reads) + 1
 
         @cache
-        def into(n: int) -> Moves:
+        def into(n: int) -> SumMoves:
             memories = int(reads[n].max()) + 1
             parts: dict[int, list[Any]] = {}
             for add, matrix in self.into(1):
@@ -518,7 +539,7 @@ class _Walk:
                 table = self.moved(table, into(n))
             labels = [ends[case // size] for case in range(len(table))]
             cases = [case % size for case in range(len(table))]
-            yield _Table(self.joined(table[:, None], after.pop()[:, None], labels, cases))
+            yield _SecretSums(self.joined(table[:, None], after.pop()[:, None], labels, cases))
 
 
 def _sparse(shape: tuple[int, int], to: Any, source: Any, chances: Any) -> Any:
@@ -564,7 +585,7 @@ def _walk_of_days(matrix: Numbers, start: Numbers, days: Any, work: Allowance) -
     size, memories = len(matrix), needed + 1
     begins = {int(n) for n in np.cumsum(lengths)}
 
-    def into(*, new: bool) -> Moves:
+    def into(*, new: bool) -> SumMoves:
         parts: dict[int, list[tuple[int, int, Any]]] = {0: []}
         for x, y in np.argwhere(matrix > 0).tolist():
             for q in range(memories):
@@ -595,7 +616,7 @@ def _walk_of_days(matrix: Numbers, start: Numbers, days: Any, work: Allowance) -
 # --- networks -------------------------------------------------------------------------------------
 
 
-Factor = tuple[tuple[Hashable, ...], Numbers]
+NodeTable = tuple[tuple[Hashable, ...], Numbers]
 """Nodes, and a table with an axis for each of them and one for the sum."""
 
 
@@ -611,11 +632,11 @@ class NetworkSums:
         self, network: BayesianNetwork, work: Allowance, added: Mapping[Hashable, int] | None = None
     ) -> None:
         self.network, self.work, self.summed = network, work, added is not None
-        self.left: dict[tuple[Hashable, ...], Factor] = {}
+        self.left: dict[tuple[Hashable, ...], NodeTable] = {}
         least = sum(float(np.log2(own[own > 0].min())) for own in network.arrays.values())
         if least < _LEAST:
             raise NotChecked("the probability of some sums underflows")
-        self.factors: dict[Hashable, Factor] = {}
+        self.factors: dict[Hashable, NodeTable] = {}
         for node in network.nodes:
             table = network.arrays[node].astype(np.longdouble)
             steps = [(added or {}).get(value, 0) for value in network.values[node]]
@@ -665,7 +686,7 @@ class NetworkSums:
         scope, table = self._product(factors)
         return np.transpose(table, [*(scope.index(node) for node in keep), len(keep)])
 
-    def _product(self, factors: Sequence[Factor]) -> Factor:
+    def _product(self, factors: Sequence[NodeTable]) -> NodeTable:
         """The product of tables, with their sums added up."""
         scope = tuple(dict.fromkeys(node for nodes, _ in factors for node in nodes))
         product_: Numbers = np.ones((1,) * (len(scope) + 1), dtype=np.longdouble)
@@ -693,31 +714,40 @@ class NetworkSums:
 # --- tables of data sets, and vectors -------------------------------------------------------------
 
 
+@singledispatch
 def _listed(theta: Beliefs, asked: RecordedSum) -> Iterator[tuple[list[Any], list[Any], Any]]:
     """Of every distribution: the answers to all data sets, their probabilities, and the secrets.
 
     A secret is a list of events, an event a list of data sets.
     """
-    if isinstance(theta, FieldClass):
-        for network in theta.networks()[0]:
-            yield from _listed(network, asked)
-    elif isinstance(theta, NetworkClass):
-        for own in theta.networks:
-            rows, masses = _data_sets(own, asked.work)
-            events = asked.secrets and [
-                [[n for n, row in enumerate(rows) if _within(row, own, e)] for e in pair]
-                for pair in asked.secrets
-            ]
-            yield _answers(theta, rows, asked, None), masses, events or _values_of(rows)
-    elif isinstance(theta, JointClass):
-        joints, none = theta.joints, [None] * len(theta.joints)
-        every = zip(joints, asked.data.get("answers") or none, asked.secrets or none, strict=True)
-        for joint, recorded, events in every:
-            rows = list(joint.table)
-            answers = _answers(theta, rows, asked, recorded)
-            yield answers, list(joint.table.values()), events or _values_of(rows)
-    else:
-        raise NotChecked(f"there is no recomputation of W for vectors over a {theta.description}")
+    raise NotChecked(f"there is no recomputation of W for vectors over a {theta.description}")
+
+
+@_listed.register
+def _(theta: FieldClass, asked: RecordedSum) -> Iterator[tuple[list[Any], list[Any], Any]]:
+    for network in theta.networks()[0]:
+        yield from _listed(network, asked)
+
+
+@_listed.register
+def _(theta: NetworkClass, asked: RecordedSum) -> Iterator[tuple[list[Any], list[Any], Any]]:
+    for own in theta.networks:
+        rows, masses = _data_sets(own, asked.work)
+        events = asked.secrets and [
+            [[n for n, row in enumerate(rows) if _within(row, own, e)] for e in pair]
+            for pair in asked.secrets
+        ]
+        yield _answers(theta, rows, asked, None), masses, events or _values_of(rows)
+
+
+@_listed.register
+def _(theta: JointClass, asked: RecordedSum) -> Iterator[tuple[list[Any], list[Any], Any]]:
+    joints, none = theta.joints, [None] * len(theta.joints)
+    every = zip(joints, asked.data.get("answers") or none, asked.secrets or none, strict=True)
+    for joint, recorded, events in every:
+        rows = list(joint.table)
+        answers = _answers(theta, rows, asked, recorded)
+        yield answers, list(joint.table.values()), events or _values_of(rows)
 
 
 def _answers(
@@ -772,8 +802,9 @@ def _data_sets(
     return rows, masses
 
 
-def _of_joints(theta: JointClass, asked: RecordedSum) -> Fraction:
-    """W of numbers that need not be whole multiples of a unit."""
+@distance_of.register
+def _(theta: JointClass, asked: RecordedSum) -> Fraction:
+    """Its answers need not be whole multiples of a unit."""
     worst = Fraction(0)
     for answers, probabilities, secrets in _listed(theta, asked):
         masses = np.array(probabilities, dtype=np.longdouble)

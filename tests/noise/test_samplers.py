@@ -107,7 +107,7 @@ def test_a_release_records_its_sampler_and_a_plan_and_a_verdict_say_it():
         assert release.sampler == made.sampler
         again = pk.Release.from_json(release.to_json())
         assert again.sampler == made.sampler
-        assert words in str(pk.verify(again))
+        assert words in " ".join(str(pk.verify(again)).split())
         record = release.to_dict()
         assert pk.Release.from_dict({**record, "sampler": None}).sampler is None
         with pytest.raises(
@@ -139,7 +139,7 @@ def test_a_table_of_releases_records_its_sampler(tmp_path):
     together = for_all(table, CHAIN, 1)
     for own in (drawn, together):
         assert own.sampler == own.to_dict()["sampler"] == own.row(0).sampler == "pufferkit"
-        assert "own exact sampler" in str(pk.verify(own))
+        assert "own exact sampler" in " ".join(str(pk.verify(own)).split())
     with pytest.raises(ValueError, match="sampler must be one of opendp, pufferkit, not 'dice'"):
         pk.verify({**drawn.to_dict(), "sampler": "dice"})
     kept = for_each(table, CHAIN, 1, ledger=f"{tmp_path}/l.db", budget=1)

@@ -96,7 +96,8 @@ class Bins:
         parts = text.split(":")
         if len(parts) not in (2, 3):
             raise ValueError(
-                f"levels: {text!r} must be width:highest or width:lowest:highest, like 200W:2kW"
+                f"levels: {text!r} must be width:highest or width:lowest:highest, like 200W:2kW; "
+                "single cut points are cuts=, --cuts 0.5,1,2"
             )
         numbers = [_amount(part, unit) for part in parts]
         low = numbers[1] if len(numbers) == 3 else 0.0

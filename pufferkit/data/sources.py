@@ -24,7 +24,7 @@ ONLY = "all"
 
 REPEATED_HOUR = (
     "; if clocks went back, choose how to treat the repeated hour: repeated_hour='shift' or "
-    "'keep first', --repeated-hour"
+    "'keep first' (--repeated-hour shift or keep-first)"
 )
 
 _NAMED = 5

@@ -393,8 +393,9 @@ def _instants(
         listed = hour["_wall"].min()
         raise ValueError(
             f"{name}: {hour.height} rows are in an hour that occurs twice in {place}, first "
-            f"at {listed!s}; choose how to treat it (repeated_hour='shift' or 'keep first', "
-            "--repeated-hour), or give the zone of the times if it differs (times_in=)"
+            f"at {listed!s}; choose how to treat it: repeated_hour='shift' or 'keep "
+            "first' (--repeated-hour shift or keep-first), or give the zone of the times if it "
+            "differs (times_in=)"
         )
     if hour.height and int(hour["_pass"].max()) > 1:  # type: ignore[arg-type]
         worst = hour.filter(pl.col("_pass") > 1).row(0, named=True)

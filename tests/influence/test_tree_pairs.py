@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pufferkit as pk
+from pufferkit.influence.curve.profile import metric_of_sum
 from tests.oracles import brute_network as brute
 from tests.strategies.graphs import curve_of
 
@@ -90,7 +91,11 @@ def test_two_releases_about_a_tree_are_charged_pair_by_pair():
     noise = [pk.influence_curve(TREE, query, 1) for query in queries]
     history = [pk.Spending.of(calibration) for calibration in noise]
     together = pk.compose(history, TREE, 6)
-    cost = sum(spending.cost((0, 1, 2)) for spending in history)
+    added = [[value for _, value in spending.contributions] for spending in history]
+    cost = sum(
+        spending.entry_epsilon * metric_of_sum(kind)
+        for spending, kind in zip(history, added, strict=True)
+    )
     assert together.rule == "entry_profile"
     assert together.epsilon == pytest.approx(curve_of(TREE, cost).loss(1.0).value, abs=2e-6)
     flat = sum(calibration.entry_epsilon for calibration in noise)

@@ -195,7 +195,6 @@ def test_weights_must_fit_the_query():
 def test_contributions_of_a_history_are_scaled_rows():
     spent = pk.Spending.of(pk.influence_curve(ACTIVE, steps_and_runs(5), 1))
     assert spent.contributions == ((0, (0.0, 0.0)), (1, (0.5, 0.0)), (2, (0.5, 0.5)))
-    assert spent.cost([0, 1, 2])[0] == pytest.approx(spent.entry_epsilon * np.array([0, 0.5, 1]))
     for bad in (((0, (0.0,)), (1, (0.4,))), ((0, (0.1,)), (1, (1.0,)))):
         with pytest.raises(ValueError, match=r"^contributions: must have one for each state"):
             replace(spent, contributions=bad)

@@ -96,14 +96,14 @@ def quilts_of_case(data: Mapping[str, Any], case: int, cases: int, chains: int) 
     return [rows[row] if isinstance(row, int) else row for row in rows]
 
 
-def spans_of(recorded: Any, nodes: int) -> Spans:
+def spans_of(recorded: Any, nodes: int, length: int) -> Spans:
     """The recorded runs, which must cover every node."""
     spans, last = [], 0
     for run in recorded:
         if len(run) != 3 or any(isinstance(n, bool) or not isinstance(n, int) for n in run):
             raise TypeError("a run of quilts has a number of nodes and two distances")
         count, left, right = run
-        if count < 1 or right < 0 or abs(left) > nodes or right > nodes:
+        if count < 1 or right < 0 or abs(left) > length or right > length:
             raise TypeError("a run of quilts must have nodes, and endpoints within the segment")
         spans.append((last + 1, last + count, left, right))
         last += count
@@ -136,7 +136,7 @@ def score_of_chain(
     last = segment.length - min(window, segment.length) + 1
     worst = 1 / epsilon if segment.until is None else 0.0  # an entry by itself
     with np.errstate(over="ignore", invalid="ignore"):
-        spans = spans_of(recorded, last)
+        spans = spans_of(recorded, last, segment.length)
         if segment.until is not None and isinstance(side, KnownChain) and side.any_start:
             # The count differs from node to node, and the influence falls: each by itself.
             spans = [(n, n, a, b) for first, end, a, b in spans for n in range(first, end + 1)]

@@ -61,6 +61,13 @@ def test_a_segment_that_is_paid_for_whole_needs_no_other_proof(row):
     assert records.judged(forged.cut(record, 0.98)) == "not ok"
 
 
+def test_the_end_of_a_quilt_may_lie_as_far_as_the_segment_reaches():
+    """Around three entries in a row there are fewer places than entries."""
+    row = Row("alike", "total", "throughout", "1+4", "markov_quilt", 1.0)
+    assert records.judged(forged.honest(row)) == "ok"
+    assert records.judged(forged.cut(forged.honest(row), 0.98)) == "not ok"
+
+
 @pytest.mark.parametrize("value", [1, 1e308, float("nan"), 10**400, "1", None, []])
 def test_what_other_releases_spend_beside_this_one_is_any_number(value):
     for record in (HONEST()["curve"], HONEST()["quilt"], HONEST()["exact sum"]):

@@ -217,7 +217,7 @@ class Evidence:
         if self.counted is not None:
             parts.append(_COUNTED[self.counted])
         if self.horizon is not None:
-            parts.append(f"with all other releases of the account, over {self.horizon:.0e} entries")
+            parts.append(f"with all other releases of the account, over {self.horizon:,} entries")
         return parts
 
 

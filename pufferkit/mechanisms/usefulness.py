@@ -43,7 +43,7 @@ from pufferkit.data.query import Query, Whole, remade
 from pufferkit.data.series import Series
 from pufferkit.errors import DrownedAnswer, NotApplicable, printable
 from pufferkit.rounding import LARGEST_EXPONENT
-from pufferkit.shown import Shown, three_digits
+from pufferkit.shown import Shown, at_most, three_digits
 
 if TYPE_CHECKING:
     from pufferkit.mechanisms.calibration import Calibration
@@ -385,12 +385,12 @@ class Usefulness(Shown):
     def remarks(self) -> list[str]:
         """The noise, the range of the answer, and the share of what is expected."""
         sure = f"{100 * self.level:g}%"
-        text = f"{self.mechanism}: {sure} of {self.what} are within {self.half_width:.3g}"
+        text = f"{self.mechanism}: {sure} of {self.what} are within {at_most(self.half_width)}"
         if self.relative is None or self.typical is None:
             return [text + "; the range of the answer is not known, so judge it yourself"]
         if self.bounds is not None:
             low, high = self.bounds
-            text += f" of the truth, which lies between {low:g} and {high:g}"
+            text += f" of the truth, which lies between {low:,g} and {high:,g}"
         return [f"{text}; that is {self._part}"]
 
     @property
@@ -398,7 +398,7 @@ class Usefulness(Shown):
         """The warning about noise that drowns the answer."""
         return (
             f"the noise drowns the answer: {100 * self.level:g}% of {self.what} are off by up "
-            f"to {self.half_width:.3g}, {self._part}"
+            f"to {at_most(self.half_width)}, {self._part}"
         )
 
     @property
@@ -406,7 +406,7 @@ class Usefulness(Shown):
         typical, relative = self.typical or 0.0, self.relative or 0.0
         if relative == inf:
             return "and 0 is expected"
-        return f"{times(relative)} a typical answer, {typical:.3g} as the beliefs expect"
+        return f"{times(relative)} a typical answer, {three_digits(typical)} as the beliefs expect"
 
 
 def warn_if_drowned(

@@ -157,7 +157,7 @@ def _by_curve(theta: ChainClass, claim: _Claim) -> float:
     )
     claim.checks.append(
         f"influence_curve: the recorded proof for {theta.description}, over segments of up to "
-        f"{longest}{counted}; the largest loss is {largest(losses):.9g}"
+        f"{longest:,} entries{counted}; the largest loss is {largest(losses):.9g}"
     )
     if beside:
         claim.checks.append(
@@ -175,7 +175,7 @@ def _by_quilts(theta: ChainClass, claim: _Claim) -> float:
     how = "how fast they mix" if _by_mixing(theta, record) else "their transition matrices"
     claim.checks.append(
         f"{record.mechanism}: the recorded Markov quilts for {theta.description}, from {how}, over "
-        f"segments of up to {max(segment.length for segment in segments)}"
+        f"segments of up to {max(segment.length for segment in segments):,} entries"
     )
     scores = []
     for case, segment in enumerate(segments):

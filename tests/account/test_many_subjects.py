@@ -131,9 +131,11 @@ def check_shared_noise(chain, mechanism, epsilon, longest):
     """
     run = FleetRun.of("each", chain, epsilon, "histogram", mechanism, "", None)
     used, calibrations = run.calibrations(longest)
+    # A search ends where the loss, not the scale, is within 1e-7; the loss is what is checked then.
+    near = 1e-6 if mechanism == "influence_curve" else 1e-7
     for length, taken in zip(longest.tolist(), used.tolist(), strict=True):
         least, scale = run.calibration(length).scale, calibrations[taken].scale
-        assert least * (1 - 1e-7) <= scale <= least * 1.02
+        assert least * (1 - near) <= scale <= least * 1.02
         if mechanism == "influence_curve":
             query = pk.histogram(chain.states, length)
             assert loss_at(as_beliefs(chain), query, query.lipschitz / scale) <= epsilon

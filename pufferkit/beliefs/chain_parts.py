@@ -83,11 +83,13 @@ def _uneven(transition: Floats, stationary: Floats) -> float:
 
     Levels of a meter, which move by one at a time, are: up to rounding it is zero.
     """
-    flows = stationary[:, None] * transition
-    if not np.array_equal(flows > 0, flows.T > 0) or not (stationary > 0).all():
+    moves = transition > 0
+    if not np.array_equal(moves, moves.T) or not (stationary > 0).all():
         return inf
-    both = flows > 0
-    return float(np.abs(np.log(flows[both] / flows.T[both])).max(initial=0.0)) + 8 * EPS
+    # In logarithms, so that no product underflows and passes for one that is the same both ways.
+    flows = np.log(stationary)[:, None] + np.log(transition, where=moves, out=np.zeros(moves.shape))
+    room = 8 * EPS * (1 + float(np.abs(flows[moves]).max(initial=0.0)))
+    return float(np.abs(flows - flows.T)[moves].max(initial=0.0)) + room
 
 
 class _Chain:

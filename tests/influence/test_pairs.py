@@ -8,7 +8,7 @@ import pytest
 
 import pufferkit as pk
 from pufferkit.beliefs.chain_class import as_chain_class
-from pufferkit.beliefs.chain_parts import part_of
+from pufferkit.beliefs.chain_parts import _uneven, part_of
 from pufferkit.influence.curve.certificates import certificate
 from pufferkit.influence.curve.engine import PartCurve
 from pufferkit.influence.curve.steps import Transport, closure, off_diagonal
@@ -350,6 +350,15 @@ def levels(number, stay=0.7, seed=0):
     matrix = stay * np.eye(number)
     matrix += np.diag(moves[0, 1:], 1) + np.diag(moves[1, 1:], -1)
     return matrix / matrix.sum(axis=1, keepdims=True)
+
+
+def test_moves_that_underflow_with_their_state_do_not_pass_for_reversible():
+    """Both products below are 0 in floats, and one is a million times the other."""
+    stationary = np.array([1.0, 1e-200, 1e-200])
+    transition = np.array([[1.0, 1e-200, 1e-200], [1.0, 0.5, 1e-150], [1.0, 1e-156, 0.5]])
+    assert _uneven(transition, stationary) > 13
+    transition[2, 1] = 1e-150
+    assert _uneven(transition, stationary) < 1e-11
 
 
 @pytest.mark.parametrize("seed", range(4))

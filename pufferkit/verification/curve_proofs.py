@@ -101,7 +101,9 @@ class _PartProof:
         self.length = sum(count for count, _ in runs)
         self.window = min(part.secret.window, self.length)
         self.cost = np.max([cost for _, cost in runs], axis=0)
-        if part.emission is not None:
+        if part.emission is not None and part.emission.kind == "given":
+            self.hidden = [(self.length, part.emission(_closed(self.cost)))]
+        elif part.emission is not None:
             plans = self._plans("emission")
             own = plans.step(part.emission, _closed(self.cost))
             plans.end()

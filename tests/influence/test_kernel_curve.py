@@ -1,5 +1,9 @@
 """Classes given by their kernels: the curve against outputs that are searched for."""
 
+import json
+from dataclasses import replace
+from itertools import pairwise, product
+
 import numpy as np
 import pytest
 
@@ -8,8 +12,10 @@ from pufferkit import ChainClass, InfluenceCurve, MarkovChain, RegimeClass
 from pufferkit.beliefs import kernel_class
 from pufferkit.beliefs.kernel_class import part_of_kernels
 from pufferkit.influence.curve.engine import PartCurve
-from pufferkit.influence.curve.steps import Contaminated, Transport
+from pufferkit.influence.curve.steps import Contaminated, HiddenCost, Transport
 from pufferkit.records import unpacked_matrix
+from pufferkit.verification.allowance import Allowance
+from pufferkit.verification.curve_proofs import loss_of_part
 from tests.oracles.kernel_losses import attacked_loss
 
 
@@ -382,6 +388,53 @@ def test_a_part_of_a_class_has_its_record():
     assert set(record) == {"left", "right", "emission", "last"}
     (limit,) = record["right"]["limits"]
     assert unpacked_matrix(limit["limit"], 2)[0, 1] > 0
+
+
+def seen_through(channel, model, length):
+    """The largest log-ratio of an answer given an entry, over all regimes, entries and answers."""
+    transition, emission = model
+    start = MarkovChain.steady(transition).initial
+    joint = {}
+    for path in product(range(len(transition)), repeat=length):
+        weight = start[path[0]] * np.prod([transition[a, b] for a, b in pairwise(path)])
+        for series in product(range(emission.shape[1]), repeat=length):
+            mass = weight * np.prod([emission[z, x] for z, x in zip(path, series, strict=True)])
+            joint[series] = joint.get(series, 0.0) + mass
+    worst = 0.0
+    for answer in product(range(channel.shape[1]), repeat=length):
+        for i in range(length):
+            given = np.zeros((2, emission.shape[1]))
+            for series, mass in joint.items():
+                chance = np.prod([channel[x, y] for x, y in zip(series, answer, strict=True)])
+                given[:, series[i]] += mass * np.array([chance, 1.0])
+            logs = np.log(given[0] / given[1])
+            worst = max(worst, float(logs.max() - logs.min()))
+    return worst
+
+
+def test_a_hidden_cost_that_is_known_otherwise():
+    rng = np.random.default_rng(37)
+    for _ in range(6):
+        transition, emission = rng.dirichlet(np.ones(2), 2), rng.dirichlet(np.ones(3), 2)
+        channel = rng.dirichlet(np.full(2, 3.0), 3)  # from an entry to an answer about it
+
+        def largest(rows):
+            logs = np.log(rows)
+            return (logs[:, None] - logs[None]).max(axis=2)
+
+        cost = largest(channel)
+        hidden = largest(emission @ channel)
+        (kernels,) = RegimeClass(transition, emission).kernels()
+        part, runs = part_of_kernels(kernels, 4), [(4, cost)]
+        known = replace(part, emission=HiddenCost(lambda _, hidden=hidden: hidden))
+        exact = seen_through(channel, (transition, emission), 4)
+        curve = PartCurve(known, 4)
+        loss = curve.loss(runs).value
+        assert exact <= loss * (1 + 1e-12)
+        assert loss <= PartCurve(part, 4).loss(runs).value * (1 + 1e-12)
+        proof = json.loads(json.dumps(curve.record(runs)))
+        checked = loss_of_part(known, runs, proof, Allowance(1e9))
+        assert loss == pytest.approx(checked, rel=1e-6)
 
 
 def test_classes_whose_plans_do_not_fit_are_refused_with_the_number(monkeypatch):

@@ -107,6 +107,7 @@ from pufferkit.influence.curve.secret_losses import Pinned, Secret, value_losses
 from pufferkit.influence.curve.steps import (
     LARGEST,
     Contaminated,
+    HiddenCost,
     Open,
     Steps,
     StepsInRow,
@@ -308,8 +309,9 @@ class Part:
     sojourns
         In place of both sides, those of sojourns; other entries tell nothing of one another.
     emission
-        The step between the distributions of an entry given two hidden states; ``None`` if the
-        hidden state is the entry.
+        From the cost of an entry to that of its hidden state: the step between the distributions of
+        the entry given two hidden states, or a `HiddenCost`; ``None`` if the hidden state is the
+        entry.
     posterior
         By slot, the step between the distributions of the hidden state given two values of the
         entry; empty if these may be any distributions.
@@ -328,7 +330,7 @@ class Part:
     cycle: int = 1
     clock: Seasons | None = None
     sojourns: Sojourns | None = None
-    emission: Steps | None = None
+    emission: Steps | HiddenCost | None = None
     posterior: Sequence[Transport] = ()
     follows: Sequence[Bools] = ()
     secret: Secret = field(default_factory=Secret)
@@ -1452,6 +1454,8 @@ class PartCurve:
         emission = self.part.emission
         if emission is None:
             return {}
+        if isinstance(emission, HiddenCost):
+            return {"emission": None}
         return {"emission": _plans_at((emission, closure(cost)) for _, cost in runs)}
 
     def _last_record(self, sides: Sides, runs: CostRuns, hidden: CostRuns) -> dict[str, Any] | None:

@@ -76,7 +76,7 @@ taken.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from math import atanh, exp, expm1, inf, log1p, tanh
 from time import process_time
@@ -380,6 +380,31 @@ class Tilted:
     def guess(self, cost: Floats) -> Floats:
         """Where to begin the search of a limit."""
         return self.programmes.guess(cost)
+
+
+class HiddenCost:
+    """The cost of replacing a hidden state, where more is known of what is released than its cost.
+
+    In place of the step between rows of an emission, which serves every release whose entries cost
+    c. Let the likelihood of an output, as a function of one entry, the others given, be any f_u of
+    a set, and e(w, w') >= sup over u of log E_w f_u / E_w' f_u for its means given two hidden
+    states. Then e is a cost of the hidden states: means over the other entries are mixtures of
+    f_u, and a ratio of two mixtures is at most the largest ratio of their terms.
+
+    Parameters
+    ----------
+    of
+        From the cost of an entry, a matrix over pairs of its values, to e; zero where that is zero.
+    """
+
+    kind = "given"
+
+    def __init__(self, of: Callable[[Floats], Floats]) -> None:
+        self._of = of
+
+    def __call__(self, cost: Floats) -> Floats:
+        """The triangle closure of e for entries of this cost."""
+        return closure(self._of(cost))
 
 
 class Contaminated:

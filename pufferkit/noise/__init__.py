@@ -5,6 +5,7 @@ floating-point Laplace sampler leaks: some outputs are possible under one data s
 2012). One file for each kind:
 
 - `whole_noise`: discrete Laplace noise on answers that are whole multiples of a unit;
+- `sech`: discrete sech noise, on whole-numbered coordinates that mix bins;
 - `grid_noise`: Laplace noise on all others, on a fine grid whose rounding the scale pays for;
 - `opendp_draws`: a noisy choice, for quantiles, and OpenDP's Laplace noise;
 - `randomised_response`: randomised answers for single entries;
@@ -24,6 +25,7 @@ from typing import Literal
 from pufferkit.noise.grid_noise import grid_exponent, grid_sampler, laplace, paid_scale
 from pufferkit.noise.opendp_draws import choice_cost, choice_scale, noisy_choice
 from pufferkit.noise.randomised_response import WORD, flip_threshold, response_stream, responses
+from pufferkit.noise.sech import DiscreteSech
 from pufferkit.noise.whole_noise import (
     SAMPLER_NAMES,
     Sampler,
@@ -41,6 +43,7 @@ exponential noise on scores, of which only the place of the best is released."""
 __all__ = [
     "SAMPLER_NAMES",
     "WORD",
+    "DiscreteSech",
     "Family",
     "Sampler",
     "as_shares",

@@ -39,6 +39,10 @@ THEOREMS = {
         "mechanisms/test_wasserstein.py: "
         "test_never_below_the_truth_and_exact_where_fractions_decide",
     ),
+    "SHAPE Theorem S": (
+        "influence/shape/theorem_s.py: loss_s",
+        "influence/test_shape_s.py: test_no_output_tells_more_than_theorem_s",
+    ),
     "[Q] Definition 3.1": (
         "influence/sums/lattice.py: w_infinity",
         "influence/test_transport.py: test_equals_the_linear_programme_on_tie_heavy_distributions",

@@ -1,0 +1,164 @@
+"""Attacks on shaped noise: random models, every entry and pair, outputs that climb.
+
+``python -m tests.attacks.shapes s SEED SECONDS`` prints what was seen, by kind of instance.
+"""
+
+import sys
+import time
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from pufferkit.influence.curve.engine import Side, stretches_of_both, swept
+from pufferkit.influence.curve.steps import Contaminated, StepsInRow, Transport, closure
+from pufferkit.influence.shape.shaping import Shape
+from pufferkit.influence.shape.theorem_s import Active, Shaped
+from tests.oracles.shape import Outputs
+
+MODES = ("plain", "contaminated", "hull", "windows", "beside")
+
+
+@dataclass
+class Instance:
+    """A distribution of a class, and the noise on what its entries add."""
+
+    mode: str
+    initial: np.ndarray
+    kernels: list  # of each step
+    emissions: list  # of each entry
+    hull: list  # vertices of the kernels
+    shown: list  # vertices of the emissions
+    eta: float
+    shape: Shape
+    runs: list
+    added: list
+    noises: list
+    scales: np.ndarray
+    grid: object = None
+    notes: str = field(default="")
+
+
+def rows_of(rng, rows, columns, spread=1.0):
+    table = rng.dirichlet(np.full(columns, spread), rows) * 0.99 + 0.01 / columns
+    return table / table.sum(axis=1, keepdims=True)
+
+
+def instance_s(rng, mode) -> Instance:
+    h, k = int(rng.integers(2, 4)), int(rng.integers(2, 5 if mode == "plain" else 4))
+    length = int(rng.integers(2, {2: 7, 3: 6, 4: 5}[k]))
+    many = 2 if mode == "hull" else 1
+    stick = rng.choice([0.0, 0.5, 0.9])
+    hull = [stick * np.eye(h) + (1 - stick) * rows_of(rng, h, h, 0.7) for _ in range(many)]
+    spread = rng.choice([0.3, 1.0])
+    shown = [rows_of(rng, h, k, spread) for _ in range(many)]
+    initial = rows_of(rng, 1, h)[0]
+    eta = 0.15 if mode == "contaminated" else 0.0
+    m = int(rng.integers(1, 4))
+    digits = rng.choice([2, 20])
+    directions = rng.integers(-digits, digits + 1, size=(k, m))
+    if rng.random() < 0.5:  # about equal means in the last coordinate
+        real = directions[:, -1] - np.linalg.lstsq(shown[0], shown[0] @ directions[:, -1], None)[0]
+        directions[:, -1] = np.round(real * (digits / max(np.abs(real).max(), 1e-9)))
+    scales = np.exp(rng.uniform(np.log(0.15), np.log(12), m)) * digits / 2
+    shape = Shape(directions, tuple(float(f"{s:.4g}") for s in scales))
+    coordinates = [tuple(range(m))] * length
+    if mode in ("windows", "beside"):
+        cut, gap = int(rng.integers(0, length)), int(rng.integers(0, length))
+        half = m // 2 + 1
+        coordinates = [
+            () if t == gap else tuple(range(half)) if t < cut else tuple(range(m))
+            for t in range(length)
+        ]
+    beside, noises, more = None, ["sech"] * m, np.zeros((k, 0))
+    if mode == "beside":
+        more = rng.integers(-2, 3, size=(k, 1)).astype(float)
+        quiet = float(np.exp(rng.uniform(0, np.log(15))))
+        beside = np.abs(more - more.T) / quiet
+        noises, scales = [*noises, "laplace"], np.append(scales, quiet)
+    kernels, emissions = [], []
+    for t in range(length):
+        weights = rng.dirichlet(np.ones(many))
+        if t:
+            kernels.append(sum(w * own for w, own in zip(weights, hull, strict=True)))
+        weights = rng.dirichlet(np.ones(many))
+        own = sum(w * table for w, table in zip(weights, shown, strict=True))
+        if eta:
+            own = (1 - eta) * own + eta * np.eye(k)[rng.integers(k, size=h)]
+        emissions.append(own)
+    added = []
+    for chosen in coordinates:
+        counted = np.zeros((k, m))
+        counted[:, list(chosen)] = directions[:, list(chosen)]
+        added.append(np.hstack([counted, more]))
+    return Instance(
+        mode, initial, kernels, emissions, hull, shown, eta, shape,
+        [Active(1, chosen, beside) for chosen in coordinates], added, noises,
+        np.append([float(s) for s in shape.scales], scales[m:]),
+        1.0 if mode == "plain" and rng.random() < 0.5 else None,
+    )  # fmt: skip
+
+
+def bounds_s(case: Instance) -> np.ndarray:
+    """Theorem S for every entry: exact kernels of this distribution to the left, hull to the right.
+
+    With the distribution of the regime given the entry, unless rows are contaminated.
+    """
+    length, laws, back = len(case.emissions), [case.initial], []
+    for kernel in case.kernels:
+        joint = (laws[-1][:, None] * kernel).T
+        back.append(joint / joint.sum(axis=1, keepdims=True))
+        laws.append(laws[-1] @ kernel)
+    left = StepsInRow(np.array(back), 1e-13)
+    shown = Shaped(Contaminated(case.shown, case.eta) if case.eta else Transport(case.shown))
+    costs = [shown.learn(case.shape, run) for run in case.runs]
+    hidden = [(1, shown(closure(cost))) for cost in costs]
+    both = (
+        swept(
+            Side(lambda entry, size: left[entry - 2], settled=length + 1, paid=False), hidden, 600
+        ),
+        swept(Side.of(Transport(case.hull)), hidden[::-1], 600),
+    )
+    if None in both:
+        return np.full((length, *costs[0].shape), np.inf)
+    out = np.empty((length, *costs[0].shape))
+    for first, last, _, before, after in stretches_of_both(*both, hidden, range(1, length + 1)):
+        for t in range(first - 1, last):
+            adds = before + after
+            if case.eta:
+                own = adds.max() * (1 - np.eye(len(costs[t])))
+            else:
+                joint = (laws[t][:, None] * case.emissions[t]).T
+                own = Transport([joint / joint.sum(axis=1, keepdims=True)])(closure(adds))
+            out[t] = costs[t] + own
+    return out
+
+
+def worst_s(case: Instance, rng, points=300, rounds=20) -> float:
+    """The largest ratio of a loss to its bound, over entries and pairs of values."""
+    bound = bounds_s(case)
+    found = Outputs(
+        case.initial, case.kernels, case.emissions, case.added, case.scales, case.noises, case.grid
+    ).climbed(rng, points, rounds)
+    outside = ~np.eye(bound.shape[1], dtype=bool)
+    return float((found / np.maximum(bound, 1e-9))[:, outside].max())
+
+
+def main() -> None:
+    which, seed, seconds = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
+    rng, end, seen = np.random.default_rng(seed), time.monotonic() + seconds, {}
+    while time.monotonic() < end:
+        mode = str(rng.choice(MODES))
+        ratio = worst_s(instance_s(rng, mode), rng)
+        seen.setdefault(mode, []).append(ratio)
+        if ratio > 1 + 1e-9:
+            print("VIOLATION", which, mode, ratio, flush=True)
+    for mode, ratios in sorted(seen.items()):
+        print(
+            f"{mode}: {len(ratios)} instances, largest {max(ratios):.6f}, "
+            f"median {np.median(ratios):.3f}",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()

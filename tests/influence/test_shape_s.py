@@ -1,0 +1,94 @@
+"""Theorem S against the definition: every series, outputs by ascent, and hand-made cases."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import pufferkit as pk
+from pufferkit.influence.shape.shaping import Shape, back_on_bins, bin_errors
+from pufferkit.influence.shape.theorem_s import Active, ShapedCurve, loss_s
+from tests.attacks.shapes import instance_s, worst_s
+
+
+@pytest.mark.parametrize("mode", ["plain", "contaminated", "hull", "windows", "beside"])
+def test_no_output_tells_more_than_theorem_s(mode):
+    rng = np.random.default_rng(len(mode))
+    for _ in range(6):
+        assert worst_s(instance_s(rng, mode), rng) <= 1 + 1e-9
+
+
+def two_moods():
+    return pk.RegimeClass([[0.95, 0.05], [0.1, 0.9]], [[0.7, 0.2, 0.1], [0.1, 0.3, 0.6]])
+
+
+def test_a_direction_in_which_the_regimes_agree_is_quiet():
+    """Its mean is the same in both: the loss is that of the entry, up to the second order."""
+    emission = np.array([[0.4, 0.2, 0.4], [0.2, 0.6, 0.2]])
+    theta = pk.RegimeClass([[0.99, 0.01], [0.01, 0.99]], emission)
+    agree, disagree = np.array([[1], [0], [-1]]), np.array([[0], [1], [0]])
+    quiet, _ = loss_s(theta.parts(1000), 1000, Shape(agree, (200,)))
+    loud, _ = loss_s(theta.parts(1000), 1000, Shape(disagree, (200,)))
+    assert quiet < 0.02
+    assert loud > 4 * quiet
+
+
+def test_equal_rows_reveal_only_the_entry():
+    theta = pk.RegimeClass([[0.9, 0.1], [0.1, 0.9]], [[0.3, 0.7], [0.3, 0.7]])
+    loss, _ = loss_s(theta.parts(500), 500, Shape([[1], [0]], (3,)))
+    assert loss == pytest.approx(1 / 3, rel=1e-9)
+
+
+def test_sech_never_costs_more_than_laplace():
+    theta = two_moods()
+    for scale in (1, 10, 100):
+        losses = [
+            loss_s(theta.parts(300), 300, Shape(np.eye(3, dtype=int), (scale,) * 3, noise))[0]
+            for noise in ("sech", "laplace")
+        ]
+        assert losses[0] <= losses[1] * (1 + 1e-9)
+
+
+def test_laplace_on_bins_is_the_engine_with_its_own_cost():
+    theta = two_moods()
+    curve = ShapedCurve(theta.parts(300), 300)
+    one = pk.influence_curve(theta, pk.histogram(), 1.0, 300).scale
+    assert curve.loss(Shape.bins([one] * 3)) == pytest.approx(1.0, rel=1e-5)
+
+
+def test_gaps_lose_no_more_than_the_whole():
+    theta, shape = two_moods(), Shape([[1, 0], [0, 1], [-1, -1]], (30, 20))
+    curve = ShapedCurve(theta.parts(50), 50)
+    gap = curve.loss(shape, [Active(20), Active(10, ()), Active(20)])
+    assert gap <= curve.loss(shape) * (1 + 1e-6)
+
+
+def test_the_histogram_comes_back_unchanged_without_noise():
+    shape = Shape([[3, 0, 1], [-1, 2, 1], [-1, -1, 1], [-1, -1, -3]], (5, 4, 3))
+    counts = np.array([7.0, 1.0, 0.0, 12.0])
+    back = counts.sum() / 4 + back_on_bins(shape) @ (
+        shape.directions.T @ counts - shape.directions.sum(axis=0) * counts.sum() / 4
+    )
+    assert back == pytest.approx(counts)
+
+
+@pytest.mark.parametrize(("noise", "one"), [("laplace", 1.0), ("sech", 1.16624)])
+def test_errors_of_bins_are_those_of_the_noise(noise, one):
+    assert bin_errors(Shape(np.eye(3, dtype=int), (1, 10, 100), noise)) == pytest.approx(
+        one * np.array([1, 10, 100]), rel=1e-3
+    )
+
+
+def test_what_is_no_shape_is_refused():
+    for directions, scales in (([[1.5]], (1,)), ([[1], [0]], (0,)), ([[1], [0]], (1, 2))):
+        with pytest.raises(ValueError, match=r"directions|scales"):
+            Shape(directions, scales)
+    with pytest.raises(ValueError, match="scales"):
+        Shape([[1], [0]], (float("nan"),))
+    with pytest.raises(ValueError, match="cover"):
+        ShapedCurve(two_moods().parts(5), 5).loss(Shape([[1], [0], [0]], (1,)), [Active(4)])
+
+
+def test_the_shape_is_exact():
+    shape = Shape([[1], [0]], (Fraction(1, 3),))
+    assert shape.scaled(Fraction(3)).scales == (Fraction(1),)

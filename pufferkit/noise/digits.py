@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from typing import Literal
 
-Shape = Literal["power", "odds", "nonzero"]
+WhichBits = Literal["power", "odds", "nonzero"]
 """With a = e^{-x}: a itself; a / (1 + a), which is heads with odds a; or 2 a / (1 + a)."""
 
 WORD_BITS = 64
@@ -21,7 +21,7 @@ _GUARD = 128
 """Extra digits of e^{-x} beyond those needed; squaring sixty times uses up half of them."""
 
 
-def digits(shape: Shape, x: Fraction, number: int) -> int:
+def digits(shape: WhichBits, x: Fraction, number: int) -> int:
     """The first binary digits of a probability, as the whole number floor(p 2^number)."""
     bits = number + _GUARD
     while True:
@@ -31,7 +31,7 @@ def digits(shape: Shape, x: Fraction, number: int) -> int:
         bits *= 2
 
 
-def first_words(wanted: Iterable[tuple[Shape, int]], x: Fraction) -> Iterator[int]:
+def first_words(wanted: Iterable[tuple[WhichBits, int]], x: Fraction) -> Iterator[int]:
     """The first 64 digits of several probabilities, functions of e^{-x 2^i} with i increasing.
 
     [l, h] encloses a in units of 2^-b, so [l^2, h^2] encloses a^2 in units of 2^-2b; both are
@@ -48,7 +48,7 @@ def first_words(wanted: Iterable[tuple[Shape, int]], x: Fraction) -> Iterator[in
         yield word if word == other else digits(shape, x * 2**i, WORD_BITS)
 
 
-def _floor(shape: Shape, a: int, bits: int, number: int) -> int:
+def _floor(shape: WhichBits, a: int, bits: int, number: int) -> int:
     """floor(p 2^number) where a is in units of 2^-bits; never decreases as a grows."""
     if shape == "power":
         return a << number >> bits

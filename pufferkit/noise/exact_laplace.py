@@ -38,7 +38,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pufferkit.noise.digits import WORD_BITS, Shape, digits, first_words
+from pufferkit.noise.digits import WORD_BITS, WhichBits, digits, first_words
 
 ByteSource = Callable[[int], bytes]
 """Returns a given number of random bytes. Releases draw from the operating system; tests
@@ -64,14 +64,14 @@ class Coin:
     Attributes
     ----------
     shape, i
-        Which function, and which power of 2; see `pufferkit.noise.digits.Shape`.
+        Which function, and which power of 2; see `pufferkit.noise.digits.WhichBits`.
     scales
         Scales of the noise, in units.
     words
         The first 64 binary digits of each probability.
     """
 
-    shape: Shape
+    shape: WhichBits
     i: int
     scales: tuple[Fraction, ...]
     words: NDArray[np.uint64]
@@ -116,7 +116,7 @@ class DiscreteLaplace:
             raise ValueError("scale: must be above 0 and at most 2^56 units")
         reach = _REACH * max(scales)
         bits = (-(-reach.numerator // reach.denominator) - 1).bit_length()
-        places: list[tuple[Shape, int]] = [("nonzero", 0)]
+        places: list[tuple[WhichBits, int]] = [("nonzero", 0)]
         places += [("odds", i) for i in range(bits)]
         places += [("power", bits)]
         table = [list(first_words(places, 1 / scale)) for scale in scales]

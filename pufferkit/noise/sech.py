@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit.checks import Bools, Ints
-from pufferkit.noise.digits import Shape, first_words
+from pufferkit.noise.digits import WhichBits, first_words
 from pufferkit.noise.exact_laplace import ByteSource, Coin, DiscreteLaplace, Which, tosses
 
 LARGEST_SCALE = Fraction(2**40)
@@ -77,7 +77,7 @@ class DiscreteSech:
         """For scales in units, above 0 and at most `LARGEST_SCALE`."""
         if not all(0 < scale <= LARGEST_SCALE for scale in scales):
             raise ValueError("scale: must be above 0 and at most 2^40 units")
-        places: list[tuple[Shape, int]] = [("power", i + 1) for i in range(63)]
+        places: list[tuple[WhichBits, int]] = [("power", i + 1) for i in range(63)]
         words = np.array([list(first_words(places, 1 / scale)) for scale in scales], np.uint64).T
         coins = (Coin(*place, scales, row) for place, row in zip(places, words, strict=True))
         return DiscreteSech(DiscreteLaplace.of(*scales), tuple(coins))

@@ -39,7 +39,7 @@ class Active:
     beside: Floats | None = None
 
 
-Over = int | Sequence[Active]
+CountedRuns = int | Sequence[Active]
 """A number of entries that all coordinates count, or runs of them."""
 
 
@@ -153,7 +153,7 @@ class ShapedCurve:
         return [(run.count, shown.learn(shape, run)) for run in over]
 
     @one_thread()
-    def loss(self, shape: Shape, over: Over | None = None) -> float:
+    def loss(self, shape: Shape, over: CountedRuns | None = None) -> float:
         """The largest loss of a secret, over all parts."""
         runs = _active(self.length if over is None else over, shape, self.length)
         largest = 0.0
@@ -165,7 +165,7 @@ class ShapedCurve:
         return largest
 
     @one_thread()
-    def proof(self, shape: Shape, over: Over | None = None) -> dict[str, Any]:
+    def proof(self, shape: Shape, over: CountedRuns | None = None) -> dict[str, Any]:
         """Limits and plans that imply the loss, part by part, for a record."""
         runs = _active(self.length if over is None else over, shape, self.length)
         records = []
@@ -179,7 +179,7 @@ class ShapedCurve:
 
 
 def loss_s(
-    parts: Sequence[Part], over: Over, shape: Shape, *, prove: bool = True
+    parts: Sequence[Part], over: CountedRuns, shape: Shape, *, prove: bool = True
 ) -> tuple[float, dict[str, Any] | None]:
     """The loss of an entry under shaped noise, rounded up, and its proof.
 
@@ -226,7 +226,7 @@ def loss_s(
     return loss, curve.proof(shape, over) if prove else None
 
 
-def _active(over: Over, shape: Shape, length: int) -> Sequence[Active]:
+def _active(over: CountedRuns, shape: Shape, length: int) -> Sequence[Active]:
     """Runs of entries, checked: they cover the series and name coordinates that are there."""
     runs = [Active(over)] if isinstance(over, int) else list(over)
     if any(run.count < 1 for run in runs) or sum(run.count for run in runs) != length:

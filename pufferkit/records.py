@@ -145,6 +145,15 @@ def plain(value: Any) -> Any:
     return made
 
 
+def written(value: Any) -> Any:
+    """A field of a record as JSON has it: arrays and tuples as lists, objects as their records."""
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, (tuple, list)):
+        return [written(item) for item in value]
+    return value.to_dict() if hasattr(value, "to_dict") else value
+
+
 def unsourced(record: Any) -> Any:
     """The record of beliefs without what says where they come from."""
     if isinstance(record, Mapping):

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -40,6 +39,7 @@ class BinaryClass(ChainClass):
     """
 
     kind = "binary"
+    recorded = ("low", "high", "states")
     lists_matrices = False
     where_worst = "worst chain of the interval is at a corner, exactly"
 
@@ -93,16 +93,3 @@ class BinaryClass(ChainClass):
         low = np.array([[self.low, 1 - self.high], [1 - self.high, self.low]])
         high = np.array([[self.high, 1 - self.low], [1 - self.low, self.high]])
         return [("the nearest chain of the interval", low, high, None)]
-
-    @classmethod
-    def from_plain(cls, data: Mapping[str, Any]) -> BinaryClass:
-        return cls(data["low"], data["high"], data.get("states", (0, 1)))
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "kind": "binary",
-            "low": self.low,
-            "high": self.high,
-            "states": list(self.states),
-            **self.timed,
-        }

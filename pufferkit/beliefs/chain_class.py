@@ -22,8 +22,9 @@ whose worst case is the worst case of the class.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
+from inspect import signature
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -34,10 +35,12 @@ from pufferkit import checks
 from pufferkit.beliefs.base import KINDS, Beliefs, Distribution, Member, Mixing
 from pufferkit.beliefs.chain_parts import chain_parts
 from pufferkit.beliefs.markov_chain import MarkovChain, common_step, plain_labels
+from pufferkit.beliefs.provenance import Provenance
 from pufferkit.beliefs.secrets import Runs, Secrets
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.curve.engine import Part
+from pufferkit.records import written
 from pufferkit.shown import Matrix
 
 if TYPE_CHECKING:
@@ -56,6 +59,12 @@ __all__ = [
 
 _START_ODDS = (1e-3, 1e-2, 0.1, 1 / 3, 1.0, 3.0, 10.0, 1e2, 1e3)
 _ONE = "markov_chain"
+
+_READ: dict[str, Callable[[Any], Any]] = {
+    "chains": lambda records: tuple(map(MarkovChain.from_dict, records)),
+    "fitted_on": Provenance.from_dict,
+}
+"""How fields of records are read that are objects."""
 
 KernelBounds = tuple[str, Floats, Floats, Floats | None]
 """Name, lower and upper bounds on a matrix, and the initial distribution or ``None`` for any."""
@@ -342,11 +351,6 @@ within one segment, and nothing else'
         checks.assign(timed, step=common_step("step", [self.step], step))
         return timed
 
-    @property
-    def timed(self) -> dict[str, float]:
-        """The step in a record; empty if it is unknown."""
-        return {} if self.step is None else {"step": self.step}
-
     @abstractmethod
     def members(self) -> tuple[Member, ...]:
         """Chains whose worst case is that of the class; ``NotApplicable`` if none are known."""
@@ -355,10 +359,31 @@ within one segment, and nothing else'
     def mixing_bounds(self) -> tuple[Mixing, ...]:
         """Bounds on the mixing of each chain; ``NotApplicable`` if some chain does not mix."""
 
+    recorded: ClassVar[tuple[str, ...]]
+    """The fields of a record, which the constructor takes by the same names."""
+    if_known: ClassVar[tuple[str, ...]] = ("step", "fitted_on")
+    """Fields that a record leaves out where they are not known."""
+
+    def to_dict(self) -> dict[str, Any]:
+        known = [name for name in self.if_known if getattr(self, name, None) not in (None, ())]
+        fields = {name: written(getattr(self, name)) for name in (*self.recorded, *known)}
+        return {"kind": self.kind, **fields}
+
     @classmethod
-    @abstractmethod
     def from_plain(cls, data: Mapping[str, Any]) -> ChainClass:
-        """The class that ``to_dict`` described."""
+        """The class that ``to_dict`` described; labels are those of states already."""
+        given = {
+            name: _READ[name](data[name]) if name in _READ else data[name]
+            for name, parameter in signature(cls).parameters.items()
+            if name in data or parameter.default is parameter.empty
+        }
+        return cls(**given)
+
+    @property
+    def sources(self) -> tuple[Provenance, ...]:
+        made_of = (self, *getattr(self, "chains", ()))
+        fitted = [getattr(one, "fitted_on", None) for one in made_of]
+        return tuple(dict.fromkeys(source for source in fitted if source is not None))
 
     def kernels(self) -> tuple[Kernels, ...]:
         """The parts of a class that is given by its kernels; empty for all others."""
@@ -480,9 +505,9 @@ def chain_kinds() -> tuple[str, ...]:
     return tuple(kind for kind, own in KINDS.items() if issubclass(own, ChainClass))
 
 
-def plural(count: int) -> str:
-    """The number of states in words."""
-    return "1 state" if count == 1 else f"{count} states"
+def plural(count: int, noun: str = "state") -> str:
+    """A number of states, or of something else, in words."""
+    return f"1 {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def not_data(name: str, given: Any, kind: str) -> None:

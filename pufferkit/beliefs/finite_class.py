@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +13,6 @@ from pufferkit import checks
 from pufferkit.beliefs.base import Member, Mixing
 from pufferkit.beliefs.chain_class import ChainClass, plural
 from pufferkit.beliefs.markov_chain import RAREST, MarkovChain, common_step, state_labels
-from pufferkit.beliefs.provenance import Provenance
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
 
@@ -39,6 +38,7 @@ class FiniteClass(ChainClass):
 
     kind = "finite"
     member, member_kind = MarkovChain, "markov_chain"
+    recorded, if_known = ("chains",), ()
 
     chains: tuple[MarkovChain, ...]
     states: tuple[Hashable, ...] = field(init=False)
@@ -56,13 +56,7 @@ class FiniteClass(ChainClass):
         stationary = sum(chain.is_stationary for chain in self.chains)
         fixed = "fixed initial distribution" + ("s" if count > 1 else "")
         start = {count: "stationary start", 0: fixed}.get(stationary, "mixed starts")
-        noun = "1 chain" if count == 1 else f"{count} chains"
-        return f"{noun}, {plural(len(self.states))}, {start}{self.private_mark}"
-
-    @property
-    def sources(self) -> tuple[Provenance, ...]:
-        sources = [chain.fitted_on for chain in self.chains if chain.fitted_on is not None]
-        return tuple(dict.fromkeys(sources))
+        return f"{plural(count, 'chain')}, {plural(len(self.states))}, {start}{self.private_mark}"
 
     def members(self) -> tuple[Member, ...]:
         count = len(self.chains)
@@ -77,19 +71,13 @@ class FiniteClass(ChainClass):
     def nearest(self, chain: MarkovChain, length: int) -> list[Member]:
         return list(self.members())
 
-    @classmethod
-    def from_plain(cls, data: Mapping[str, Any]) -> FiniteClass:
-        return cls(tuple(MarkovChain.from_dict(chain) for chain in data["chains"]))
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"kind": "finite", "chains": [chain.to_dict() for chain in self.chains]}
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class AnyStartClass(ChainClass):
     """See `ChainClass.any_start`."""
 
     kind = "any_start"
+    recorded = ("states", "transitions")
 
     transitions: tuple[Floats, ...]
     states: tuple[Hashable, ...]
@@ -125,18 +113,6 @@ class AnyStartClass(ChainClass):
             Member(m.name, MarkovChain(chain.initial, m.chain.transition, self.states), True)
             for m in self.members()
         ]
-
-    @classmethod
-    def from_plain(cls, data: Mapping[str, Any]) -> AnyStartClass:
-        return cls(tuple(data["transitions"]), data.get("states"))
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "kind": "any_start",
-            "states": list(self.states),
-            "transitions": [t.tolist() for t in self.transitions],
-            **self.timed,
-        }
 
 
 def _mixing(name: str, chain: MarkovChain, stationary: bool) -> Mixing:

@@ -25,7 +25,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -120,6 +120,10 @@ class HiddenModel(checks.Frozen):
         transition = checks.stochastic_matrix("transition", self.transition)
         object.__setattr__(self, "transition", transition)
         object.__setattr__(self, "emission", checked_emission(self.emission, len(transition)))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, ready for JSON: both matrices."""
+        return {"transition": self.transition.tolist(), "emission": self.emission.tolist()}
 
     @property
     def within(self) -> Within:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,7 +15,6 @@ from pufferkit.beliefs.finite_class import check_chains
 from pufferkit.beliefs.hidden_model import HiddenChain
 from pufferkit.beliefs.kernel_class import KernelClass, Kernels
 from pufferkit.beliefs.markov_chain import RAREST, MarkovChain
-from pufferkit.beliefs.provenance import Provenance
 from pufferkit.checks import Floats
 from pufferkit.shown import Matrix
 
@@ -25,6 +24,7 @@ class HullClass(KernelClass):
     """See `ChainClass.hull`."""
 
     kind = "hull"
+    recorded, if_known = ("chains", "inflate", "backward"), ("calibrated",)
 
     chains: tuple[MarkovChain, ...]
     """The vertices."""
@@ -66,11 +66,10 @@ class HullClass(KernelClass):
 
     @property
     def description(self) -> str:
-        count = len(self.chains)
-        noun = "1 chain" if count == 1 else f"{count} chains"
         chosen = f" ({self.calibrated})" if self.calibrated else ""
         inflated = f", rows inflated by {self.inflate:.3g}{chosen}" if self.inflate else ""
-        words = f"hull of {noun}, {plural(len(self.states))}, mixed at each time"
+        vertices = plural(len(self.chains), "chain")
+        words = f"hull of {vertices}, {plural(len(self.states))}, mixed at each time"
         return f"{words}{inflated}{self.private_mark}"
 
     @property
@@ -80,11 +79,6 @@ class HullClass(KernelClass):
             "next entry, and which of the backward ones to the entry before, at each time; NOT for "
             "every schedule of the chains, and one unsure of the schedule may learn more"
         )
-
-    @property
-    def sources(self) -> tuple[Provenance, ...]:
-        fitted = [chain.fitted_on for chain in self.chains if chain.fitted_on is not None]
-        return tuple(dict.fromkeys(fitted))
 
     @property
     def loss_of_type(self) -> float | None:
@@ -120,23 +114,3 @@ class HullClass(KernelClass):
             for n, chain in enumerate(self.chains, 1)
             if len(chain.closed_classes) == 1
         ]
-
-    @classmethod
-    def from_plain(cls, data: Mapping[str, Any]) -> HullClass:
-        chains = tuple(MarkovChain.from_dict(chain) for chain in data["chains"])
-        counted = data.get("backward")
-        backward = None if counted is None else tuple(counted)
-        words = data.get("calibrated")
-        return cls(
-            chains, data.get("inflate", 0.0), backward, None if words is None else str(words)
-        )
-
-    def to_dict(self) -> dict[str, Any]:
-        plain = {} if self.calibrated is None else {"calibrated": self.calibrated}
-        return {
-            "kind": "hull",
-            "chains": [chain.to_dict() for chain in self.chains],
-            "inflate": self.inflate,
-            "backward": None if self.backward is None else [b.tolist() for b in self.backward],
-            **plain,
-        }

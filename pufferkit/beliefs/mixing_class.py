@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -29,6 +28,7 @@ class MixingClass(ChainClass):
     """See `ChainClass.mixing`."""
 
     kind = "mixing"
+    recorded = ("states", "pi_min", "gap", "reversible")
     lists_matrices = False
     names_matrices = False
     fixed_start = None
@@ -130,17 +130,3 @@ class MixingClass(ChainClass):
         left = Side.of_blocks(diameters, length)
         right = Side.of_blocks(lambda size: Ratios(bound(size), states), length)
         return [Part(self.description, left, right, [np.ones(states, dtype=bool)])]
-
-    @classmethod
-    def from_plain(cls, data: Mapping[str, Any]) -> MixingClass:
-        return cls(data["states"], data["pi_min"], data["gap"], data.get("reversible", False))
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "kind": "mixing",
-            "states": list(self.states),
-            "pi_min": self.pi_min,
-            "gap": self.gap,
-            "reversible": self.reversible,
-            **self.timed,
-        }

@@ -6,7 +6,7 @@ with the oldest entry in front, sum_j x_j k^(m-j); the newest entry is the numbe
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
@@ -32,6 +32,7 @@ class OrderClass(KernelClass):
     """See `ChainClass.order`."""
 
     kind = "order"
+    recorded = ("states", "table")
 
     table: Floats
     """Distribution of the next entry given the last ones, the oldest first: an axis for each."""
@@ -101,10 +102,6 @@ class OrderClass(KernelClass):
     def promise(self) -> str:
         return f"holds against adversaries who know the chain, its memory of {self.memory} entries"
 
-    @property
-    def sources(self) -> tuple[Provenance, ...]:
-        return () if self.fitted_on is None else (self.fitted_on,)
-
     def matrices_shown(self) -> tuple[Matrix, ...]:
         labels = tuple(str(state) for state in self.states)
         runs = tuple(", ".join(run) for run in product(labels, repeat=self.memory))
@@ -115,21 +112,6 @@ class OrderClass(KernelClass):
 
     def representatives(self) -> list[tuple[str, MarkovChain | HiddenChain]]:
         return [("the chain", self.hidden_chain)]
-
-    @classmethod
-    def from_plain(cls, data: Mapping[str, Any]) -> OrderClass:
-        return cls(data["table"], data.get("states"), Provenance.from_dict(data.get("fitted_on")))
-
-    def to_dict(self) -> dict[str, Any]:
-        plain: dict[str, Any] = {
-            "kind": "order",
-            "states": list(self.states),
-            "table": self.table.tolist(),
-            **self.timed,
-        }
-        if self.fitted_on is not None:
-            plain["fitted_on"] = self.fitted_on.to_dict()
-        return plain
 
 
 def function_of_chain(name: str, hidden: HiddenChain) -> Kernels:

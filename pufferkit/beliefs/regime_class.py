@@ -26,7 +26,7 @@ from pufferkit.beliefs.markov_chain import RAREST, MarkovChain, common_step, sta
 from pufferkit.beliefs.order_class import function_of_chain
 from pufferkit.beliefs.provenance import Provenance
 from pufferkit.beliefs.sojourns import lasting, middle_of, sojourns_of
-from pufferkit.checks import Bools, Floats
+from pufferkit.checks import Bools
 from pufferkit.data.durations import seconds
 from pufferkit.errors import NotApplicable, NoTheorem
 from pufferkit.shown import Matrix
@@ -85,6 +85,8 @@ class RegimeClass(KernelClass):
     """
 
     kind = "regimes"
+    recorded = ("states", "models", "together", "emissions", "secret")
+    if_known = ("step", "slow", "fitted_on")
 
     models: tuple[HiddenModel, ...]
     states: tuple[Hashable, ...]
@@ -109,57 +111,44 @@ class RegimeClass(KernelClass):
         model = _checked(transition, emission)
         self._set(
             (model,),
-            state_labels(states, model.emission.shape[-1]),
-            "finite",
             emissions,
-            secret,
             slow,
-            () if fitted_on is None else (fitted_on,),
-            seconds("step", step),
+            states=state_labels(states, model.levels),
+            together="finite",
+            secret=secret,
+            fitted_on=() if fitted_on is None else (fitted_on,),
+            step=seconds("step", step),
         )
 
     def _set(
         self,
         models: tuple[HiddenModel, ...],
-        states: tuple[Hashable, ...],
-        together: Together,
         emissions: float | None,
-        secret: SecretKind,
         slow: float | None,
-        fitted_on: tuple[Provenance, ...],
-        step: float | None,
+        **fields: Any,
     ) -> None:
+        chained = models[0].within == "chain"
         if emissions is None:
-            many = len(states) > MANY_LEVELS and models[0].within != "chain"
+            many = len(fields["states"]) > MANY_LEVELS and not chained
             emissions = CONTAMINATION if many else 0.0
         weight = checks.real("emissions", emissions)
         if not 0 <= weight < 1:
             raise ValueError(f"emissions: must be at least 0 and below 1, got {weight:g}")
-        if weight and (models[0].within == "chain"):
+        if weight and chained:
             raise ValueError(
                 "emissions: a chain within the regimes is taken as known; leave emissions out"
             )
-        if secret not in ("entry", "regime"):
-            raise ValueError(f"secret: must be 'entry' or 'regime', got {secret!r:.60}")
+        if fields["secret"] not in ("entry", "regime"):
+            raise ValueError(f"secret: must be 'entry' or 'regime', got {fields['secret']!r:.60}")
         if slow is not None:
             slow = checks.positive("slow", slow)
-            _check_slow(models, slow, together, secret)
-        checks.assign(
-            self,
-            models=models,
-            states=states,
-            together=together,
-            emissions=weight,
-            secret=secret,
-            slow=slow,
-            fitted_on=fitted_on,
-            step=step,
-        )
+            _check_slow(models, slow, fields["together"], fields["secret"])
+        checks.assign(self, models=models, emissions=weight, slow=slow, **fields)
 
     @classmethod
-    def _made(cls, *fields: Any, **named: Any) -> RegimeClass:
+    def _made(cls, *given: Any, **fields: Any) -> RegimeClass:
         theta = object.__new__(cls)
-        theta._set(*fields, **named)
+        theta._set(*given, **fields)
         return theta
 
     @classmethod
@@ -203,13 +192,13 @@ class RegimeClass(KernelClass):
         sources = dict.fromkeys(source for member in members for source in member.fitted_on)
         return cls._made(
             models,
-            first.states,
-            together,
             first.emissions,
-            first.secret,
             first.slow,
-            tuple(sources),
-            common_step("members", [member.step for member in members]),
+            states=first.states,
+            together=together,
+            secret=first.secret,
+            fitted_on=tuple(sources),
+            step=common_step("members", [member.step for member in members]),
         )
 
     def replace(self, **changes: Any) -> RegimeClass:
@@ -218,7 +207,7 @@ class RegimeClass(KernelClass):
         if not set(changes) <= known:
             raise ValueError(f"changes: can be {', '.join(sorted(known))}, got {sorted(changes)}")
         given = {name: changes.get(name, getattr(self, name)) for name in known}
-        return self._made(self.models, self.states, **given, step=self.step)
+        return self._made(self.models, states=self.states, step=self.step, **given)
 
     @property
     def switching(self) -> bool:
@@ -296,37 +285,23 @@ class RegimeClass(KernelClass):
                     "the regime can be the secret only if entries are independent within a regime"
                 )
             return function_of_chain(name, HiddenChain.of_model(model, self.states))
-        slow = self._slow(model)
-        if slow.any():
-            return self._beside(name, model, slow)
-        steps = model.steps
+        slow, steps = self._slow(model), self._unsure(model).steps
+        known = bool(slow.any())  # given when the slow regimes are in force, only the fast ones are
         return Kernels(
             name,
             ((steps.forward,),),
             ((steps.backward,),),
             (np.asarray((model.emission > 0).any(axis=0) | (self.emissions > 0)),),
-            emission=(model.emission,),
-            posterior=() if self.emissions else ((steps.posterior,),),
+            emission=(model.emission[~slow],),
+            posterior=() if self.emissions or known else ((steps.posterior,),),
             contamination=self.emissions,
             secret=self.secret,
+            sojourns=sojourns_of(model.transition, slow) if known else None,
         )
 
     def _slow(self, model: HiddenModel) -> Bools:
         """Which regimes of a model are known."""
         return lasting(model.transition, inf if self.slow is None else self.slow)
-
-    def _beside(self, name: str, model: HiddenModel, slow: Bools) -> Kernels:
-        """The fast regimes of a model, given when the slow ones are in force."""
-        middle = self._unsure(model).steps
-        return Kernels(
-            name,
-            ((middle.forward,),),
-            ((middle.backward,),),
-            (np.asarray((model.emission > 0).any(axis=0) | (self.emissions > 0)),),
-            emission=(model.emission[~slow],),
-            contamination=self.emissions,
-            sojourns=sojourns_of(model.transition, slow),
-        )
 
     def _unsure(self, model: HiddenModel) -> HiddenModel:
         """What an adversary is unsure of: with slow regimes, the middle of a long sojourn."""
@@ -347,39 +322,21 @@ class RegimeClass(KernelClass):
         models = tuple(_checked(m["transition"], m["emission"]) for m in data["models"])
         if not models:
             raise ValueError("model: regimes need at least one model")
-        if len({model.emission.shape[-1] for model in models}) > 1:
+        if len({model.levels for model in models}) > 1:
             raise ValueError("model: all models of a class need the same states")
         if data["together"] not in ("finite", "hull"):
             raise ValueError(f"model: together is finite or hull, not {data['together']!r:.40}")
+        sources = map(Provenance.from_dict, data.get("fitted_on", ()))
         return cls._made(
             models,
-            state_labels(data.get("states"), models[0].emission.shape[-1]),
-            data["together"],
             data["emissions"],
-            data["secret"],
             data.get("slow"),
-            tuple(s for s in map(Provenance.from_dict, data.get("fitted_on", ())) if s is not None),
-            seconds("step", data.get("step")),
+            states=state_labels(data.get("states"), models[0].levels),
+            together=data["together"],
+            secret=data["secret"],
+            fitted_on=tuple(source for source in sources if source is not None),
+            step=seconds("step", data.get("step")),
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        plain: dict[str, Any] = {
-            "kind": "regimes",
-            "states": list(self.states),
-            "models": [
-                {"transition": m.transition.tolist(), "emission": m.emission.tolist()}
-                for m in self.models
-            ],
-            "together": self.together,
-            "emissions": self.emissions,
-            "secret": self.secret,
-            **self.timed,
-        }
-        if self.slow is not None:
-            plain["slow"] = self.slow
-        if self.fitted_on:
-            plain["fitted_on"] = [source.to_dict() for source in self.fitted_on]
-        return plain
 
 
 def _checked(transition: ArrayLike, emission: ArrayLike) -> HiddenModel:
@@ -426,20 +383,10 @@ def _hull_of_parts(parts: Sequence[Kernels], contamination: float, secret: Secre
         (tuple(kernel for part in parts for kernel in part.forward[0]),),
         (tuple(kernel for part in parts for kernel in part.backward[0]),),
         (np.logical_or.reduce([part.possible[0] for part in parts]),),
-        emission=_distinct([e for part in parts for e in part.emission or ()]),
+        emission=tuple({e.tobytes(): e for part in parts for e in part.emission or ()}.values()),
         posterior=(
-            ()
-            if not parts[0].posterior
-            else (tuple(p for part in parts for p in part.posterior[0]),)
+            (tuple(p for part in parts for p in part.posterior[0]),) if parts[0].posterior else ()
         ),
         contamination=contamination,
         secret=secret,
     )
-
-
-def _distinct(emissions: list[Floats]) -> tuple[Floats, ...]:
-    kept: list[Floats] = []
-    for emission in emissions:
-        if not any(np.array_equal(emission, other) for other in kept):
-            kept.append(emission)
-    return tuple(kept)

@@ -56,6 +56,7 @@ from pufferkit.data.table import Table
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.curve.engine import Part
 from pufferkit.influence.curve.regions import RegionInfluence
+from pufferkit.records import written
 from pufferkit.rounding import last_passing_each
 from pufferkit.shown import Matrix
 
@@ -66,6 +67,7 @@ GIVEN = "given intervals"
 BOTH, ANY_START = "both", "any start"
 """What is known about the past of an entry: as much as about its future, or nothing."""
 
+_LIMITS = ("low", "high")
 _LOWEST = -740.0
 """Lower bound on the logarithm of a probability that is a float."""
 _OUT = 1e-12
@@ -81,6 +83,7 @@ class RegionClass(ChainClass):
     """
 
     kind = "region"
+    recorded = ("region", "confidence", "counted", "states", *_LIMITS)
     lists_matrices = False
     where_worst = "worst chain of the region is at a corner, exactly"
     fixed_start = None
@@ -160,10 +163,6 @@ class RegionClass(ChainClass):
             f"every chain on {noun} in the {self.confidence * 100:g}% region{moves}, {start}"
             f"{self.private_mark}"
         )
-
-    @property
-    def sources(self) -> tuple[Provenance, ...]:
-        return () if self.fitted_on is None else (self.fitted_on,)
 
     @property
     def caveats(self) -> tuple[str, ...]:
@@ -282,21 +281,9 @@ class RegionClass(ChainClass):
         return [("the nearest chain of the region", self.low, self.high, None)]
 
     def to_dict(self) -> dict[str, Any]:
-        record: dict[str, Any] = {
-            "kind": "region",
-            "region": self.region,
-            "confidence": self.confidence,
-            "counted": self.counted,
-            "states": list(self.states),
-            "low": self.low.tolist(),
-            "high": self.high.tolist(),
-            **self.timed,
-        }
-        if self.fitted_on is not None:
-            record["fitted_on"] = self.fitted_on.to_dict()
+        record = super().to_dict()
         if self.before is not None:
-            before = {"low": self.before.low.tolist(), "high": self.before.high.tolist()}
-            record["before"] = before
+            record["before"] = {name: written(getattr(self.before, name)) for name in _LIMITS}
         return record
 
     @cached_property
@@ -311,18 +298,11 @@ class RegionClass(ChainClass):
         return [self.influence.part(length)]
 
     @classmethod
-    def from_plain(cls, data: Mapping[str, Any]) -> RegionClass:
-        before = data.get("before")
-        return cls(
-            data["low"],
-            data["high"],
-            data.get("states"),
-            data.get("confidence"),
-            data.get("region", GIVEN),
-            data.get("counted"),
-            Provenance.from_dict(data.get("fitted_on")),
-            None if before is None else cls(before["low"], before["high"], data.get("states")),
-        )
+    def from_plain(cls, data: Mapping[str, Any]) -> ChainClass:
+        if data.get("before") is not None:
+            limits = [data["before"][name] for name in _LIMITS]
+            data = {**data, "before": cls(*limits, data.get("states"))}
+        return super().from_plain(data)
 
 
 def region_around(

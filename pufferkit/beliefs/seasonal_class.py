@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -20,6 +20,7 @@ from pufferkit.beliefs.provenance import Provenance
 from pufferkit.checks import Floats
 from pufferkit.data.calendar import Calendar
 from pufferkit.errors import NotApplicable, NoTheorem
+from pufferkit.records import written
 from pufferkit.shown import Matrix
 
 _MOST_HIDDEN = 2_000
@@ -30,6 +31,7 @@ class SeasonalClass(KernelClass):
     """See `ChainClass.seasonal`."""
 
     kind = "seasonal"
+    recorded, if_known = ("states", "start"), ("step", "origin", "fitted_on")
 
     matrices: tuple[Floats, ...]
     """Transition matrix from an entry at each slot of the period to the next entry."""
@@ -158,10 +160,6 @@ class SeasonalClass(KernelClass):
             )
 
     @property
-    def sources(self) -> tuple[Provenance, ...]:
-        return () if self.fitted_on is None else (self.fitted_on,)
-
-    @property
     def loss_of_type(self) -> float | None:
         return transfer_cap(self.marginals) if len(self.matrices) > 1 else None
 
@@ -207,28 +205,5 @@ class SeasonalClass(KernelClass):
             drawn.append((f"first entry at slot {slot}", HiddenChain(chain, shown, self.states)))
         return drawn
 
-    @classmethod
-    def from_plain(cls, data: Mapping[str, Any]) -> SeasonalClass:
-        return cls(
-            data["kernels"],
-            data.get("states"),
-            data.get("start"),
-            Provenance.from_dict(data.get("fitted_on")),
-            None
-            if data.get("origin") is None
-            else checks.whole("origin", data["origin"], -(10**18)),
-        )
-
     def to_dict(self) -> dict[str, Any]:
-        plain: dict[str, Any] = {
-            "kind": "seasonal",
-            "states": list(self.states),
-            "kernels": [matrix.tolist() for matrix in self.matrices],
-            "start": self.start,
-            **self.timed,
-        }
-        if self.origin is not None:
-            plain["origin"] = self.origin
-        if self.fitted_on is not None:
-            plain["fitted_on"] = self.fitted_on.to_dict()
-        return plain
+        return {**super().to_dict(), "kernels": written(self.matrices)}

@@ -23,7 +23,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from copy import copy
 from inspect import signature
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -34,7 +33,7 @@ from numpy.typing import ArrayLike
 from pufferkit import checks
 from pufferkit.beliefs.base import KINDS, Beliefs, Distribution, Member, Mixing
 from pufferkit.beliefs.chain_parts import chain_parts
-from pufferkit.beliefs.markov_chain import MarkovChain, common_step, plain_labels
+from pufferkit.beliefs.markov_chain import MarkovChain, at_step, plain_labels
 from pufferkit.beliefs.provenance import Provenance
 from pufferkit.beliefs.secrets import Runs, Secrets
 from pufferkit.checks import Floats
@@ -344,12 +343,7 @@ within one segment, and nothing else'
         >>> ChainClass.binary(0.1, 0.9).with_step("5m").step
         300.0
         """
-        if step is None:
-            return self
-        timed = copy(self)
-        timed.__dict__.pop("digest", None)  # the step is part of it
-        checks.assign(timed, step=common_step("step", [self.step], step))
-        return timed
+        return at_step(self, step)
 
     @abstractmethod
     def members(self) -> tuple[Member, ...]:

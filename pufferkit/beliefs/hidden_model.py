@@ -11,8 +11,6 @@ Both are functions of a chain W_t = (Z_t, X_t), whose matrix is
 
     K((z, x), (z', x')) = A(z, z') E(z', x')    or    A(z, z') P_{z'}(x, x').
 
-One step of a hidden chain, forward and backward, in the form that curves take.
-
 Series whose entries are a function of a hidden Markov chain.
 
 Hidden regimes, chains of longer memory and seasonal chains are all of this form: the hidden state
@@ -31,39 +29,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pufferkit import checks
-from pufferkit.beliefs.markov_chain import MarkovChain, composed, cumulative, drawn_path, moves_of
+from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
-
-
-@dataclass(frozen=True, eq=False)
-class StepKernels(checks.Frozen):
-    """One step W_t -> W_{t+1} of a hidden chain with entries X."""
-
-    forward: Floats
-    """P(W_{t+1} = w' | W_t = w), row w."""
-    backward: Floats
-    """P(W_t = w | W_{t+1} = w'), row w'. The row of a state that cannot occur may be anything; it
-    is the distribution of W_t."""
-    distribution: Floats
-    """The distribution of W_{t+1}."""
-    posterior: Floats
-    """Pi(x, w) = P(W_{t+1} = w | X_{t+1} = x), a row for each level x."""
-
-    def __post_init__(self) -> None:
-        for name in ("forward", "backward", "distribution", "posterior"):
-            object.__setattr__(self, name, checks.frozen(np.array(getattr(self, name))))
-
-    @classmethod
-    def after(cls, before: Floats, forward: Floats, shown: Floats) -> StepKernels:
-        """One step by ``forward`` from the distribution ``before``.
-
-        With m the distribution before and m' = m K after it, backward(w', w) = m(w) K(w, w') /
-        m'(w') and Pi(x, w) is proportional to m'(w) s(w, x), s = ``shown`` the distribution of the
-        entry in each state.
-        """
-        flow = before[:, None] * forward
-        after = flow.sum(axis=0)
-        return cls(forward, shares(flow.T, before), after, posterior_of(after[:, None] * shown))
 
 
 def shares(weights: Floats, otherwise: Floats | None = None) -> Floats:
@@ -149,7 +116,8 @@ class HiddenModel(checks.Frozen):
     def kernel(self) -> Floats:
         """The matrix K of W = (Z, X), hk x hk; state (z, x) has index z k + x."""
         size = self.regimes * self.levels
-        rows = np.broadcast_to(_by_level(self.emission), (self.regimes,) + (self.levels,) * 2)
+        rows = self.emission if self.emission.ndim == 3 else self.emission[:, None, :]
+        rows = np.broadcast_to(rows, (self.regimes, self.levels, self.levels))
         kernel: Floats = np.einsum("zw,wxy->zxwy", self.transition, rows).reshape(size, size)
         return checks.frozen(kernel)
 
@@ -166,29 +134,11 @@ class HiddenModel(checks.Frozen):
         """Pi(x, z) = P(Z_t = z | X_t = x) in the stationary distribution, k x h."""
         return posterior_of(self.joint)
 
-    @cached_property
-    def shown(self) -> Floats:
-        """Distribution of the entry given each hidden state of the curve.
-
-        These states are the regimes if entries are independent within them, h x k; otherwise the
-        pairs (z, x), whose entry is their level, hk x k.
-        """
-        if self.within == "independent":
-            return self.emission
-        return checks.frozen(np.tile(np.eye(self.levels), (self.regimes, 1)))
-
-    @cached_property
-    def steps(self) -> StepKernels:
-        """The stationary model as curves take it; the backward kernel is the time reversal."""
-        if self.within == "independent":
-            return StepKernels.after(self.regime_distribution, self.transition, self.shown)
-        return StepKernels.after(self.joint.ravel(), self.kernel, self.shown)
-
     def sample(
         self, length: int, seed: int | np.random.Generator | None = None
     ) -> NDArray[np.intp]:
-        """Entries of one stationary path; see `sample`."""
-        return sample(self.transition, self.emission, length, seed)
+        """Entries X_1, ..., X_T of one stationary path. For simulation, never for noise."""
+        return HiddenChain.of_model(self, tuple(range(self.levels))).sample(length, seed)
 
 
 def checked_emission(emission: ArrayLike, regimes: int) -> Floats:
@@ -204,42 +154,6 @@ def checked_emission(emission: ArrayLike, regimes: int) -> Floats:
         checks.probability_vector("emission", row) for row in array.reshape(-1, array.shape[-1])
     ]
     return checks.frozen(np.array(rows).reshape(array.shape))
-
-
-def _by_level(emission: Floats) -> Floats:
-    return emission if emission.ndim == 3 else emission[:, None, :]
-
-
-def sample(
-    transition: ArrayLike,
-    emission: ArrayLike,
-    length: int,
-    seed: int | np.random.Generator | None = None,
-) -> NDArray[np.intp]:
-    """Entries X_1, ..., X_T of one stationary path. For simulation, never for noise.
-
-    Parameters
-    ----------
-    transition, emission
-        As in `HiddenModel`.
-    length
-        T, the number of entries.
-    seed
-        The same seed gives the same path.
-    """
-    model = HiddenModel(np.array(transition), np.array(emission))
-    steps = checks.whole("length", length, 1)
-    moves, shows = np.random.default_rng(seed).random((2, steps))
-    start = int(cumulative(model.joint.ravel()).searchsorted(moves[0], side="right"))
-    z, x = divmod(start, model.levels)
-    regimes, chained = drawn_path(z, list(model.transition), moves[1:]), model.within == "chain"
-    levels = np.empty((steps - 1, model.levels if chained else 1), dtype=np.int16)
-    for regime, block in enumerate(_by_level(model.emission)):
-        own = regimes == regime
-        for level, row in enumerate(block[: levels.shape[1]]):
-            levels[own, level] = moves_of(cumulative(row), shows[1:][own])
-    shown = composed(x, levels) if chained else levels[:, 0]
-    return np.concatenate(([x], shown)).astype(np.intp)
 
 
 @dataclass(frozen=True, eq=False)

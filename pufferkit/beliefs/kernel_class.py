@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from pufferkit.beliefs.base import Distribution, Member, Mixing
 from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.beliefs.chain_parts import MOST_BYTES
-from pufferkit.beliefs.hidden_model import HiddenChain
+from pufferkit.beliefs.hidden_model import HiddenChain, posterior_of
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Bools, Floats
 from pufferkit.errors import NotApplicable
@@ -106,6 +106,26 @@ class Kernels:
     sojourns: Sojourns | None = None
     parts: Floats | None = None
     notes: tuple[str, ...] = field(default=())
+
+    @classmethod
+    def of_hidden(cls, name: str, hidden: HiddenChain) -> Kernels:
+        """A stationary chain whose entries are a function of its states."""
+        return cls.of_chain(name, hidden.chain, np.eye(len(hidden.states))[list(hidden.shown)])
+
+    @classmethod
+    def of_chain(
+        cls, name: str, chain: MarkovChain, emission: Floats, spread: float = 0.0
+    ) -> Kernels:
+        """A stationary chain that emits entries, with rows contaminated by this weight."""
+        return cls(
+            name,
+            ((chain.transition,),),
+            ((chain.reversal.transition,),),
+            (np.asarray((emission > 0).any(axis=0) | (spread > 0)),),
+            emission=(emission,),
+            posterior=() if spread else ((posterior_of(chain.stationary[:, None] * emission),),),
+            contamination=spread,
+        )
 
     @property
     def period(self) -> int:

@@ -42,7 +42,7 @@ from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from math import gcd, isqrt, lcm
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -411,12 +411,7 @@ class MarkovChain(Shown, checks.Frozen, JsonRecord):
         >>> MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]]).with_step("5m").step
         300.0
         """
-        if step is None:
-            return self
-        timed = copy(self)
-        timed.__dict__.pop("digest", None)  # the step is part of it
-        checks.assign(timed, step=common_step("step", [self.step], step))
-        return timed
+        return at_step(self, step)
 
     @cached_property
     def contraction(self) -> float:
@@ -504,6 +499,19 @@ class MarkovChain(Shown, checks.Frozen, JsonRecord):
         if data.get("initial") is None:
             return cls.steady(data["transition"], states, source, step=step)
         return cls(data["initial"], data["transition"], states, source, step=step)
+
+
+Timed = TypeVar("Timed")
+
+
+def at_step(model: Timed, step: Any) -> Timed:
+    """The same beliefs, with this step if theirs is unknown."""
+    if step is None:
+        return model
+    timed: Any = copy(model)
+    timed.__dict__.pop("digest", None)  # the step is part of it
+    checks.assign(timed, step=common_step("step", [timed.step], step))
+    return cast(Timed, timed)
 
 
 def common_step(name: str, steps: Iterable[float | None], said: Any = None) -> float | None:

@@ -16,7 +16,7 @@ import numpy as np
 
 from pufferkit import checks
 from pufferkit.beliefs.chain_class import not_data, plural
-from pufferkit.beliefs.hidden_model import HiddenChain, posterior_of
+from pufferkit.beliefs.hidden_model import HiddenChain
 from pufferkit.beliefs.kernel_class import KernelClass, Kernels
 from pufferkit.beliefs.markov_chain import RAREST, MarkovChain, state_labels
 from pufferkit.beliefs.provenance import Provenance
@@ -108,26 +108,10 @@ class OrderClass(KernelClass):
         return (Matrix("next", runs, labels, self.table.reshape(len(runs), len(labels))),)
 
     def kernels(self) -> tuple[Kernels, ...]:
-        return (function_of_chain("the chain", self.hidden_chain),)
+        return (Kernels.of_hidden("the chain", self.hidden_chain),)
 
     def representatives(self) -> list[tuple[str, MarkovChain | HiddenChain]]:
         return [("the chain", self.hidden_chain)]
-
-
-def function_of_chain(name: str, hidden: HiddenChain) -> Kernels:
-    """The kernels of a stationary chain whose entries are a function of its states."""
-    chain, size = hidden.chain, len(hidden.states)
-    shown = np.asarray(hidden.shown)
-    emission = np.zeros((len(chain), size))
-    emission[np.arange(len(chain)), shown] = 1.0
-    return Kernels(
-        name,
-        ((chain.transition,),),
-        ((chain.reversal.transition,),),
-        (np.asarray(emission.any(axis=0)),),
-        emission=(emission,),
-        posterior=((posterior_of(chain.stationary[:, None] * emission),),),
-    )
 
 
 def tuple_kernel(table: Floats) -> Floats:

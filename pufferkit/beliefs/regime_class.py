@@ -11,7 +11,7 @@ matrix of Z_t).
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import Any, Literal
 
@@ -23,7 +23,6 @@ from pufferkit.beliefs.chain_class import plural
 from pufferkit.beliefs.hidden_model import HiddenChain, HiddenModel
 from pufferkit.beliefs.kernel_class import KernelClass, Kernels, SecretKind
 from pufferkit.beliefs.markov_chain import RAREST, MarkovChain, common_step, state_labels
-from pufferkit.beliefs.order_class import function_of_chain
 from pufferkit.beliefs.provenance import Provenance
 from pufferkit.beliefs.sojourns import lasting, middle_of, sojourns_of
 from pufferkit.checks import Bools
@@ -284,20 +283,17 @@ class RegimeClass(KernelClass):
                 raise NotApplicable(
                     "the regime can be the secret only if entries are independent within a regime"
                 )
-            return function_of_chain(name, HiddenChain.of_model(model, self.states))
-        slow, steps = self._slow(model), self._unsure(model).steps
-        known = bool(slow.any())  # given when the slow regimes are in force, only the fast ones are
-        return Kernels(
-            name,
-            ((steps.forward,),),
-            ((steps.backward,),),
-            (np.asarray((model.emission > 0).any(axis=0) | (self.emissions > 0)),),
-            emission=(model.emission[~slow],),
-            posterior=() if self.emissions or known else ((steps.posterior,),),
-            contamination=self.emissions,
-            secret=self.secret,
-            sojourns=sojourns_of(model.transition, slow) if known else None,
+            return Kernels.of_hidden(name, HiddenChain.of_model(model, self.states))
+        slow, unsure = self._slow(model), self._unsure(model)
+        emitted = Kernels.of_chain(
+            name, MarkovChain.steady(unsure.transition), unsure.emission, self.emissions
         )
+        if not slow.any():
+            return replace(emitted, secret=self.secret)
+        # Given when the slow regimes are in force only the fast ones are unknown, but all emit.
+        whole = np.asarray((model.emission > 0).any(axis=0) | (self.emissions > 0))
+        sojourns = sojourns_of(model.transition, slow)
+        return replace(emitted, possible=(whole,), posterior=(), sojourns=sojourns)
 
     def _slow(self, model: HiddenModel) -> Bools:
         """Which regimes of a model are known."""

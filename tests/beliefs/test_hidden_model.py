@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pufferkit.beliefs.hidden_model import HiddenModel, StepKernels, posterior_of, sample
+from pufferkit.beliefs.hidden_model import HiddenModel, posterior_of
 
 A = np.array([[0.9, 0.08, 0.02], [0.1, 0.85, 0.05], [0.2, 0.1, 0.7]])
 E = np.array([[0.7, 0.2, 0.1, 0.0], [0.1, 0.6, 0.2, 0.1], [0.05, 0.05, 0.2, 0.7]])
@@ -43,13 +43,14 @@ def test_samples_have_the_pairs_of_the_model(emission):
     both = model.joint.ravel()[:, None] * model.kernel
     truth = both.reshape(3, 4, 3, 4).sum(axis=(0, 2))
     assert np.abs(pairs - truth).max() < 0.01
-    assert (path == sample(A, emission, 60_000, seed=5)).all()
+    assert (path == model.sample(60_000, seed=5)).all()
     assert (path[:100] != model.sample(100, seed=6)).any()
 
 
 def test_samples_never_show_what_is_impossible():
     never = np.array([[0.5, 0.5, 0.0], [0.5, 0.5, 0.0]])
-    assert set(sample(np.eye(2) * 0.8 + 0.1, never, 5000, seed=1)) == {0, 1}
+    model = HiddenModel(np.eye(2) * 0.8 + 0.1, never)
+    assert set(model.sample(5000, seed=1)) == {0, 1}
 
 
 @pytest.mark.parametrize(
@@ -64,11 +65,3 @@ def test_samples_never_show_what_is_impossible():
 def test_arrays_are_checked(transition, emission, words):
     with pytest.raises(ValueError, match=words):
         HiddenModel(transition, emission)
-
-
-def test_backward_rows_of_impossible_states_are_distributions():
-    forward = np.array([[0.0, 1.0], [0.0, 1.0]])
-    step = StepKernels.after(np.array([0.5, 0.5]), forward, np.eye(2))
-    assert step.backward.tolist() == [[0.5, 0.5], [0.5, 0.5]]
-    assert step.distribution.tolist() == [0, 1]
-    assert step.posterior.tolist() == [[0, 1], [0, 1]]

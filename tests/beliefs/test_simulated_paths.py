@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import pufferkit as pk
-from pufferkit.beliefs.hidden_model import sample
+from pufferkit.beliefs.hidden_model import HiddenModel
 from pufferkit.beliefs.markov_chain import composed, cumulative, drawn_path, single_steps
 
 
@@ -45,7 +45,7 @@ def test_hidden_regimes_show_what_they_emit(chained):
     emission = [[0.5, 0.5, 0], [0, 0, 1]]
     if chained:
         emission = [[[0, 1, 0], [1, 0, 0], [0, 1, 0]], [[0, 0, 1]] * 3]
-    path = sample([[0.9, 0.1], [0.2, 0.8]], emission, 20_000, seed=3)
+    path = HiddenModel([[0.9, 0.1], [0.2, 0.8]], emission).sample(20_000, seed=3)
     assert np.mean(path == 2) == pytest.approx(1 / 3, abs=0.02)
     inside = (path[:-1] < 2) & (path[1:] < 2)
     same = np.mean(path[:-1][inside] == path[1:][inside])

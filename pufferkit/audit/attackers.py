@@ -10,13 +10,13 @@ attackers differ in what they use:
 
 The attacker of [B] 4.3 that learns from examples is in the repository, `papers/lstm.py`.
 
-Numbers are scaled at every step, or kept as logarithms, so a million steps neither underflow nor
-lose a state that is rare for long and certain later.
+Probabilities are kept as logarithms and scaled at every step, so a million steps neither underflow
+nor lose a state that is rare for long and certain later.
 
-The kernels are compiled, or run as plain Python on short series, where compiling costs more. Each
-takes the initial distribution, the transition matrix, the emission matrix (rows states, columns
-symbols) and a series of symbols. Each returns the position of the first output that cannot happen,
-or -1, or -2 if scaled numbers came too near to underflow; the caller then takes logarithms.
+The kernels are compiled, or run as plain Python on short series, where compiling costs more. They
+take logarithms of the initial distribution, the transition matrix and the emission matrix (rows
+states, columns symbols), and a series of symbols; `forward` returns the position of the first
+output that cannot happen, or -1.
 """
 
 from __future__ import annotations
@@ -36,84 +36,26 @@ from pufferkit.compiling import compiled_loop
 from pufferkit.data.series import Series
 from pufferkit.fitting.people import Codes
 
-FINE, TOO_SMALL = -1, -2
-
-SMALLEST = 1e-200
-"""Scaled probabilities below this are left to the kernel in logarithms."""
+FINE = -1
 
 
 @compiled_loop
-def forward(initial: Any, transition: Any, emission: Any, symbols: Any, out: Any) -> int:
-    """P(X_t = x | outputs up to t), scaled at every step; written to ``out``."""
-    length, size = out.shape
-    for t in range(length):
-        z = symbols[t]
-        total = 0.0
-        for y in range(size):
-            mass = 0.0
-            if t == 0:
-                mass = initial[y]
-            else:
-                for x in range(size):
-                    mass += out[t - 1, x] * transition[x, y]
-            mass *= emission[y, z]
-            out[t, y] = mass
-            total += mass
-        if total <= 0.0:
-            return t
-        for y in range(size):
-            out[t, y] /= total
-            if 0.0 < out[t, y] < SMALLEST:
-                return TOO_SMALL
-    return FINE
-
-
-@compiled_loop
-def backward(transition: Any, emission: Any, symbols: Any, out: Any) -> int:
-    """Turn what `forward` wrote into P(X_t = x | all outputs)."""
-    length, size = out.shape
-    ahead = np.ones(size)
-    fresh = np.ones(size)
-    for t in range(length - 2, -1, -1):
-        z = symbols[t + 1]
-        for y in range(size):
-            fresh[y] = ahead[y] * emission[y, z]
-        total = 0.0
-        for x in range(size):
-            mass = 0.0
-            for y in range(size):
-                mass += transition[x, y] * fresh[y]
-            ahead[x] = mass
-            total += mass
-        both = 0.0
-        for x in range(size):
-            ahead[x] /= total
-            if 0.0 < ahead[x] < SMALLEST:
-                return TOO_SMALL
-            out[t, x] *= ahead[x]
-            both += out[t, x]
-        if both < SMALLEST:
-            return TOO_SMALL
-        for x in range(size):
-            out[t, x] /= both
-    return FINE
-
-
-@compiled_loop
-def log_forward(initial: Any, transition: Any, emission: Any, symbols: Any, out: Any) -> int:
-    """Logarithms of what `forward` gives, where floats cannot hold the probabilities."""
+def forward(
+    initial: Any, transition: Any, emission: Any, symbols: Any, path: bool, out: Any
+) -> int:
+    """Log P(X_t = x | outputs up to t), or of the likeliest ``path`` to x, up to a constant."""
     length, size = out.shape
     terms = np.empty(size)
     for t in range(length):
         z = symbols[t]
         for y in range(size):
-            if t == 0:
-                out[t, y] = initial[y] + emission[y, z]
-            else:
+            mass = initial[y]
+            if t > 0:
                 for x in range(size):
                     terms[x] = out[t - 1, x] + transition[x, y]
-                out[t, y] = _log_sum(terms) + emission[y, z]
-        total = _log_sum(out[t])
+                mass = np.max(terms) if path else _log_sum(terms)
+            out[t, y] = mass + emission[y, z]
+        total = np.max(out[t]) if path else _log_sum(out[t])
         if total == -np.inf:
             return t
         for y in range(size):
@@ -122,8 +64,8 @@ def log_forward(initial: Any, transition: Any, emission: Any, symbols: Any, out:
 
 
 @compiled_loop
-def log_backward(transition: Any, emission: Any, symbols: Any, out: Any) -> int:
-    """Turn what `log_forward` wrote into P(X_t = x | all outputs)."""
+def backward(transition: Any, emission: Any, symbols: Any, out: Any) -> None:
+    """Turn what `forward` wrote into P(X_t = x | all outputs)."""
     length, size = out.shape
     terms = np.empty(size)
     ahead = np.zeros(size)
@@ -143,44 +85,15 @@ def log_backward(transition: Any, emission: Any, symbols: Any, out: Any) -> int:
         total = _log_sum(terms)
         for x in range(size):
             out[t, x] = np.exp(terms[x] - total)
-    return FINE
 
 
 @compiled_loop
-def viterbi(
-    initial: Any, transition: Any, emission: Any, symbols: Any, back: Any, path: Any
-) -> int:
-    """The likeliest path, from logarithms of all three tables; ties go to the lower state."""
-    length, size = back.shape
-    score = np.empty(size)
-    fresh = np.empty(size)
-    for t in range(length):
-        z = symbols[t]
-        top = -np.inf
-        for y in range(size):
-            best, came = -np.inf, 0
-            if t == 0:
-                best = initial[y]
-            else:
-                for x in range(size):
-                    value = score[x] + transition[x, y]
-                    if value > best:
-                        best, came = value, x
-            back[t, y] = came
-            fresh[y] = best + emission[y, z]
-            top = max(top, fresh[y])
-        if top == -np.inf:
-            return t
-        for y in range(size):
-            score[y] = fresh[y] - top
-    last = 0
-    for y in range(1, size):
-        if score[y] > score[last]:
-            last = y
-    for t in range(length - 1, -1, -1):
-        path[t] = last
-        last = back[t, last]
-    return FINE
+def traced(transition: Any, out: Any, path: Any) -> None:
+    """The likeliest path, from what `forward` wrote of paths; ties go to the lower state."""
+    length = len(path)
+    path[length - 1] = np.argmax(out[length - 1])
+    for t in range(length - 2, -1, -1):
+        path[t] = np.argmax(out[t] + transition[:, path[t + 1]])
 
 
 @compiled_loop
@@ -224,8 +137,6 @@ def walk_counts(
 
 _SHORT = 2_000
 """Steps times states squared below which plain Python beats loading compiled code."""
-
-_LEAST_FACTOR = 1e-100
 
 
 @dataclass(frozen=True, eq=False)
@@ -328,6 +239,17 @@ class Attacker:
             "what stands before it; the chain or the emission matrix is not the one that made it"
         )
 
+    def _forward(self, codes: Codes, offset: int, path: bool) -> tuple[Floats, list[Floats]]:
+        """What `forward` writes, and the logarithms of the three tables."""
+        with np.errstate(divide="ignore"):
+            tables = (self.chain.initial, self.chain.transition, self.matrix)
+            logs = [np.log(table) for table in tables]
+        messages = np.empty((len(codes), len(self.chain)))
+        place = _run(forward, messages, *logs, codes, path, messages)
+        if place >= 0:
+            raise self._impossible(place, codes, offset)
+        return messages, logs
+
     def _labelled(self, states: Codes) -> NDArray[Any]:
         if self.chain.states == tuple(range(len(self.chain))):
             return states
@@ -354,20 +276,8 @@ class ForwardBackward(Attacker):
     """Knows the chain and sees every symbol: the exact posterior of every entry."""
 
     def _posterior(self, codes: Codes, offset: int) -> Floats:
-        tables = (self.chain.initial, self.chain.transition, self.matrix)
-        posterior = np.empty((len(codes), len(self.chain)))
-        place = TOO_SMALL
-        if all(table[table > 0].min() >= _LEAST_FACTOR for table in tables):
-            place = _run(forward, posterior, *tables, codes, posterior)
-            if place == FINE:
-                place = _run(backward, posterior, *tables[1:], codes, posterior)
-        if place == TOO_SMALL:
-            logs = _logs(tables)
-            place = _run(log_forward, posterior, *logs, codes, posterior)
-            if place == FINE:
-                place = _run(log_backward, posterior, *logs[1:], codes, posterior)
-        if place >= 0:
-            raise self._impossible(place, codes, offset)
+        posterior, logs = self._forward(codes, offset, path=False)
+        _run(backward, posterior, *logs[1:], codes, posterior)
         return posterior
 
 
@@ -381,13 +291,9 @@ class Viterbi(Attacker):
         )
 
     def _path(self, codes: Codes, offset: int) -> Codes:
-        size = len(self.chain)
-        back = np.empty((len(codes), size), dtype=np.uint8 if size <= 256 else np.int32)
+        scores, logs = self._forward(codes, offset, path=True)
         path = np.empty(len(codes), dtype=np.intp)
-        tables = (self.chain.initial, self.chain.transition, self.matrix)
-        place = _run(viterbi, back, *_logs(tables), codes, back, path)
-        if place >= 0:
-            raise self._impossible(place, codes, offset)
+        _run(traced, scores, logs[1], scores, path)
         return path
 
     def _posterior(self, codes: Codes, offset: int) -> Floats:
@@ -440,12 +346,7 @@ def _symbols(
     return labels
 
 
-def _logs(tables: Iterable[Floats]) -> list[Floats]:
-    with np.errstate(divide="ignore"):
-        return [np.log(table) for table in tables]
-
-
-def _run(kernel: Any, work: NDArray[Any], *arguments: Any) -> int:
+def _run(kernel: Any, work: Floats, *arguments: Any) -> Any:
     """The kernel, compiled unless the series is short."""
     length, size = work.shape
-    return int((kernel.plain if length * size * size < _SHORT else kernel.compiled)(*arguments))
+    return (kernel.plain if length * size * size < _SHORT else kernel.compiled)(*arguments)

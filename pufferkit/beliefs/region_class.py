@@ -299,9 +299,10 @@ class RegionClass(ChainClass):
 
     @classmethod
     def from_plain(cls, data: Mapping[str, Any]) -> ChainClass:
-        if data.get("before") is not None:
-            limits = [data["before"][name] for name in _LIMITS]
-            data = {**data, "before": cls(*limits, data.get("states"))}
+        before = data.get("before")
+        if before is not None:
+            before = cls(before["low"], before["high"], data.get("states"))
+            data = {**data, "before": before}
         return super().from_plain(data)
 
 

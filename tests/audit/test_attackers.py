@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 import pufferkit as pk
 from pufferkit.audit import ForwardBackward, SingleBit, Viterbi, attackers
-from pufferkit.audit import attackers as kernels
 from tests.strategies.generators import Chain, chains
 
 CHAIN = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
@@ -70,19 +69,6 @@ def test_viterbi_is_the_likeliest_path(case):
     assume(max(weights.values()) > 0)
     path = Viterbi(chain, matrix, range(matrix.shape[1])).guess(outputs)
     assert weights[tuple(path.tolist())] == pytest.approx(max(weights.values()), rel=1e-9)
-
-
-@pytest.mark.slow
-@given(attacks())
-def test_logarithms_and_scaling_agree(case):
-    chain, matrix, outputs = case
-    assume(sum(weight for _, weight in paths_and_weights(*case)) > 0)
-    codes = np.array(outputs)
-    posterior = np.empty((len(codes), len(chain)))
-    tables = attackers._logs([chain.initial, chain.transition, matrix])
-    assert kernels.log_forward(*tables, codes, posterior) == kernels.FINE
-    assert kernels.log_backward(*tables[1:], codes, posterior) == kernels.FINE
-    assert posterior == pytest.approx(posterior_by_paths(*case), abs=1e-12)
 
 
 @pytest.mark.slow

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from pufferkit.beliefs.hidden_model import HiddenModel
+from pufferkit.beliefs.hidden_model import HiddenChain, HiddenModel
+from pufferkit.beliefs.kernel_class import Kernels
 from pufferkit.fitting.baum_welch import (
     fit,
     log_likelihood,
@@ -20,16 +21,20 @@ P = np.random.default_rng(8).dirichlet(np.ones(3), (2, 3))
 @pytest.mark.parametrize("emission", [E, P])
 def test_kernels_of_a_model_by_bayes(emission):
     model = HiddenModel(A, emission)
-    kernels = model.steps
-    m, forward = kernels.distribution, kernels.forward
+    hidden = HiddenChain.of_model(model, (0, 1, 2))
+    kernels, m = Kernels.of_hidden("model", hidden), hidden.chain.stationary
+    (((forward,),), ((backward,),), ((posterior,),)) = (
+        kernels.forward,
+        kernels.backward,
+        kernels.posterior,
+    )
     assert m @ forward == pytest.approx(m)
-    assert m[:, None] * forward == pytest.approx((m[:, None] * kernels.backward).T)
-    assert kernels.posterior.sum(axis=1) == pytest.approx(1)
-    by_regime = kernels.posterior.reshape(3, 2, -1).sum(axis=2)
+    assert m[:, None] * forward == pytest.approx((m[:, None] * backward).T)
+    assert posterior.sum(axis=1) == pytest.approx(1)
+    by_regime = posterior.reshape(3, 2, 3).sum(axis=2)
     assert by_regime == pytest.approx(model.posterior)
-    if emission is P:  # the level of the state is the entry itself
-        levels = kernels.posterior.reshape(3, 2, 3).sum(axis=1)
-        assert levels == pytest.approx(np.eye(3))
+    levels = posterior.reshape(3, 2, 3).sum(axis=1)  # the level of a state is the entry itself
+    assert levels == pytest.approx(np.eye(3))
 
 
 def test_people_have_their_own_moves_and_everybodys_emissions():

@@ -24,11 +24,24 @@ WIDTH = 80
 """Most characters of a line of text."""
 
 
-def aligned(rows: Iterable[tuple[str, str]]) -> list[str]:
-    """A line for each name and text, the names padded to one width."""
+def aligned(
+    rows: Iterable[Sequence[str]], indent: str = "  ", width: int | None = None
+) -> list[str]:
+    """Texts in columns of one width; of the last what is too wide goes on below it.
+
+    >>> aligned([("one", "entry"), ("three", "entries of a series")], width=17)
+    ['  one    entry', '  three  entries of a', '         series']
+    """
     listed = list(rows)
-    wide = max(len(name) for name, _ in listed)
-    return [f"  {name:<{wide}}  {text}" for name, text in listed]
+    wide = [max(map(len, column)) for column in list(zip(*listed, strict=True))[:-1]]
+    before = len(indent) + sum(wide) + 2 * len(wide)
+    room, lines = max((width or WIDTH) - before, 12), list[str]()
+    for row in listed:
+        cells = [f"{cell:<{size}}" for cell, size in zip(row, wide, strict=False)]
+        first, *more = [row[-1]] if len(row[-1]) <= room else _broken(row[-1], room)
+        lines += [indent + "  ".join([*cells, first]).rstrip()]
+        lines += [" " * before + part for part in more]
+    return lines
 
 
 def three_digits(number: float) -> str:
@@ -79,14 +92,13 @@ def at_most(number: float) -> str:
 
 def wrapped(text: str, width: int = WIDTH) -> list[str]:
     """A statement in lines that fit a terminal, continued ones indented."""
-    return [
-        part
-        for line in text.split("\n")
-        for part in textwrap.wrap(
-            line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
-        )
-        or [""]
-    ]
+    return [part for line in text.split("\n") for part in _broken(line, width, "  ")]
+
+
+def _broken(line: str, width: int, indent: str = "") -> list[str]:
+    """A line broken at words."""
+    options: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
+    return textwrap.wrap(line, width, subsequent_indent=indent, **options) or [""]
 
 
 def grid(
@@ -201,16 +213,8 @@ class Shown:
         words = f"<pre>{escape(str(self))}</pre>"
         if not rows:
             return words
-        said = self.statements()
-        above = "".join(
-            f'<p style="color:#b00020">{escape(line.text)}</p>'
-            if line.kind == "warning"
-            else f"<p><b>{escape(line.text)}</b></p>"
-            for line in said
-            if line.kind in ("warning", "head")
-        )
-        below = "".join(f"<p>{escape(line.text)}</p>" for line in said if line.kind == "remark")
-        return f"{above}{_table(rows)}{below}<details><summary>as text</summary>{words}</details>"
+        shown = in_html(self.statements(), rows)
+        return f"{shown}<details><summary>as text</summary>{words}</details>"
 
     def plot(self) -> Any:
         """A matplotlib figure, for a notebook or ``figure.savefig``."""
@@ -222,6 +226,23 @@ class Shown:
         if not rows:
             raise ValueError(f"{type(self).__name__}: has no rows")
         return import_module("pufferkit.data.write").frame_of(rows, backend)
+
+
+def in_html(said: Iterable[Statement], rows: Sequence[Mapping[str, Any]] = ()) -> str:
+    """Statements on a page; with ``rows``, these are the table, before all remarks."""
+    marked = [(kind, _HTML[kind].format(escape(text))) for kind, text in said]
+    if rows:
+        marked = [(kind, text) for kind, text in marked if kind != "table"]
+        marked.insert(sum(kind != "remark" for kind, _ in marked), ("table", _table(rows)))
+    return "".join(text for _, text in marked)
+
+
+_HTML = {
+    "warning": '<p style="color:#b00020">{}</p>',
+    "head": "<p><b>{}</b></p>",
+    "table": "<pre>{}</pre>",
+    "remark": "<p>{}</p>",
+}
 
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> str:

@@ -17,7 +17,7 @@ import typer
 
 import pufferkit
 from pufferkit.cli import terminal
-from pufferkit.cli.terminal import OneLineErrors, help_if_alone
+from pufferkit.cli.terminal import Commands, help_if_alone
 
 _COMMANDS = {
     "init": "job",
@@ -38,12 +38,10 @@ _SPOKEN = ("-q", "--quiet", "-v", "--verbose")
 
 def application(words: Sequence[str] = ()) -> typer.Typer:
     """The command line; if ``words`` begin with a command, this one alone, which is sooner made."""
-    app = typer.Typer(
-        cls=OneLineErrors,
+    app = Commands(
+        "Pufferfish privacy for correlated data: compute the noise needed, and add it safely.",
         name="pufferkit",
-        help="Pufferfish privacy for correlated data: compute the noise needed, and add it safely.",
         context_settings={"help_option_names": ["-h", "--help"]},
-        rich_markup_mode=None,
     )
     app.callback(invoke_without_command=True)(root)
     first = next((word for word in words if word not in _SPOKEN), None)

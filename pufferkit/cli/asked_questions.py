@@ -67,10 +67,9 @@ class AskedQuestion:
         """The same as a page with picture, promise, beliefs and the record as it is written."""
         from pufferkit import plots  # noqa: PLC0415
 
-        derived = self.follows(release) is not None
-        shown = "\n".join(map(str, self.shown(release))) if derived else ""
-        page = plots.release_report(release, beliefs, meaning, shown, record)
-        return page.encode()
+        reading = self.follows(release)
+        shown = [] if reading is None else [reading]
+        return plots.release_report(release, beliefs, meaning, shown, record).encode()
 
     def record(self, release: Release) -> str:
         """The release as JSON, with the answer derived from it as ``derived``."""

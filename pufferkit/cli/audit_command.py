@@ -102,15 +102,10 @@ def audit(
     if as_json:
         known = result.exact is not None and result.exact.complete
         exact = result.exact.loss if known and result.exact is not None else None
-        said = {**result.to_dict(), "exact_loss": exact}
-        said["statements"] = terminal.listed(result.statements())
-        if boosted is not None:
-            said["trained"] = boosted.to_dict()
-        terminal.as_json(said)
+        trained_on = {} if boosted is None else {"trained": boosted.to_dict()}
+        terminal.answer(result, {**result.to_dict(), "exact_loss": exact, **trained_on})
     else:
-        terminal.say(result)
-        if boosted is not None:
-            terminal.say(boosted)
+        terminal.answer(result, None, *([] if boosted is None else [boosted]))
     if plot is not None:
         terminal.written([plot])
     if not (result.passed and (boosted is None or boosted.passed)):

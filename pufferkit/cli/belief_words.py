@@ -1,100 +1,117 @@
-"""Beliefs in words, for ``pufferkit beliefs show``: chains, networks, joint tables."""
+"""Beliefs as statements, for ``pufferkit beliefs show``: chains, networks, joint tables."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 import pufferkit as pk
 from pufferkit.errors import printable
-from pufferkit.shown import Matrix
+from pufferkit.shown import Matrix, Statement, aligned, grid, wrapped
 
 if TYPE_CHECKING:
-    from pufferkit import MarkovChain
     from pufferkit.beliefs.base import Beliefs
     from pufferkit.beliefs.chain_class import Member
 
-
-def entries(beliefs: Beliefs) -> Iterator[str]:
-    """The entries of networks or joint tables: parents and distributions."""
-    distributions = list(getattr(beliefs, "listed", ()))
-    yield f"{distributions[0].to_dict()['kind']}: {beliefs.description}"
-    for number, distribution in enumerate(distributions, 1):
-        if len(distributions) > 1:
-            yield f"\nnumber {number}"
-        if isinstance(distribution, pk.MarkovRandomField):
-            yield from _field(distribution)
-        elif isinstance(distribution, pk.BayesianNetwork):
-            for node in distribution.nodes:
-                above = ", ".join(printable(parent) for parent in distribution.parents[node])
-                own = zip(distribution.values[node], distribution.distribution(node), strict=True)
-                cells = ", ".join(f"{printable(value)} {p:.6g}" for value, p in own)
-                yield f"  {printable(node)}{f' given {above}' if above else ''}: {cells}"
-        else:
-            for name in distribution.names:
-                each = [
-                    (value, distribution.probability(name, value))
-                    for value in distribution.values(name)
-                ]
-                cells = ", ".join(f"{printable(value)} {float(p):.6g}" for value, p in each)
-                yield f"  {printable(name)}: {cells}"
+_SHOWN = 4
 
 
-def _field(field: pk.MarkovRandomField) -> Iterator[str]:
-    """The parts of a field, and the distribution of every node where it can be computed."""
-    sizes = sorted((len(part) for part in field.components), reverse=True)
-    yield f"  {len(sizes):,} independent parts, the largest of {sizes[0]:,} nodes"
+def statements(beliefs: Beliefs) -> list[Statement]:
+    """What the beliefs are, their chains, matrices or nodes, and what is to be known of them."""
+    kind, tables = beliefs.to_dict()["kind"], list(_tables(beliefs))
+    if beliefs.entries is not None:
+        kind = beliefs.listed[0].to_dict()["kind"]  # type: ignore[attr-defined]
+    said = [Statement("head", f"{kind}: {beliefs.description}")]
+    if beliefs.entries is None:
+        names = ", ".join(printable(state) for state in beliefs.states)
+        said.append(Statement("head", f"states: {names}"))
+    said += [Statement("table", "\n" + table) for table in tables[:_SHOWN]]
+    remarks = [] if len(tables) <= _SHOWN else [f"{len(tables) - _SHOWN} more; --json shows them"]
+    return said + [Statement("remark", line) for line in (*remarks, *beliefs.caveats)]
+
+
+def _tables(beliefs: Beliefs) -> Iterator[str]:
+    """A table for each chain, matrix or distribution of the beliefs."""
+    if beliefs.entries is not None:
+        for number, one in enumerate(beliefs.listed, 1):  # type: ignore[attr-defined]
+            several = [f"number {number}"] if len(beliefs.listed) > 1 else []  # type: ignore[attr-defined]
+            yield "\n".join([*several, *_nodes(one)])
+        return
+    matrices = beliefs.matrices_shown()
+    if beliefs.to_dict()["kind"] == "region":
+        low, high = (matrix.cells for matrix in matrices)
+        ends = [
+            [f"{a:.3f} to {b:.3f}" for a, b in zip(*rows, strict=True)]
+            for rows in zip(low, high, strict=True)
+        ]
+        yield _grid("from the least to the most, after a state the next", matrices[0], ends)
+        return
     try:
-        yield f"  exact distributions take tables of {field.width} nodes at once"
-        for node in field.nodes:
-            own = zip(field.values[node], field.distribution(node), strict=True)
-            cells = ", ".join(f"{printable(value)} {p:.6g}" for value, p in own)
-            yield f"  {printable(node)}: {cells}"
+        members = beliefs.members()
+    except pk.NotApplicable:
+        with suppress(pk.NotApplicable):
+            yield _mixes(beliefs.mixing_bounds()[0].contraction)
+            return
+        for matrix in matrices:
+            cells = [[f"{p:.6f}" for p in row] for row in matrix.cells]
+            yield _grid(matrix.name, matrix, cells)
+        return
+    yield from map(_chain, members)
+
+
+def _nodes(one: Any) -> Iterator[str]:
+    """The parts of a field; and the distribution of every node, where it can be computed."""
+    if isinstance(one, pk.MarkovRandomField):
+        sizes = sorted((len(part) for part in one.components), reverse=True)
+        yield f"  {len(sizes):,} independent parts, the largest of {sizes[0]:,} nodes"
+    try:
+        if isinstance(one, pk.MarkovRandomField):
+            yield f"  exact distributions take tables of {one.width} nodes at once"
+        for node in getattr(one, "nodes", None) or one.names:
+            name, parents = printable(node), getattr(one, "parents", {}).get(node)
+            above = ", ".join(map(printable, parents or ()))
+            values = one.values(node) if callable(one.values) else one.values[node]
+            if hasattr(one, "distribution"):
+                own: Iterable[Any] = one.distribution(node)
+            else:
+                own = (one.probability(node, value) for value in values)
+            cells = (f"{printable(x)} {float(p):.6g}" for x, p in zip(values, own, strict=True))
+            line = f"{name}{f' given {above}' if above else ''}: {', '.join(cells)}"
+            yield from (f"  {part}" for part in wrapped(line, 78))
     except pk.NotApplicable as reason:
-        yield f"  {reason}"
+        yield from (f"  {part}" for part in wrapped(str(reason), 78))
 
 
-def described(member: Member) -> Iterator[str]:
+def _chain(member: Member) -> str:
     """A chain: whether it forgets, how fast, where it starts and where it ends up."""
     chain = member.chain
-    yield member.name
-    yield (
+    lines = [
+        member.name,
         f"  irreducible: {_yes(chain.is_irreducible)}; period: {chain.period}; "
-        f"reversible: {_yes(chain.is_reversible)}"
-    )
+        f"reversible: {_yes(chain.is_reversible)}",
+    ]
     if chain.is_irreducible:
-        yield f"  eigengap: {chain.eigengap:.6g}; least stationary probability: {chain.pi_min:.6g}"
-        yield f"  {mixes(chain.contraction)}"
-    distribution = _distribution(chain)
-    names = [printable(state) for state in chain.states]
-    wide = max(5, *(len(name) for name in names))
-    yield f"  {'state':<{wide}}  {'start':>10}  {'stationary':>10}"
-    for x, name in enumerate(names):
-        begins = "any" if member.any_start else f"{chain.initial[x]:.6f}"
-        yield f"  {name:<{wide}}  {begins:>10}  {distribution(x):>10}"
-
-
-def cells(matrix: Matrix) -> Iterator[str]:
-    """A matrix with its names."""
-    yield matrix.name
-    names = [printable(name) for name in (matrix.down, *matrix.rows)]
-    columns = [printable(name) for name in matrix.columns]
-    wide, each = max(map(len, names)), max(8, *map(len, columns))
-    yield f"  {names[0]:<{wide}}" + "".join(f"  {name:>{each}}" for name in columns)
-    for name, row in zip(names[1:], matrix.cells, strict=True):
-        yield f"  {name:<{wide}}" + "".join(f"  {p:>{each}.6f}" for p in row)
-
-
-def _distribution(chain: MarkovChain) -> Callable[[int], str]:
+        least = f"least stationary probability: {chain.pi_min:.6g}"
+        lines += [f"  eigengap: {chain.eigengap:.6g}; {least}", f"  {_mixes(chain.contraction)}"]
     try:
-        stationary = chain.stationary
+        ends = [f"{p:.6f}" for p in chain.stationary]
     except ValueError:
-        return lambda _: "not unique"
-    return lambda x: f"{stationary[x]:.6f}"
+        ends = ["not unique"] * len(chain.states)
+    starts = ["any" if member.any_start else f"{p:.6f}" for p in chain.initial]
+    names = [printable(state) for state in chain.states]
+    rows = zip(["state", *names], ["start", *starts], ["stationary", *ends], strict=True)
+    return "\n".join([*lines, *aligned(rows)])
 
 
-def mixes(contraction: float) -> str:
+def _grid(name: str, matrix: Matrix, cells: list[list[str]]) -> str:
+    """A matrix with its names."""
+    down, across = ([printable(one) for one in names] for names in (matrix.rows, matrix.columns))
+    return f"{name}\n{grid(down, across, cells)}"
+
+
+def _mixes(contraction: float) -> str:
     """How fast a chain with this contraction forgets."""
     if contraction <= 0:
         return "mixing: immediate, entries are independent"

@@ -5,8 +5,6 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Hashable, Mapping, Sequence
-from contextlib import suppress
-from functools import partial
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
@@ -20,7 +18,7 @@ from pufferkit.cli.inputs import Form, with_options
 from pufferkit.cli.job import JobCommand
 from pufferkit.cli.question_options import QuestionOptions
 from pufferkit.errors import printable
-from pufferkit.shown import aligned
+from pufferkit.shown import Statement, aligned
 
 if TYPE_CHECKING:
     from pufferkit import ChainClass, MarkovChain, Series
@@ -31,10 +29,8 @@ if TYPE_CHECKING:
 NOTHING_PASSES = 1
 """Exit code if no class covers the people held out."""
 
-_SHOWN = 4
 _PLAIN_LENGTH = 1000
 _SOON = 5e7
-_MOST_STATES = 1000
 _REGIMES = "2,3,4,6,8,12"
 
 ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="Beliefs: a JSON file.")]
@@ -45,11 +41,7 @@ Regimes = Annotated[
 Kind = Literal["chain", "around", "seasonal", "hull", "order", "regimes"]
 """The class that is fitted."""
 
-app = typer.Typer(
-    cls=terminal.OneLineErrors,
-    help="Choose, fit, check and show beliefs, and say what they hide.",
-    rich_markup_mode=None,
-)
+app = terminal.Commands("Choose, fit, check and show beliefs, and say what they hide.")
 
 
 @app.callback(invoke_without_command=True)
@@ -73,7 +65,9 @@ def choose(
     epsilon: inputs.MaybeEpsilon = None,
     length: inputs.OneLength = None,
     regimes: Regimes = None,
-    quick: Annotated[bool, option("Three folds, at most four regimes, fewer entries.")] = False,
+    quick: Annotated[
+        bool, option("Three folds, at most 4 regimes, fewer entries.", None, "--quick")
+    ] = False,
     seed: inputs.Seed = None,
     out: inputs.Out = None,
     report: inputs.Report = None,
@@ -194,37 +188,8 @@ def show(
 ) -> None:
     """Print chains with their stationary distribution and mixing, or networks."""
     beliefs = inputs.read_model(model)
-    if as_json:
-        terminal.as_json({"description": beliefs.description, **beliefs.to_dict()})
-        return
-    if beliefs.entries is not None:
-        for line in belief_words.entries(beliefs):
-            terminal.say(line)
-        return
-    terminal.say(f"{beliefs.to_dict()['kind']}: {beliefs.description}")
-    terminal.say(f"states: {', '.join(printable(state) for state in beliefs.states)}")
-    for caveat in beliefs.caveats:
-        terminal.say(f"note: {caveat}")
-    region = beliefs.to_dict()
-    if region["kind"] == "region":
-        for before, low, high in zip(beliefs.states, region["low"], region["high"], strict=True):
-            row = zip(beliefs.states, low, high, strict=True)
-            cells = ", ".join(f"{printable(after)} {a:.4f} to {b:.4f}" for after, a, b in row)
-            terminal.say(f"  after {printable(before)}: {cells}")
-        return
-    try:
-        described = [partial(belief_words.described, member) for member in beliefs.members()]
-    except pk.NotApplicable:
-        with suppress(pk.NotApplicable):
-            terminal.say(belief_words.mixes(beliefs.mixing_bounds()[0].contraction))
-            return
-        described = [partial(belief_words.cells, matrix) for matrix in beliefs.matrices_shown()]
-    for lines in described[:_SHOWN]:
-        terminal.say("")
-        for line in lines():
-            terminal.say(line)
-    if len(described) > _SHOWN:
-        terminal.say(f"\n{len(described) - _SHOWN} more; --json shows them")
+    record = {"description": beliefs.description, **beliefs.to_dict()}
+    terminal.answer(belief_words.statements(beliefs), record if as_json else None)
 
 
 @app.command()
@@ -262,7 +227,7 @@ def check(
     report = None if series is None else pk.check_model(series, beliefs)
     lengths = [_PLAIN_LENGTH] if series is None else series.lengths
     _answer(beliefs, lengths, report, as_json=as_json)
-    if series is not None:
+    if series is not None and report is not None:
         if not as_json:
             count = f"{len(series.lengths)} segment{'s' if len(series.lengths) > 1 else ''}"
             from pufferkit.data.durations import of_seconds  # noqa: PLC0415
@@ -341,7 +306,7 @@ def fit(
             raise ValueError("--kind order: is fitted to one series; leave out --subject")
         series = _people(named, state, rows, form, declared, subject)
     else:
-        series = _few_states(state, inputs.read_data(named[0], state, rows, form, declared), states)
+        series = inputs.read_data(named[0], state, rows, form, declared)
     if not people:
         given["theta_from_private_data"] = private
     model: ChainClass | MarkovChain = pk.fit(series, kind, **given)
@@ -436,14 +401,14 @@ def _mechanisms(beliefs: Beliefs, lengths: Sequence[int]) -> dict[str, str]:
 def _answer(beliefs: Beliefs, lengths: Sequence[int], report: Any, *, as_json: bool) -> None:
     """A description of a model and the mechanisms that apply; as JSON also the tests on data."""
     words = _mechanisms(beliefs, lengths)
-    if as_json:
-        record = {"valid": beliefs.description, "lengths": list(lengths), "mechanisms": words}
-        terminal.as_json({**record, "report": None if report is None else report.to_dict()})
-        return
-    terminal.say(f"valid: {beliefs.description}")
-    terminal.say(f"mechanisms, over {sum(lengths):,} entries:")
-    for line in aligned(words.items()):
-        terminal.say(line)
+    record = {"valid": beliefs.description, "lengths": list(lengths), "mechanisms": words}
+    said = [
+        Statement("head", f"valid: {beliefs.description}"),
+        Statement("head", f"mechanisms, over {sum(lengths):,} entries:"),
+        Statement("table", "\n".join(aligned(words.items()))),
+    ]
+    full = {**record, "report": None if report is None else report.to_dict()}
+    terminal.answer(said, full if as_json else None)
 
 
 def _warn_if_impossible(beliefs: Beliefs, series: Series) -> None:
@@ -460,16 +425,6 @@ def _warn_if_impossible(beliefs: Beliefs, series: Series) -> None:
             f"the model gives this series probability zero ({before} then {after}: {count} times), "
             "so it promises nothing about it; this line reveals the data, do not share it"
         )
-
-
-def _few_states(column: str, series: Series, declared: str | None) -> Series:
-    """Refuse raw readings as states: the matrix would be enormous and useless."""
-    if declared is None and len(series.states) > _MOST_STATES:
-        raise ValueError(
-            f"--state: {column} has {len(series.states):,} distinct values, too many for states; "
-            "cut numbers into levels with --cuts 100,760"
-        )
-    return series
 
 
 def _tell(counted: Series | Table, rare: Mapping[Hashable, int]) -> None:

@@ -11,10 +11,11 @@ import sys
 import warnings
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, is_dataclass, replace
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_args, get_type_hints
 
 import typer
 
@@ -132,11 +133,17 @@ def _arguments(made: Callable[..., Any]) -> Iterator[tuple[inspect.Parameter, An
 
 
 def _options_of(made: Callable[..., Any]) -> Iterator[inspect.Parameter]:
+    """The options of a command or of a group, in the section of help that the group names."""
+    section = getattr(made, "section", None)
     for parameter, hint, group in _arguments(made):
         if group:
             yield from _options_of(hint)
-        else:
-            yield parameter.replace(kind=parameter.KEYWORD_ONLY, annotation=hint)
+            continue
+        kind, words = get_args(hint)
+        if section is not None:
+            words = copy(words)
+            words.rich_help_panel = section
+        yield parameter.replace(kind=parameter.KEYWORD_ONLY, annotation=Annotated[kind, words])
 
 
 def _grouped(made: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
@@ -150,6 +157,8 @@ def _grouped(made: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, An
 @dataclass(frozen=True)
 class Form:
     """Facts that a file does not state, or that must not be guessed."""
+
+    section: ClassVar[str] = "How the file is read"
 
     cuts: Annotated[Text, option("Turn numbers into states, cut here.", "100,760")] = None
     levels: Annotated[
@@ -251,6 +260,8 @@ class Form:
 class Rows:
     """The columns of a file, the order of its rows, and where a series is cut."""
 
+    section: ClassVar[str] = "Columns"
+
     time: Time = None
     end: Annotated[
         Text, option("Column with the end of each row, if rows are intervals.", "COL", "--end")
@@ -269,6 +280,8 @@ class Rows:
 @dataclass(frozen=True)
 class Size:
     """The number of entries: given, or counted in a file."""
+
+    section: ClassVar[str] = "Size"
 
     length: Length = None
     data: Data = None
@@ -294,6 +307,8 @@ _NO_SIZE = "give the size of the series: either --length N or --data FILE --stat
 @dataclass(frozen=True)
 class Book:
     """The ledger to charge; ``ledger`` is ``None`` if there is none."""
+
+    section: ClassVar[str] = "Account"
 
     ledger: MaybeLedger = None
     budget: Annotated[float | None, real("With --ledger: total epsilon of the account.")] = None

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand
 
 import pufferkit as pk
 from pufferkit.cli import inputs, outputs, terminal
@@ -44,7 +43,7 @@ _SHOWN = 8
 _NEAR = 0.01  # of a step; noise of a clock averages out
 
 
-class JobCommand(TyperCommand):
+class JobCommand(terminal.Command):
     """A command whose options may stand in a job."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

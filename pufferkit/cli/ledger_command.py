@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -10,14 +10,11 @@ import typer
 import pufferkit as pk
 from pufferkit.cli import inputs, outputs, terminal
 from pufferkit.cli.flags import Text, option
-from pufferkit.cli.terminal import OneLineErrors, help_if_alone
+from pufferkit.cli.terminal import Commands, help_if_alone
 from pufferkit.errors import printable
+from pufferkit.shown import Statement, aligned
 
-app = typer.Typer(
-    cls=OneLineErrors,
-    rich_markup_mode=None,
-    help="Show, verify or export a ledger; change a budget; keep its head elsewhere.",
-)
+app = Commands("Show, verify or export a ledger; change a budget; keep its head elsewhere.")
 
 Where = Annotated[str, typer.Argument(metavar="FILE|URL", help="The ledger.")]
 
@@ -35,46 +32,44 @@ def show(
     as_json: inputs.AsJson = False,
 ) -> None:
     """Print the accounts, or the entries of one."""
-    from pufferkit.account.amounts import show as amount  # noqa: PLC0415
-
     with _opened(ledger) as book:
+        rows = book.table_rows() if account is None else _entries(book, account)
         if as_json:
-            terminal.as_json(_rows(book, account))
+            terminal.as_json(rows)
             return
-        if account is None:
-            rows: list[tuple[str, ...]] = [("account", "budget", "spent", "remaining", "entries")]
-            rows += [
-                (a.account, amount(a.budget), amount(a.total), amount(a.remaining), str(a.entries))
-                for a in book.accounts()
-            ]
-        else:
-            book.account(account)
-            rows = [("entry", "kind", "epsilon", "total", "made at", "made by", "what")]
-            for entry in book.entries(account):
-                rows.append(
-                    (
-                        str(entry.seq),
-                        entry.kind,
-                        amount(entry.epsilon),
-                        amount(entry.total),
-                        entry.made_at[:19],
-                        entry.made_by,
-                        _what(entry.body),
-                    )
-                )
-    rows = [tuple(printable(cell) for cell in row) for row in rows]
-    widths = [max(len(row[j]) for row in rows) for j in range(len(rows[0]))]
-    for row in rows:
-        cells = (f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True))
-        terminal.say("  ".join(cells).rstrip())
+        terminal.say(_statements(rows, [] if account is None else [_balance(book, account)]))
 
 
-def _rows(book: pk.Ledger, account: str | None) -> list[dict[str, Any]]:
-    """The accounts, or the entries of one account, as plain data."""
+def _statements(rows: Sequence[Mapping[str, Any]], heads: Sequence[str]) -> list[Statement]:
+    """Rows as a table, amounts with the digits they have."""
+    from pufferkit.account.amounts import show, spent_micro  # noqa: PLC0415
+
+    names = [name for name in rows[0] if name != "rule"] if rows else []
+    table = [[name.replace("_", " ").replace("total", "spent") for name in names]] + [
+        [
+            show(spent_micro(row[name]))
+            if isinstance(row[name], float)
+            else printable(row[name])[: 16 if name == "made_at" else None].replace("T", " ")
+            for name in names
+        ]
+        for row in rows
+    ]
+    text = "\n".join(aligned(table, ""))
+    return [*(Statement("head", head) for head in heads), Statement("table", text)]
+
+
+def _balance(book: pk.Ledger, account: str) -> str:
+    """What remains of an account, in one line."""
+    from pufferkit.account.amounts import show  # noqa: PLC0415
+
+    now = book.account(account)
+    return f"account {account}: {show(now.remaining)} of {show(now.budget)} remain"
+
+
+def _entries(book: pk.Ledger, account: str) -> list[dict[str, Any]]:
+    """The entries of an account as plain data."""
     from pufferkit.account.amounts import in_epsilon  # noqa: PLC0415
 
-    if account is None:
-        return book.table_rows()
     book.account(account)
     return [
         {

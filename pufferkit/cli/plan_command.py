@@ -34,7 +34,8 @@ def plan(
     ] = None,
     thorough: inputs.Thorough = False,
     explain: Annotated[
-        bool, option("What decides each row, and why other mechanisms do not apply.")
+        bool,
+        option("What decides each row, and why other mechanisms do not apply.", None, "--explain"),
     ] = False,
     plot: inputs.Plot = None,
     figure: Annotated[
@@ -82,7 +83,6 @@ def plan(
             "beliefs": table.beliefs,
             "rows": table.rows,
             "useful": table.useful.to_dict(),
-            "statements": terminal.listed(table.statements()),
             "target": None if wanted is None else wanted.half_width(query, beliefs),
             **({} if about.plan is None else {"ways": about.plan.table_rows()}),
             "remedies": [
@@ -95,7 +95,7 @@ def plan(
                 for way in ways
             ],
         }
-        terminal.as_json(record)
+        terminal.answer(table, record)
     else:
         for line in usefulness_output.in_words(beliefs, table, wanted, ways):
             terminal.say(line)
@@ -109,11 +109,7 @@ def _several(plan: JointPlan, plot: Path | None, as_json: bool) -> None:
 
         outputs.write_all({plot: plots.picture(plots.figure_of(plan), plot)})
     cost = {"epsilon": plan.epsilon, "level": plan.level, "questions": plan.table_rows()}
-    cost["statements"] = terminal.listed(plan.statements())
-    if as_json:
-        terminal.as_json(cost)
-    else:
-        terminal.say(plan)
+    terminal.answer(plan, cost if as_json else None)
     terminal.written([] if plot is None else [plot])
 
 

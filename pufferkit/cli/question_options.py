@@ -6,7 +6,7 @@ import csv
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields, make_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
@@ -60,6 +60,8 @@ def unneeded(argument: str) -> ValueError:
 @dataclass(frozen=True)
 class _Asking:
     """The question, as options."""
+
+    section: ClassVar[str] = "Question"
 
     query: QueryOption = "histogram"
 

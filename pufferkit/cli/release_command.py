@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import pufferkit as pk
 from pufferkit.account.periods import in_period
@@ -29,6 +29,8 @@ _RULES = {"day": "1d", "week": "7d", "month": "month", "year": "year"}
 @dataclass(frozen=True)
 class Output:
     """Destination and format of an answer."""
+
+    section: ClassVar[str] = "Output"
 
     out: inputs.Out = None
     plot: inputs.Plot = None

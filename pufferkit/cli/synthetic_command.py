@@ -55,19 +55,12 @@ def synthetic(
 
         written[plot] = plots.picture(plots.figure_of(made), plot)
     outputs.write_all(written)
-    report: dict[str, Any] = {
-        "epsilon": made.epsilon,
-        "furthest": made.furthest,
-        "rows": made.table_rows(),
-    }
-    report["statements"] = terminal.listed(made.statements())
-    if as_json:
-        terminal.as_json(report)
-    elif out is None:
+    report = {"epsilon": made.epsilon, "furthest": made.furthest, "rows": made.table_rows()}
+    if as_json or out is not None:
+        terminal.answer(made, report if as_json else None)
+    else:
         terminal.give(content.decode())
         terminal.summary(made)
-    else:
-        terminal.say(made)
     terminal.written(written)
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -62,7 +63,48 @@ class OneLineErrors(_OneLine, TyperGroup):
             formatter.write_dl(rows)
 
 
-class OneLineCommand(_OneLine, TyperCommand):
+class Command(TyperCommand):
+    """A command whose help has a section for each topic, the command's own options first."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Arguments, then options by their sections; names and words only, without types."""
+        sections: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
+        for own in self.get_params(ctx):
+            if own.param_type_name == "argument":
+                sections["Arguments"].append((_name(own), str(getattr(own, "help", ""))))
+            elif (line := own.get_help_record(ctx)) is not None:
+                section = getattr(own, "rich_help_panel", None) or "Options"
+                sections.setdefault(section, []).append(line)
+        for section, lines in sections.items():
+            if lines:
+                with formatter.section(section):
+                    formatter.write_dl(lines)
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """How the command is called."""
+        arguments = (own for own in self.params if own.param_type_name == "argument")
+        names = [_name(own) if own.required else f"[{_name(own)}]" for own in arguments]
+        return ["[OPTIONS]", *names]
+
+
+def _name(argument: Any) -> str:
+    return str(argument.metavar or argument.name.upper())
+
+
+class Commands(typer.Typer):
+    """A group of commands."""
+
+    def __init__(self, words: str, **options: Any) -> None:
+        super().__init__(cls=OneLineErrors, help=words, rich_markup_mode=None, **options)
+
+    def command(  # type: ignore[override]
+        self, name: str | None = None, *, cls: Any = Command, **options: Any
+    ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """A command of the group."""
+        return super().command(name, cls=cls, **options)
+
+
+class OneLineCommand(_OneLine, Command):
     """A command on its own that reports every error as one line."""
 
 
@@ -83,18 +125,26 @@ def _explained(error: BaseException) -> str | None:
     return _PASSWORD.sub(r"\1***@", " ".join(str(text).split()))
 
 
-def say(text: object = "", *, err: bool = False, colour: str | None = None) -> None:
+Said = Shown | Sequence[Statement]
+"""What is printed as a list of statements."""
+
+
+def _statements(said: Said) -> Sequence[Statement]:
+    return said.statements() if isinstance(said, Shown) else said
+
+
+def say(text: Said | str = "", *, err: bool = False, colour: str | None = None) -> None:
     """Lines on stdout or stderr; control characters in names are escaped.
 
     A terminal gets them wrapped at words, warnings in colour; JSON as it is. Of an object it is the
     list of its statements that is said.
     """
-    if isinstance(text, Shown):
-        for said in text.statements():
+    if not isinstance(text, str):
+        for said in _statements(text):
             of_kind = "yellow" if said.kind == "warning" else colour
             say("\n".join(said.lines()) if not _wide(err) else said.text, err=err, colour=of_kind)
         return
-    lines = [printable(line) for line in str(text).split("\n")]
+    lines = [printable(line) for line in text.split("\n")]
     wide = _wide(err)
     if wide is None:
         typer.echo("\n".join(lines), err=err)
@@ -102,6 +152,16 @@ def say(text: object = "", *, err: bool = False, colour: str | None = None) -> N
     if not lines[0].startswith(("{", "[")):
         lines = [part for line in lines for part in _fitted(line, wide)]
     typer.secho("\n".join(lines), err=err, fg=colour)
+
+
+def answer(said: Said, record: Mapping[str, Any] | None, *more: Said) -> None:
+    """The statements of a command; as JSON its record with those that are no table."""
+    if record is None:
+        for one in (said, *more):
+            say(one)
+    else:
+        listed = [{own.kind: own.text} for own in _statements(said) if own.kind != "table"]
+        as_json({**record, "statements": listed})
 
 
 def _wide(err: bool) -> int | None:
@@ -116,11 +176,6 @@ def _fitted(line: str, wide: int) -> list[str]:
         return [line]
     indent = line[: len(line) - len(line.lstrip())]
     return [indent + part for part in wrapped(line.lstrip(), max(wide - len(indent), 20))]
-
-
-def listed(statements: Iterable[Statement]) -> list[dict[str, str]]:
-    """What is said, for JSON, which has its own tables."""
-    return [{said.kind: said.text} for said in statements if said.kind != "table"]
 
 
 def give(content: str) -> None:
@@ -179,7 +234,7 @@ def note(message: str) -> None:
         say(f"note: {' '.join(message.split())}", err=True)
 
 
-def summary(text: object) -> None:
+def summary(text: Said | str) -> None:
     """Lines on stderr about what was read or spent; suppressed by --quiet."""
     if not _SPEECH["quiet"]:
         say(text, err=True)
@@ -187,7 +242,8 @@ def summary(text: object) -> None:
 
 def remaining(account: str, left: float, budget: float) -> None:
     """What is left of a budget, on stderr; suppressed by --quiet."""
-    summary(f"{printable(account)}: {left:g} of {budget:g} remaining")
+    rounded = math.floor(left * 1000 + 1e-6) / 1000
+    summary(f"{printable(account)}: {rounded:g} of {budget:g} remaining")
 
 
 def doing(what: str) -> None:

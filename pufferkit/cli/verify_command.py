@@ -37,10 +37,6 @@ def verify(
         except (ValueError, RecursionError) as error:
             raise ValueError(f"standard input: this is not JSON ({error})") from None
     verdict = pk.verify(source)
-    if as_json:
-        said = terminal.listed(verdict.statements())
-        terminal.as_json({**asdict(verdict), "statements": said})
-    else:
-        terminal.say(verdict)
+    terminal.answer(verdict, asdict(verdict) if as_json else None)
     if not verdict.ok:
         raise typer.Exit(1)

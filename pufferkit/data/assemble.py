@@ -97,8 +97,8 @@ def table_of(
     if known is None and len(cells) > MOST_STATES:
         raise ValueError(
             f"state: the column has {len(cells):,} distinct values, too many for states; cut "
-            "numbers into levels with bins=, for example Bins.width(200, high=1600), or list all "
-            "states with states="
+            "numbers into levels with bins=, for example Bins.width(200, high=1600) (--levels "
+            "200:1600 or --cuts 100,760), or list all states with states="
         )
     states = known if known is not None else _sorted_labels(labels)
     place = {label: code for code, label in enumerate(states)}

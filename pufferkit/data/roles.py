@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from datetime import time as clock
 from itertools import pairwise
@@ -12,7 +12,7 @@ from typing import Any
 
 from pufferkit.data.files import TextFormat, first_rows
 
-_ROWS = 200
+_ROWS, _MORE_ROWS = 200, 20_000
 _FEW = 20
 _MOST_NAMES = 40
 _DATE = r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}"
@@ -104,8 +104,9 @@ def _rises(cells: Sequence[Any]) -> bool:
 
 
 def columns_of(path: str, text: TextFormat | None = None) -> FileColumns:
-    """The columns of a file."""
-    return guess(first_rows(path, _ROWS, text))
+    """The columns of a file, guessed from its first rows; how many values they have, from more."""
+    cells = first_rows(path, _MORE_ROWS, text)
+    return replace(guess({name: own[:_ROWS] for name, own in cells.items()}), cells=cells)
 
 
 def _all(cells: Sequence[Any], holds: Any) -> bool:

@@ -589,7 +589,7 @@ def release(request: Request) -> dict[str, Any]:
         "numbers": numbers,
         "picture": picture(plots.figure_of(shown), f"Released, with intervals: {words}"),
         "report": plots.release_report(
-            answer, theta, meaning(noise), "" if read is None else str(read)
+            answer, theta, meaning(noise), [] if read is None else [read]
         ),
         "remaining": left,
         "python": request.python(),

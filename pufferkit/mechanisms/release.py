@@ -448,7 +448,7 @@ class Release(Report):
         if self.noise == "noisy choice":
             level = three_digits(self.value[0])
             return [{"": self.labels[0], "value": level, "95%": self._rank_in_words()}]
-        if (cells := self._by_slot) is not None:
+        if (cells := self._cells) is not None:
             slots, names, rows = cells
             return [
                 {"": slot, **dict(zip(names, row, strict=True))}
@@ -617,26 +617,32 @@ class Release(Report):
         return release
 
     def text_table(self) -> str:
-        """Values and intervals; of slots of time a grid, with the interval of all in a line."""
+        """Values and intervals; of slots and moves a grid, with the interval of all in a line."""
         labels = [printable(label) for label in self.labels]
         if self.noise == "noisy choice":
             return f"  {labels[0]}  {self.value[0]:>12.6g}   95%: {self._rank_in_words()}"
-        if (cells := self._by_slot) is not None:
+        if (cells := self._cells) is not None:
             reach = half_width(max(self.scales or (self.scale,)), 0.95, unit=self.unit)
             return f"{grid(*cells)}\n95%: each number drawn is within {at_most(reach)}"
         each = (f"{value:>10}   95%: {low} to {high}" for value, low, high in self._digits())
         return "\n".join(aligned(zip(labels, each, strict=True)))
 
     @property
-    def _by_slot(self) -> tuple[list[str], list[str], list[list[str]]] | None:
-        """For slots of time: their names, the states, and a row of values for each slot."""
-        slots = [printable(str(slot)) for slot in (self.question or {}).get("slots", ())]
-        if len(slots) < 2 or len(self.labels) % len(slots):
+    def _cells(self) -> tuple[list[str], list[str], list[list[str]]] | None:
+        """Slots of time by states, or moves: the names down and across, and the values in rows."""
+        labels = [printable(label) for label in self.labels]
+        down = [printable(str(slot)) for slot in (self.question or {}).get("slots", ())]
+        if self.kind in KINDS and KINDS[self.kind].picture == "moves":
+            size = math.isqrt(len(labels))
+            names = [label[: (len(label) - 4) // 2] for label in labels[:: size + 1]]  # "x to x"
+            across, down = [f"to {name}" for name in names], names
+        elif len(down) > 1 and not len(labels) % len(down):
+            size = len(labels) // len(down)
+            across = [label.removeprefix(f"{down[0]}, ") for label in labels[:size]]
+        else:
             return None
-        each = len(self.labels) // len(slots)
-        names = [printable(label).removeprefix(f"{slots[0]}, ") for label in self.labels[:each]]
         values = [value for value, _, _ in self._digits()]
-        return slots, names, [values[n : n + each] for n in range(0, len(values), each)]
+        return down, across, [values[n : n + size] for n in range(0, len(values), size)]
 
     def _rank_in_words(self) -> str:
         ranks = rank_error(self.scale, len((self.question or {})["levels"]), 0.95)

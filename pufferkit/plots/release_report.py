@@ -18,6 +18,7 @@ from pufferkit.data.durations import of_seconds
 from pufferkit.mechanisms.release import Release
 from pufferkit.plots.canvas import picture
 from pufferkit.plots.pictures import figure_of
+from pufferkit.shown import Shown, Statement, in_html
 
 _STYLE = (
     "body{font-family:sans-serif;max-width:56em;margin:2em auto;padding:0 1em;line-height:1.45}"
@@ -35,10 +36,10 @@ def release_report(
     release: Release,
     beliefs: Any | None,
     meaning: Sequence[str] = (),
-    shown: str = "",
+    shown: Sequence[Shown] = (),
     record: str | None = None,
 ) -> str:
-    """The page of a release.
+    """The page of a release: its statements, in the order in which a terminal has them.
 
     Parameters
     ----------
@@ -47,34 +48,31 @@ def release_report(
     meaning
         What epsilon means here, a sentence each (`pufferkit.mechanisms.explain`).
     shown
-        The answer as text, if it is not that of the release: a quantile that is read off.
+        What the answer is, if not the release alone: a quantile that is read off.
     record
         The record as it was written; by default that of the release.
     """
     kept = release.to_json() if record is None else record
     image = base64.b64encode(picture(figure_of(release), "release.png")).decode()
-    told = release.shown_rows()
-    heads = "".join(f"<th>{escape(head)}</th>" for head in told[0])
-    rows = "".join(
-        "<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in row.values()) + "</tr>"
-        for row in told
-    )
     believed = ["no beliefs: entries are taken one by one"]
     tested = None
     if beliefs is not None:
         theta = as_beliefs(beliefs)
         believed = [theta.description, *filter(None, [theta.promise])]
         tested = words_of_tests(theta.sources)
-    promise = [f"{release.guarantee}.", release.caption(), *(m for m in meaning if m != tested)]
+    said = release.statements()
+    promise = [line for line in said if line.kind == "remark"]
+    promise += [Statement("remark", line) for line in meaning if line != tested]
+    answer = in_html([line for line in said if line.kind != "remark"], release.shown_rows())
+    answer += "".join(in_html(own.statements(), own.shown_rows()) for own in shown)
     digest = hashlib.sha256(kept.encode()).hexdigest()
     parts = [
         ("Question", _paragraphs([_question(release)])),
         (
             "Answer",
-            (f"<pre>{escape(shown)}</pre>" if shown else "") + f"<table><tr>{heads}</tr>{rows}"
-            f'</table><p><img alt="the answer with intervals" src="data:image/png;base64,{image}">',
+            f'{answer}<p><img alt="the answer with intervals" src="data:image/png;base64,{image}">',
         ),
-        ("What is promised", _paragraphs(promise)),
+        ("What is promised", in_html(promise)),
         ("Against whom", _paragraphs(believed)),
         ("How the beliefs were tested, and who is not covered", _paragraphs([tested or _UNTESTED])),
         (

@@ -140,7 +140,7 @@ def test_one_subject_needs_no_column_of_subjects(meter: Path):
     assert Path("days.csv").read_bytes() == before
     assert "home     2.000   1.000  1.000" in good("ledger", "show", "l.db")
     shown = good("ledger", "show", "l.db", "--account", "home")
-    assert "frequencies influence_curve entries 25 to 48 (spring)" in shown
+    assert "frequencies influence_curve entries 25 to 48 (spring)" in " ".join(shown.split())
 
 
 def test_a_file_with_gaps_is_one_chain_unless_declared_otherwise(meter: Path):

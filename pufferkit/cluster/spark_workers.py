@@ -60,13 +60,13 @@ def count_rows(batches: Iterator[Any], *, rules: Rules, entries: bool = False) -
         if named.height == 0:
             continue
         frame = count.with_carry(named, carry)
-        linked = count.linked_rows(frame, rules)
+        linked = count.linked(frame, rules)
         if rules.every is not None:
-            steps.append(count.smallest(frame))
+            steps.append(count.smallest_step(frame))
         fresh = linked.filter(pl.col(FRESH) == 1) if FRESH in linked.columns else linked
-        counts = count.evaluated(count.pair_counts(count.lazy(fresh)))
+        counts = count.pair_counts(fresh)
         pairs = count.merged_pairs([counts] if pairs is None else [pairs, counts])
-        pieces = count.evaluated(count.piece_counts(count.lazy(linked), rules))
+        pieces = count.piece_counts(linked, rules)
         pieces, last = count.numbered(pieces, linked, frame)
         open_subject = frame[SUBJECT].tail(1)
         before = [last] if carry is None else [last, carry]
@@ -117,8 +117,8 @@ class SplitReading:
         """The subjects of a pack; ``None`` if no row of them has a state."""
         entries = None
         if "n" not in lines.columns:  # rows, which are linked and counted here
-            entries = count.linked_rows(lines, self.rules)
-            lines = count.evaluated(count.piece_counts(count.lazy(entries), self.rules))
+            entries = count.linked(lines, self.rules)
+            lines = count.piece_counts(entries, self.rules)
         if lines[STATE].null_count() == lines.height:
             return None
         extents = extents_of(lines, self.rules)

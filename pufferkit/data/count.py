@@ -1,12 +1,13 @@
-"""The part that runs inside an engine: it links neighbours, detects gaps, and returns only counts.
+"""Rows become entries, neighbours are linked, gaps detected, and only counts are returned.
 
 A segment ends where pieces were declared independent, and nowhere else. A row without a state is an
 entry that was not observed. How many entries a gap contains is computed afterwards, from the clock
 that the steps between rows make (`assemble`): missing rows are never materialised.
 
-It is written once, for narwhals. In engines that keep rows in order (polars, and pandas and pyarrow
-through it) rows are sorted first, and a neighbour is the previous row. Unordered engines (duckdb,
-Spark) find the neighbour with a window function over the subject.
+What a row is (`entries`) is written for narwhals and runs in the engine that has the rows. They are
+linked in one way, in polars: subject by subject in time order a neighbour is the previous row. Rows
+in memory are sorted, those of duckdb come sorted batch by batch, and an executor of Spark has its
+subjects together.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ from pufferkit.data.bins import Bins
 from pufferkit.data.table import Windows
 
 if TYPE_CHECKING:
-    import narwhals as nw
     import polars as pl
 
 SUBJECT, TIME, STATE, SLOT, WINDOW = "_subject", "_time", "_state", "_slot", "_window"
@@ -29,9 +29,6 @@ WALL = "_wall"
 
 MOST_STEPS = 200_000
 """More distinct transitions and time steps than this do not come from a clock."""
-
-MOST_LINES = 2_000_000
-"""Finer counts than these are not held in memory."""
 
 
 @dataclass(frozen=True)
@@ -150,164 +147,71 @@ def _with_place(
 
 def rounding_of(kind: Any) -> float:
     """More than the rounding errors of a few steps with numbers of this kind, in proportion."""
-    import narwhals as nw  # noqa: PLC0415
-
-    return 2.0**-21 if kind == nw.Float32 else 2.0**-50
+    return 2.0**-21 if str(kind) == "Float32" else 2.0**-50
 
 
-def linked(frame: Any, rules: Rules, *, ordered: bool, broken: bool = True) -> Any:
+def linked(frame: pl.DataFrame, rules: Rules) -> pl.DataFrame:
     """Every row with the previous row: whether a segment breaks there, and the time between them.
 
-    ``ordered``: rows stand subject by subject in time order. Otherwise the engine finds them.
-    Without ``broken`` all rows of a subject are numbered as one segment.
-    """
-    import narwhals as nw  # noqa: PLC0415
-
-    def before(column: str) -> nw.Expr:
-        shifted = nw.col(column).shift(1)
-        return shifted if ordered else shifted.over(SUBJECT, order_by=TIME)
-
-    place = TIME
-    if rules.every is not None:
-        # One entry for each slot, its first reading.
-        place = SLOT
-        frame = frame.filter(~nw.col(STATE).is_null())
-        frame = frame.with_columns(before(SLOT).alias("_other"), before(SUBJECT).alias(BEFORE))
-        same = (nw.col(BEFORE) == nw.col(SUBJECT)) & (nw.col("_other") == nw.col(SLOT))
-        frame = frame.filter(~same.fill_null(False))
-    frame = frame.with_columns(
-        (nw.col(place) - before(place)).alias(STEP),
-        before(STATE).alias(BEFORE),
-        before(SUBJECT).alias("_other"),
-    )
-    first = (nw.col("_other") != nw.col(SUBJECT)).fill_null(True)
-    step = nw.when(~first).then(nw.col(STEP))
-    apart = first
-    if rules.independent_after is not None:
-        away = nw.col(STEP) if rules.every is None else nw.col(STEP) * rules.every
-        longer = away > rules.independent_after
-        if (kind := frame.collect_schema()[TIME]).is_float() or isinstance(rules.every, float):
-            # 0.4 - 0.3 is above 0.1 in floats: a step that is longer only by rounding is no gap.
-            slack = (nw.col(TIME).abs() + away) * rounding_of(kind)
-            longer = away - slack > rules.independent_after
-        apart = apart | longer.fill_null(True)
-    if rules.every is not None:
-        # On a grid the clock is known: next to one another, or not.
-        step = nw.when(~first).then(nw.when(nw.col(STEP) > 2).then(2).otherwise(nw.col(STEP)))
-    one = [] if broken else [nw.lit(1).cast(nw.Int64).alias(SEGMENT)]
-    frame = frame.with_columns(apart.alias(BREAK), step.alias(STEP), *one)
-    if not broken:
-        return frame
-    segment = nw.col(BREAK).cast(nw.Int64).cum_sum()
-    return frame.with_columns(
-        (segment if ordered else segment.over(SUBJECT, order_by=TIME)).alias(SEGMENT)
-    )
-
-
-def piece_counts(frame: Any, rules: Rules, *, ordered: bool = False) -> Any:
-    """The number of rows of each state in each piece, the time of the first, and their places.
-
-    Rows without a state have a line of their own. Places are times, or slots of the grid.
-    """
-    import narwhals as nw  # noqa: PLC0415
-
-    carried = FRESH in frame.collect_schema().names()
-    number = nw.col(FRESH).sum() if carried else nw.len()
-    bases = [nw.col(BASE).max()] if carried else []
-    counts = number.alias("n"), *_extents(rules), *bases
-    keys = _piece_keys(rules)
-    if ordered:  # segments are numbered through all subjects
-        counts = (*counts, nw.col(SUBJECT).min())
-        keys.remove(SUBJECT)
-    return frame.group_by(*keys).agg(*counts)
-
-
-def _piece_keys(rules: Rules) -> list[str]:
-    return [SUBJECT, SEGMENT, STATE, *([WINDOW] if rules.windows is not None else [])]
-
-
-def _extents(rules: Rules) -> tuple[Any, Any, Any]:
-    """The time of the first row, and the lowest and highest place."""
-    import narwhals as nw  # noqa: PLC0415
-
-    place = nw.col(TIME if rules.every is None else SLOT)
-    return nw.col(TIME).min().alias(FIRST), place.min().alias(LOW), place.max().alias(HIGH)
-
-
-def pair_counts(frame: Any, *, by_step: bool = True) -> Any:
-    """How often each state follows each after each step; and rows that have no time."""
-    import narwhals as nw  # noqa: PLC0415
-
-    lost = nw.col(TIME).is_null().cast(nw.Int64).sum()
-    keys = [BEFORE, STATE, BREAK] + ([STEP] if by_step else [])
-    return frame.group_by(*keys).agg(
-        nw.len().alias("n"),
-        nw.col(STEP).min().alias("low"),
-        nw.col(STEP).max().alias("high"),
-        lost.alias("lost"),
-    )
-
-
-def collected(frame: Any, rules: Rules) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """`piece_counts` and `pair_counts` of entries in an unordered engine.
-
-    Both are sums of finer counts, by the keys of either. Where these are few, as on a clock, the
-    engine finds neighbours once and the sums are made here; otherwise it is asked for each, and
-    needs no neighbours to count the pieces of whole series. To number segments costs it more than
-    to find neighbours, so that is done only if one breaks.
+    Rows stand subject by subject in time order. On a grid a slot has one entry, its first reading.
     """
     import polars as pl  # noqa: PLC0415
 
-    whole = linked(frame, rules, ordered=False, broken=False)
-    lines = None if _many_lines(frame) else _fine(whole, rules)
-    if lines is not None and (lines[BREAK] & lines[STEP].is_not_null()).any():
-        lines = _fine(linked(frame, rules, ordered=False), rules)
-    if lines is None:
-        pairs = collected_pairs(whole)
-        if (pairs[BREAK] & pairs["low"].is_not_null()).any():
-            whole = linked(frame, rules, ordered=False)
-        return in_polars(piece_counts(whole, rules).collect()), pairs
-    number = pl.col("n").cast(pl.Int64).sum()
-    pieces = lines.group_by(_piece_keys(rules)).agg(
-        number, pl.col(FIRST).min(), pl.col(LOW).min(), pl.col(HIGH).max()
-    )
-    ends = pl.col(STEP).min().alias("low"), pl.col(STEP).max().alias("high")
-    sums = [number, *ends, pl.col("lost").cast(pl.Int64).sum()]
-    pairs = lines.group_by(BEFORE, STATE, BREAK, STEP).agg(sums)
-    if pairs.height > MOST_STEPS:
-        pairs = lines.group_by(BEFORE, STATE, BREAK).agg(sums)
-    return pieces, pairs
+    place, same = TIME, pl.col(SUBJECT) == pl.col(SUBJECT).shift(1)
+    if rules.every is not None:
+        place = SLOT
+        frame = frame.filter(pl.col(STATE).is_not_null())
+        again = same & (pl.col(SLOT) == pl.col(SLOT).shift(1))
+        frame = frame.filter(~again.fill_null(False))
+    step = pl.col(place) - pl.col(place).shift(1)
+    apart = first = (~same).fill_null(True)
+    if rules.independent_after is not None:
+        away = step if rules.every is None else step * rules.every
+        if (kind := frame.schema[TIME]).is_float() or isinstance(rules.every, float):
+            # 0.4 - 0.3 is above 0.1 in floats: a step that is longer only by rounding is no gap.
+            away = away - (pl.col(TIME).abs() + away) * rounding_of(kind)
+        apart = apart | (away > rules.independent_after).fill_null(True)
+    if rules.every is not None:  # the clock is known: next to one another, or not
+        step = step.clip(upper_bound=2)
+    before = pl.col(STATE).shift(1).alias(BEFORE)
+    frame = frame.with_columns(pl.when(~first).then(step).alias(STEP), before, apart.alias(BREAK))
+    return frame.with_columns(pl.col(BREAK).cast(pl.Int64).cum_sum().alias(SEGMENT))
 
 
-def _many_lines(frame: Any) -> bool:
-    """Whether finer counts are likely too many to be worth asking for."""
-    import narwhals as nw  # noqa: PLC0415
+def piece_counts(rows: pl.DataFrame, rules: Rules) -> pl.DataFrame:
+    """The number of rows of each state in each piece, the time of the first, and their places.
 
-    rows = int(frame.select(nw.len()).collect().item())
-    if rows <= MOST_LINES:
-        return False
-    numbers = frame.select(nw.col(SUBJECT).n_unique(), nw.col(STATE).n_unique()).collect()
-    subjects, states = (int(number) for number in numbers.row(0))
-    return min(rows, subjects * states**2) > MOST_LINES
+    Rows without a state have a line of their own. Places are times, or slots of the grid. Segments
+    are numbered through all subjects.
+    """
+    import polars as pl  # noqa: PLC0415
+
+    carried = FRESH in rows.columns
+    place = pl.col(TIME if rules.every is None else SLOT)
+    keys = [SEGMENT, STATE, *([WINDOW] if rules.windows is not None else [])]
+    counts = [
+        (pl.col(FRESH).sum() if carried else pl.len()).alias("n"),
+        pl.col(TIME).min().alias(FIRST),
+        place.min().alias(LOW),
+        place.max().alias(HIGH),
+        *([pl.col(BASE).max()] if carried else []),
+        pl.col(SUBJECT).min(),
+    ]
+    lines = rows.lazy().group_by(keys).agg(counts)
+    return lines.select(SUBJECT, pl.exclude(SUBJECT)).collect()
 
 
-def _fine(frame: Any, rules: Rules) -> pl.DataFrame | None:
-    """Counts by the keys of pieces and of pairs together; ``None`` if they are too many."""
-    import narwhals as nw  # noqa: PLC0415
+def pair_counts(rows: pl.DataFrame) -> pl.DataFrame:
+    """How often each state follows each after each step; and rows that have no time."""
+    import polars as pl  # noqa: PLC0415
 
-    lost = nw.col(TIME).is_null().cast(nw.Int64).sum().alias("lost")
-    fine = frame.group_by(*_piece_keys(rules), BEFORE, BREAK, STEP)
-    counts = fine.agg(nw.len().alias("n"), *_extents(rules), lost)
-    lines = in_polars(counts.head(MOST_LINES + 1).collect())
-    return lines if lines.height <= MOST_LINES else None
-
-
-def collected_pairs(frame: Any) -> pl.DataFrame:
-    """`pair_counts` of an unordered engine; without steps if there are too many."""
-    pairs = in_polars(pair_counts(frame).head(MOST_STEPS + 1).collect())
-    if pairs.height <= MOST_STEPS:
-        return pairs
-    return in_polars(pair_counts(frame, by_step=False).collect())
+    counts = [
+        pl.len().alias("n"),
+        pl.col(STEP).min().alias("low"),
+        pl.col(STEP).max().alias("high"),
+        pl.col(TIME).null_count().cast(pl.Int64).alias("lost"),
+    ]
+    return rows.lazy().group_by(BEFORE, STATE, BREAK, STEP).agg(counts).collect()
 
 
 def merged_pairs(counts: list[pl.DataFrame]) -> pl.DataFrame:
@@ -325,58 +229,15 @@ def merged_pairs(counts: list[pl.DataFrame]) -> pl.DataFrame:
     return merged
 
 
-def smallest_step(frame: Any, *, ordered: bool) -> Any:
-    """Smallest time between neighbours before they are put on a grid."""
-    import narwhals as nw  # noqa: PLC0415
-
-    def before(column: str) -> nw.Expr:
-        shifted = nw.col(column).shift(1)
-        return shifted if ordered else shifted.over(SUBJECT, order_by=TIME)
-
-    steps = frame.with_columns(before(TIME).alias("_other"), before(SUBJECT).alias(BEFORE))
-    steps = steps.filter((nw.col(BEFORE) == nw.col(SUBJECT)).fill_null(False))
-    return steps.select(
-        (nw.col(TIME) - nw.col("_other")).min().alias("low"),
-    )
-
-
-def in_polars(frame: Any) -> pl.DataFrame:
-    """A small result of any engine as a polars frame."""
+def smallest_step(rows: pl.DataFrame) -> Any:
+    """Smallest time between neighbours before they are put on a grid; ``None`` without any."""
     import polars as pl  # noqa: PLC0415
 
-    table = frame.to_native()
-    return table if isinstance(table, pl.DataFrame) else pl.DataFrame(frame.to_arrow())
+    same = pl.col(SUBJECT) == pl.col(SUBJECT).shift(1)
+    return rows.select((pl.col(TIME) - pl.col(TIME).shift(1)).filter(same).min()).item()
 
 
 # -- rows in batches: the last row of a subject is carried into the batch that continues it ------
-
-
-def lazy(frame: pl.DataFrame) -> Any:
-    """A frame for narwhals, evaluated as a whole."""
-    import narwhals as nw  # noqa: PLC0415
-
-    return nw.from_native(frame.lazy())
-
-
-def evaluated(result: Any) -> pl.DataFrame:
-    """The collected result of `lazy`."""
-    rows: pl.DataFrame = result.to_native().collect()
-    return rows
-
-
-def linked_rows(frame: pl.DataFrame, rules: Rules) -> pl.DataFrame:
-    """`linked` of rows in order."""
-    import narwhals as nw  # noqa: PLC0415
-
-    rows: pl.DataFrame = linked(nw.from_native(frame), rules, ordered=True).to_native()
-    return rows
-
-
-def smallest(frame: pl.DataFrame) -> Any:
-    """`smallest_step` of rows in order; ``None`` if no subject has two rows."""
-    import narwhals as nw  # noqa: PLC0415
-
-    return smallest_step(nw.from_native(frame), ordered=True).to_native().item()
 
 
 def with_carry(frame: pl.DataFrame, carry: pl.DataFrame | None) -> pl.DataFrame:

@@ -2,8 +2,8 @@
 
 A table becomes data here or is refused here: later code never sees a timestamp or a column name.
 Rows are counted from 1, without the header. `files` opens files, `sources` chooses the columns and
-turns times into numbers, `times` knows how times are written, `count` links neighbours and counts
-inside the engine, and `assemble` makes a `Table` of the counts.
+turns times into numbers, `times` knows how times are written, `count` links neighbours and counts,
+and `assemble` makes a `Table` of the counts.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ def read(
     and the segment continues after it. Otherwise successive rows are taken as neighbours, and the
     report states this.
 
-    For a `Table` the counting happens in the engine that holds the rows, and only aggregates leave
-    it. For tables in memory and files that are not large the entries are kept too (`Table.series`).
+    Of a large `Table` only counts are kept; for tables of up to a million rows and files that are
+    not large the entries too (`Table.series`).
 
     Parameters
     ----------
@@ -87,9 +87,9 @@ def read(
         A pandas, polars (eager or lazy) or PySpark frame, a pyarrow table, a duckdb relation, or
         the path of a text file (also compressed with gzip, ``"-"`` for standard input) or a
         ``.parquet`` file; several files by a pattern like ``"N*"`` or a list of paths. Tables of
-        lazy polars frames and of large files in time order are read in batches, so memory does not
-        grow with their rows; others are sorted in memory. PySpark gives a `ClusterTable`, which
-        stays on the cluster.
+        duckdb, which sorts them, and of lazy polars frames and large files in time order are read
+        in batches, so memory does not grow with their rows; others are sorted in memory. PySpark
+        gives a `ClusterTable`, which stays on the cluster.
     state
         Column with states, or with numbers if ``bins`` are given. In a wide table, which has a
         column for each subject, a list of columns or a pattern such as ``"house *"``: a `Table`
@@ -267,8 +267,8 @@ def _table(source: sources.Source, rules: Rules, known: tuple[Hashable, ...] | N
             )
         # A cluster stands above the data, so it is found by name.
         return import_module("pufferkit.cluster.spark").ClusterTable(source, rules, known)
-    if source.sql:
-        return _table_of_sql(source, rules, known)
+    if source.frame is not None:
+        return _from_batches(source.sorted_batches(BATCH), source, rules, known)
     frame = source.eager
     if source.lazy is not None:
         try:
@@ -484,20 +484,6 @@ def groups_of(rows: Any, *, subject: str, group: str) -> dict[Hashable, Hashable
     return members
 
 
-def _table_of_sql(
-    source: sources.Source, rules: Rules, known: tuple[Hashable, ...] | None
-) -> Table:
-    """The aggregates of a table in an engine without an order of rows: duckdb or Spark."""
-    frame = count.entries(source.frame, rules)
-    if rules.every is not None:
-        low = count.in_polars(count.smallest_step(frame, ordered=False).collect())
-        if low.item() is not None and low.item() <= 0:
-            raise source.duplicates(frame)
-    pieces, pairs = count.collected(frame, rules)
-    source.refuse_rows(pairs, frame)
-    return assembled([pieces], pairs, rules, known, lambda bad: source.unknown(frame, bad))
-
-
 def _rules(
     of_time: bool,
     independent_after: Any,
@@ -568,15 +554,15 @@ def _from_batches(
         frame = _sorted(frame)
         if carry is not None and _overtaken(frame):
             raise _OutOfOrder
-        linked = count.linked_rows(frame, rules)
-        counts = count.evaluated(count.pair_counts(count.lazy(linked)))
+        linked = count.linked(frame, rules)
+        counts = count.pair_counts(linked)
         low: Any = counts["low"].min()
         if rules.every is not None:
-            low = count.smallest(frame)
+            low = count.smallest_step(frame)
         if low is not None and low <= 0:
             raise source.duplicates_in(batch, frame, row)
         pairs = count.merged_pairs([counts] if pairs is None else [pairs, counts])
-        found_pieces = count.evaluated(count.piece_counts(count.lazy(linked), rules, ordered=True))
+        found_pieces = count.piece_counts(linked, rules)
         if following is not None or carry is not None:
             found_pieces, last = count.numbered(found_pieces, linked, frame)
             carry = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
@@ -59,10 +59,17 @@ class Source:
     unit: int | float | None = None
     """Microseconds in a unit of the times, where these are numbers that count from 1970."""
 
-    @property
-    def sql(self) -> bool:
-        """Whether the engine has no order of rows."""
-        return self.frame is not None
+    def sorted_batches(self, size: int) -> Iterator[pl.DataFrame]:
+        """The rows of a duckdb relation, sorted there, which takes what is too large to disk."""
+        import polars as pl  # noqa: PLC0415
+
+        rows = self.frame.to_native().order(f"{SUBJECT}, {TIME}")
+        # Its name before duckdb 1.4.
+        reader = (
+            rows.to_arrow_reader if hasattr(rows, "to_arrow_reader") else rows.fetch_arrow_reader
+        )
+        for batch in reader(size):
+            yield pl.DataFrame(batch)
 
     def refuse_lost(self, batch: pl.DataFrame, before: int) -> None:
         """Raise unless every row has a subject and a time."""
@@ -71,8 +78,10 @@ class Source:
             missing = column.is_null()
             if column.dtype.is_float():
                 missing = missing | ~column.is_finite().fill_null(False)
+            if missing.any() and self.frame is None:
+                raise self._lost(self._rows(batch, missing.arg_true(), before), role)
             if missing.any():
-                raise self._lost(self._rows(missing.arg_true(), before), role)
+                raise self._lost_of(int(missing.sum()), batch.filter(missing)[SUBJECT], role)
 
     def duplicates_in(self, batch: pl.DataFrame, frame: pl.DataFrame, before: int) -> ValueError:
         """The error for rows of a subject with equal times."""
@@ -81,7 +90,7 @@ class Source:
         numbered = batch.with_row_index("_row").join(twice, on=[SUBJECT, TIME], how="semi")
         first = numbered.sort("_row").row(0, named=True)
         return self._duplicates(
-            self._rows(numbered["_row"].sort(), before),
+            self._rows(batch, numbered["_row"].sort(), before),
             " or an earlier row" if FRESH in frame.columns else "",
             first[SUBJECT] if self.role == "subject" else ONLY,
         )
@@ -89,52 +98,57 @@ class Source:
     def unknown_in(self, batch: pl.DataFrame, cells: Sequence[Any], before: int) -> ValueError:
         """The error for rows with states that were not declared."""
         rows = batch[STATE].is_in(list(cells)).fill_null(False).arg_true()
-        return self._unknown(self._rows(rows, before), cells)
+        return self._unknown(self._rows(batch, rows, before), cells)
 
-    def _rows(self, rows: pl.Series, before: int) -> str:
-        """Rows by their numbers from 1, as the subject of a sentence."""
+    def _rows(self, batch: pl.DataFrame, rows: pl.Series, before: int) -> str:
+        """Rows by their numbers from 1, as the subject of a sentence; else by subject and time."""
+        if self.frame is not None:
+            return self._named(batch[rows.head(_NAMED)])
         if self.height is not None:
             rows = (rows % self.height).unique(maintain_order=True)
         named = ", ".join(str(before + row + 1) for row in rows.head(_NAMED).to_list())
         more = f" and {len(rows) - _NAMED} more" if len(rows) > _NAMED else ""
         return f"row {named} has" if len(rows) == 1 else f"rows {named}{more} have"
 
-    # Rows of engines without order are named by subject and time.
+    def _named(self, rows: Any) -> str:
+        """Rows without an order by subject and time, as the subject of a sentence."""
+        moments = [_moment(time) if self.of_time else time for time in rows[TIME].to_list()]
+        pairs = zip(rows[SUBJECT].to_list(), moments, strict=True)
+        return f"rows of {', '.join(f'{who!r} at {when}' for who, when in pairs)} have"
+
+    # Rows of a cluster are looked for there.
 
     def refuse_rows(self, pairs: pl.DataFrame, frame: Any) -> None:
-        """Rows without a time, and equal times, in an engine without order."""
+        """Rows without a time, and equal times, on a cluster."""
         import narwhals as nw  # noqa: PLC0415
 
         lost = int(pairs["lost"].sum())
         if lost:
             rows = frame.filter(nw.col(TIME).is_null()).head(_NAMED).collect()
-            whose = first_few(map(repr, rows[SUBJECT].to_list()))
-            raise self._lost(f"{lost} rows have", "time", f", among them rows of {whose}")
+            raise self._lost_of(lost, rows[SUBJECT], "time")
         low: Any = pairs["low"].min()
         if low is not None and low <= 0:
             raise self.duplicates(frame)
 
     def duplicates(self, frame: Any) -> ValueError:
-        """The error for equal times in an engine without order."""
+        """The error for equal times on a cluster."""
         import narwhals as nw  # noqa: PLC0415
 
-        counted = frame.group_by(SUBJECT, TIME).agg(nw.len().alias("n"))
-        return self._duplicates(self._named(counted.filter(nw.col("n") > 1)))
+        counted = frame.group_by(SUBJECT, TIME).agg(nw.len().alias("n")).filter(nw.col("n") > 1)
+        return self._duplicates(self._named(counted.head(_NAMED).collect()))
 
     def unknown(self, frame: Any, cells: Sequence[Any]) -> ValueError:
-        """The error for states that were not declared, in an engine without order."""
+        """The error for states that were not declared, on a cluster."""
         import narwhals as nw  # noqa: PLC0415
 
-        return self._unknown(self._named(frame.filter(nw.col(STATE).is_in(list(cells)))), cells)
-
-    def _named(self, frame: Any) -> str:
-        """The first rows by subject and time, as the subject of a sentence."""
-        rows = frame.head(_NAMED).collect()
-        moments = [_moment(time) if self.of_time else time for time in rows[TIME].to_list()]
-        pairs = zip(rows[SUBJECT].to_list(), moments, strict=True)
-        return f"rows of {', '.join(f'{who!r} at {when}' for who, when in pairs)} have"
+        rows = frame.filter(nw.col(STATE).is_in(list(cells))).head(_NAMED).collect()
+        return self._unknown(self._named(rows), cells)
 
     # One set of words for all engines.
+
+    def _lost_of(self, rows: int, subjects: Any, role: str) -> ValueError:
+        whose = first_few(map(repr, subjects.head(_NAMED).to_list()))
+        return self._lost(f"{rows} rows have", role, f", among them rows of {whose}")
 
     def _lost(self, rows: str, role: str, whose: str = "") -> ValueError:
         return ValueError(

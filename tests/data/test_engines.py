@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 import pufferkit as pk
-from pufferkit.data import count
+from pufferkit.data import read as reader
 
 COLUMNS = {"subject": "who", "time": "when", "state": "what"}
 
@@ -152,11 +152,11 @@ def test_spark_agrees(spark):
             assert _facts(far, rules) == expected, (state, clock, rules)
 
 
-@pytest.mark.parametrize("most", [2_000_000, 3])
+@pytest.mark.parametrize("batch", [1, 7, 1_000_000])
 @pytest.mark.parametrize("after", [None, 1, 2, 100])
-def test_duckdb_with_and_without_breaks_and_with_many_lines(monkeypatch, most, after):
-    """Segments are numbered only where one breaks, and counts are asked for twice if many."""
-    monkeypatch.setattr(count, "MOST_LINES", most)
+def test_duckdb_hands_over_sorted_batches(monkeypatch, batch, after):
+    """Rows in any order are those of the sorted table, whatever the size of a batch."""
+    monkeypatch.setattr(reader, "BATCH", batch)
     rng = np.random.default_rng(1)
     places = [np.sort(rng.choice(40, 12, replace=False)) for _ in range(5)]
     rows = pl.DataFrame(

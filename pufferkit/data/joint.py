@@ -157,4 +157,7 @@ def part_record(name: str, query: Query, states: tuple[Any, ...]) -> dict[str, A
         nothing = (Fraction(0),) * query.size
         rows = [query.weights.get(state, nothing) for state in states]
         record["weights"] = [[str(w) for w in row] for row in rows]
+    if query.apart is not None and query.asks is None:
+        rows = list(rows_of(query, states).values())
+        record["apart"] = [[str(w) for w in row] for row in rows]
     return record

@@ -696,6 +696,9 @@ def _check_types(fields: Mapping[str, Any]) -> None:
             raise ValueError(f"release: {name} must be text, got {fields[name]!r:.60}")
     if not isinstance(fields["calibration"], (str, type(None))):
         raise ValueError("release: calibration must be a digest, or null")
+    for name in ("beliefs", "question", "verification_data"):
+        if not (fields[name] is None or isinstance(fields[name], Mapping)):
+            raise ValueError(f"release: {name} must be an object, or null")
 
 
 def unsure_of(written: Any) -> float | None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import pufferkit as pk
 from pufferkit.data.asking import transition_counts
 from pufferkit.mechanisms.release import project_to_simplex
-from pufferkit.verification.query_checks import nearest_histogram
+from pufferkit.verification.claims import nearest_histogram
 
 CHAIN = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]], states=["rest", "run"])
 STATES = ["rest", "run"]

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 import pufferkit as pk
-from pufferkit.verification.allowance import Allowance
-from pufferkit.verification.quilt_proofs import (
+from pufferkit.verification.claims import Allowance
+from pufferkit.verification.quilts import (
     KnownChain,
     Nearby,
     score_of_chain,

@@ -48,22 +48,14 @@ from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.beliefs.markov_random_field import FieldClass
 from pufferkit.beliefs.secrets import Counted, Events, Listed, Runs, Secrets
 from pufferkit.errors import NotApplicable
-from pufferkit.mechanisms.release import Release
 from pufferkit.rounding import as_fraction
-from pufferkit.verification.allowance import (
+from pufferkit.verification.claims import (
     TOLERANCE,
     Allowance,
     BadBeliefs,
+    Claim,
     NotChecked,
-    larger_than,
     largest,
-)
-from pufferkit.verification.query_checks import (
-    asked_of,
-    days_of,
-    moves_of,
-    vectors_of,
-    weights_of,
 )
 
 Numbers = Any  # arrays of np.longdouble
@@ -123,20 +115,17 @@ class RecordedSum:
         return dict(zip(states, self.values[0], strict=True))
 
 
-def wasserstein_scale(record: Release, theta: Beliefs, checks: list[str], work: Allowance) -> float:
+def by_distance(claim: Claim) -> float:
     """The scale W over epsilon."""
-    several = len(record.labels) > 1
-    weights: Any = (vectors_of if several else weights_of)(record, theta.states)
-    if weights is not None and len(weights) != len(theta.states):
-        weights = None
-    asked = RecordedSum(weights, record.lengths, work, record.verification_data or {})
-    if several:
+    record, theta = claim.record, claim.beliefs
+    asked = _asked(claim)
+    if claim.query.size > 1:
         most = Fraction(record.scale) * Fraction(record.epsilon) * (1 + Fraction(TOLERANCE))
         distance = _vectors_within(most, theta, asked)
     else:
         distance = distance_of(theta, asked)
     named = theta.names_secrets or asked.secrets is not None
-    checks.append(
+    claim.checks.append(
         f"wasserstein: distributions of the answer given two "
         f"{'of the secrets' if named else 'values of an entry'} are at most "
         f"{float(distance):.9g} apart, over {theta.description}"
@@ -144,28 +133,40 @@ def wasserstein_scale(record: Release, theta: Beliefs, checks: list[str], work: 
     return float(distance) / record.epsilon
 
 
-def exact_sum_scale(record: Release, theta: Beliefs, checks: list[str], work: Allowance) -> float:
+def by_loss(claim: Claim) -> float:
     """The recorded scale if the loss at it is small enough, of every belief and length."""
-    if record.observed is not None:
-        raise BadBeliefs("exact_sum has no theorem for entries that were not observed")
-    weights = weights_of(record, theta.states)
-    moves, days = moves_of(record, theta.states), days_of(record, theta.states)
-    if moves is None and days is None and (weights is None or len(weights) != len(theta.states)):
+    record, theta, query, states = claim.record, claim.beliefs, claim.query, claim.beliefs.states
+    asks, over = query.asks, getattr(query.evaluate, "over", None)
+    asked = replace(_asked(claim), data={})
+    if asks is not None and over is not None:
+        asked = replace(asked, moves=asks.additive(states), days=asks.counted_days(over, states))
+    if (asked.weights or asked.moves or asked.days) is None or query.size > 1 or not query.unit:
         raise NotChecked(_NO_WEIGHTS)
-    enough = record.epsilon * (1 + TOLERANCE)
-    asked = RecordedSum(weights, record.lengths, work, {}, moves, days)
-    query = asked_of(record)
-    unit = query.unit if weights is None and query is not None else asked.values[1]
-    if unit is None:
-        raise NotChecked(_NO_WEIGHTS)
+    unit = query.unit if asked.weights is None else asked.values[1]
     scale = record.scale * (1 + TOLERANCE) / float(unit)
     tried = [n for n in record.evidence.blocks or () if n is not None]
+    enough = record.epsilon * (1 + TOLERANCE)
     worst = _loss_of(theta, asked, scale, enough, max(tried, default=None))
-    checks.append(
+    claim.checks.append(
         f"exact_sum: the largest loss of a secret is {worst:.9g}, by the distribution of the sum "
         f"given its value, over {theta.description}"
     )
-    return record.scale if worst <= enough else larger_than(record.scale)
+    return claim.scale_for(worst / (1 + TOLERANCE))
+
+
+def _asked(claim: Claim) -> RecordedSum:
+    """What each state adds, if the record says it; entries that were not observed are refused."""
+    record, query = claim.record, claim.query
+    if record.observed is not None:
+        raise BadBeliefs(
+            f"have no theorem by {record.mechanism} for entries that were not observed"
+        )
+    rows = None
+    if query.weights is not None:
+        nothing = (Fraction(0),) * query.size
+        rows = [query.weights.get(state, nothing) for state in claim.beliefs.states]
+    weights = rows if rows is None or query.size > 1 else [row[0] for row in rows]
+    return RecordedSum(weights, record.lengths, claim.work, claim.proof)
 
 
 @singledispatch

@@ -18,14 +18,15 @@ from __future__ import annotations
 import base64
 import json
 import zlib
-from collections.abc import Hashable, Mapping, Sequence
-from functools import cache
+from collections.abc import Mapping, Sequence
+from functools import cache, singledispatch
 from itertools import combinations, pairwise, permutations, product
 from math import inf, prod
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from pufferkit.beliefs.base import Beliefs, GraphClass
 from pufferkit.beliefs.junction_tree import (
     CliqueTree,
     GraphModel,
@@ -38,8 +39,15 @@ from pufferkit.beliefs.junction_tree import (
 )
 from pufferkit.checks import Floats
 from pufferkit.rounding import EPS
-from pufferkit.verification.allowance import Allowance, BadBeliefs, NotChecked, largest
-from pufferkit.verification.recorded_plans import Plans, plan_values
+from pufferkit.verification.claims import (
+    TOLERANCE,
+    Allowance,
+    BadBeliefs,
+    Claim,
+    NotChecked,
+    largest,
+)
+from pufferkit.verification.plans import Plans, plan_values
 
 _MOST_TEXT = 50_000_000
 _MOST_CLIQUE = 1 << 20
@@ -56,20 +64,29 @@ class _RecordedWay(NamedTuple):
     moves: str
 
 
+@singledispatch
+def models_of(theta: Beliefs) -> Sequence[GraphModel]:
+    """The models of a graph; none of chains and joint distributions."""
+    return ()
+
+
+@models_of.register
+def _(theta: GraphClass) -> Sequence[GraphModel]:
+    return theta.listed
+
+
 def largest_part(model: GraphModel) -> int:
     """Number of nodes of the largest connected component."""
     near = neighbours(len(model.nodes), [scope for scope, _ in model.log_factors])
     return max(len(part) for part in parts(near))
 
 
-def loss_on_graphs(
-    models: Sequence[GraphModel],
-    states: Sequence[Hashable],
-    cost: Floats,
-    records: Any,
-    work: Allowance,
-) -> float:
-    """The largest loss of a node, over models, when replacing a value costs ``cost``."""
+def loss_on_graphs(models: Sequence[GraphModel], claim: Claim) -> float:
+    """The largest loss of a node, over models."""
+    records, states = claim.proof.get("graphs"), claim.beliefs.states
+    cost, work = claim.cost / (1 + TOLERANCE), claim.work
+    if claim.record.evidence.beside:
+        raise NotChecked("there is no theorem for graphs with other spending beside")
     if not isinstance(records, list) or len(records) != len(models):
         raise BadBeliefs("have no junction trees recorded in the verification data")
     if not (np.isfinite(cost).all() and cost.max(initial=0.0) <= _LARGEST):
@@ -89,6 +106,10 @@ def loss_on_graphs(
             losses.append(proof.loss(costs))
         except (TypeError, KeyError, ValueError, IndexError, zlib.error) as error:
             raise NotChecked(f"the recorded proof cannot be read ({error})") from None
+    claim.checks.append(
+        f"influence_curve: the largest loss of a node is {largest(losses):.9g}, by the recorded "
+        "ways out of its cliques"
+    )
     return largest(losses)
 
 

@@ -18,7 +18,7 @@ then every later B is at most C, by induction. Which blocks are used, C, and the
 are read from the record. Any blocks, any C with this inequality and any plan give a bound, so a
 false record can only fail to show that a scale is enough.
 
-A step is evaluated here by a recorded plan (`pufferkit.verification.recorded_plans`) or by the
+A step is evaluated here by a recorded plan (`pufferkit.verification.plans`) or by the
 formula of its kind, see `_formula`. What an engine computes of a step is not read.
 """
 
@@ -36,8 +36,9 @@ from numpy.typing import NDArray
 from pufferkit.checks import Bools, Floats
 from pufferkit.records import unpacked_matrix
 from pufferkit.rounding import EPS
-from pufferkit.verification.allowance import Allowance, NotChecked
-from pufferkit.verification.recorded_plans import LARGEST, Plans, plan_values
+from pufferkit.verification.claims import TOLERANCE, Allowance, Claim, NotChecked, largest
+from pufferkit.verification.graphs import loss_on_graphs, models_of
+from pufferkit.verification.plans import LARGEST, Plans, plan_values
 
 _FAR = 500.0
 """The variation between values that are never possible together."""
@@ -56,6 +57,53 @@ PaidRuns = Sequence[tuple[int, Floats]]
 
 Adds = list[tuple[int, int, Floats]]
 """First and last entry of stretches, and what a side adds there."""
+
+
+def by_curve(claim: Claim) -> float:
+    """The recorded scale if the proof shows it to be enough, on chains or on graphs."""
+    models = models_of(claim.beliefs)
+    return claim.scale_for(loss_on_graphs(models, claim) if models else _loss_on_chains(claim))
+
+
+def _loss_on_chains(claim: Claim) -> float:
+    """The largest loss, by the recorded proof of every part of the class, for every pattern."""
+    theta: Any = claim.beliefs
+    beside, patterns, longest = claim.record.evidence.beside or 0.0, claim.patterns, claim.longest
+    theta.check_length(longest)
+    cost = claim.cost / (1 + TOLERANCE) + beside * ~np.eye(len(claim.cost), dtype=bool)
+    cases = [_cost_runs(runs, cost) for runs in patterns] or [[(longest, cost)]]
+    if patterns and beside:
+        raise NotChecked("there is no theorem for gaps with other spending beside")
+    proofs = claim.proof.get("curve") or [None] * len(cases)
+    if not isinstance(proofs, list) or len(proofs) != len(cases):
+        raise TypeError("there must be a proof for each pattern of gaps")
+    losses = []
+    for runs, recorded in zip(cases, proofs, strict=True):
+        parts = theta.parts(sum(count for count, _ in runs))
+        each = [None] * len(parts) if recorded is None else recorded
+        if not isinstance(each, list) or len(each) != len(parts):
+            raise TypeError(f"there must be a proof for each of {len(parts)} part(s) of the class")
+        for part, own in zip(parts, each, strict=True):
+            losses.append(loss_of_part(part, runs, own, claim.work))
+    counted = f", only observed entries counted by {len(cases)} pattern(s)" if patterns else ""
+    counted += f"; {beside:.9g} of event-level epsilon is spent beside it" if beside else ""
+    claim.checks.append(
+        f"influence_curve: the recorded proof for {theta.description}, over segments of up to "
+        f"{longest:,} entries{counted}; the largest loss is {largest(losses):.9g}"
+    )
+    return largest(losses)
+
+
+def _cost_runs(runs: Sequence[int], cost: Floats) -> list[tuple[int, Floats]]:
+    """Runs of entries and their cost; nothing is spent on those that were not observed."""
+    found: list[tuple[int, Floats]] = []
+    for place, count in enumerate(runs):
+        own = cost if place % 2 == 0 else np.zeros_like(cost)
+        if found and np.array_equal(found[-1][1], own):
+            found[-1] = found[-1][0] + count, own
+        elif count:
+            found.append((count, own))
+    return found
 
 
 def loss_of_part(part: Any, runs: PaidRuns, recorded: Any, work: Allowance) -> float:

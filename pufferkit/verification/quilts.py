@@ -27,24 +27,29 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import singledispatch
-from itertools import permutations
-from math import exp, inf, isfinite, log1p, sqrt
+from itertools import permutations, product
+from math import exp, inf, isfinite, log1p
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pufferkit.beliefs.base import Beliefs, Member
 from pufferkit.beliefs.bayesian_network import BayesianNetwork, NetworkClass
-from pufferkit.beliefs.binary_class import BinaryClass
-from pufferkit.beliefs.chain_class import ChainClass, Member
+from pufferkit.beliefs.chain_class import ChainClass
+from pufferkit.beliefs.event_class import EventClass
 from pufferkit.beliefs.graph import Node
 from pufferkit.beliefs.junction_tree import GraphModel, neighbours, spread
-from pufferkit.beliefs.mixing_class import MixingClass
+from pufferkit.beliefs.markov_chain import MarkovChain
+from pufferkit.beliefs.markov_random_field import FieldClass
 from pufferkit.beliefs.region_class import RegionClass
+from pufferkit.beliefs.secrets import Events, Sets
 from pufferkit.checks import Bools, Floats
+from pufferkit.mechanisms.release import is_number, is_whole
 from pufferkit.rounding import EPS
-from pufferkit.verification.allowance import Allowance, NotChecked, largest
-from pufferkit.verification.sum_checks import NetworkSums
+from pufferkit.verification.claims import Allowance, BadBeliefs, Claim, NotChecked, largest
+from pufferkit.verification.graphs import models_of
+from pufferkit.verification.sums import NetworkSums
 
 _FAR = 1 << 20
 """The prior of any start never grows along a series, so a nearer entry bounds it."""
@@ -55,8 +60,113 @@ _UP = 1 + 1e-12
 _TINY = 1e-280
 _MOST_AROUND = 1 << 14
 
-Spans = Sequence[tuple[int, int, int, int]]
-"""First and last node of each run, and the distances of their endpoints."""
+
+def by_quilts(claim: Claim) -> float:
+    """The scale that the recorded quilts need: of every chain or network, at every node."""
+    theta: Any = claim.beliefs
+    record, scores = claim.record, []
+    networks, rounding = _networks(theta)
+    room = record.epsilon - rounding
+    if networks:
+        if record.mechanism != "markov_quilt":
+            raise BadBeliefs(f"are networks, to which {record.mechanism} does not apply")
+        claim.checks.append(
+            f"markov_quilt: the recorded quilt of every node of a {theta.description}"
+        )
+        return claim.lipschitz * score_of_networks(networks, claim.proof, room, claim.work)
+    cases = _cases(theta, claim)
+    how = "how fast they mix" if record.mechanism != "markov_quilt" else "their transition matrices"
+    claim.checks.append(
+        f"{record.mechanism}: the recorded Markov quilts for {theta.description}, from {how}, over "
+        f"segments of up to {max(segment.length for segment, _ in cases):,} entries"
+    )
+    for case, (segment, window) in enumerate(cases):
+        sides = _covering(theta, claim, segment.length)
+        runs = quilts_of_case(claim.proof, case, len(cases), len(sides))
+        for side, own in zip(sides, runs, strict=True):
+            scores.append(score_of_chain(side, own, segment, room, claim.work, window))
+    return claim.lipschitz * largest(scores)
+
+
+@singledispatch
+def _networks(theta: Beliefs) -> tuple[Sequence[BayesianNetwork], float]:
+    """The networks that beliefs are, and how far they are from them; none for chains."""
+    raise BadBeliefs(f"are joint distributions, which have no quilts: a {theta.description}")
+
+
+@_networks.register
+def _(theta: ChainClass) -> tuple[Sequence[BayesianNetwork], float]:
+    return (), 0.0
+
+
+@_networks.register
+def _(theta: NetworkClass) -> tuple[Sequence[BayesianNetwork], float]:
+    return theta.networks, 0.0
+
+
+@_networks.register
+def _(theta: FieldClass) -> tuple[Sequence[BayesianNetwork], float]:
+    if len(theta.fields) > 1:
+        raise BadBeliefs("are several random fields, to which markov_quilt does not apply")
+    ((network,), rounding) = theta.networks()
+    return network.networks, rounding
+
+
+def _cases(theta: Any, claim: Claim) -> list[tuple[Nearby, int]]:
+    """Segments, and how many entries in a row are hidden: one list of quilts for each."""
+    longest = claim.longest
+    for secrets in theta.every_secret() if theta.names_secrets else ():
+        if isinstance(secrets, Sets) and secrets.window > 1:
+            raise BadBeliefs("hide sets of entries that are not adjacent, which quilts do not")
+        if isinstance(secrets, Events) and secrets.window > longest:
+            raise BadBeliefs(f"hide {secrets.description}, which needs longer segments than these")
+    if theta.names_secrets:
+        windows = sorted({min(one.window, longest) for one in theta.every_secret()})
+        return [(Nearby(longest), window) for window in windows]
+    gaps = [(Nearby(sum(runs), _observed_until(runs)), 1) for runs in claim.patterns]
+    return gaps or [(Nearby(longest), 1)]
+
+
+def _observed_until(runs: Sequence[int]) -> NDArray[np.intp]:
+    """The number of observed entries up to each entry; the first is before all of them."""
+    seen = np.repeat([1 - n % 2 for n in range(len(runs))], runs)
+    return np.concatenate([[0], np.cumsum(seen)]).astype(np.intp)
+
+
+@singledispatch
+def _covering(theta: ChainClass, claim: Claim, longest: int) -> Sequence[Any]:
+    """The chains, or the bounds on all chains of a class, that quilts are recorded for."""
+    variant = claim.record.evidence.variant
+    if claim.record.mechanism == "markov_quilt_approx":
+        return mixing_bounds(theta, tight=variant == "tight")
+    members = theta.corners()
+    if members is None:
+        return _whole(theta)
+    printed = variant == "formula"
+    return [KnownChain(m, longest, claim.work, as_printed=printed) for m in members]
+
+
+@_covering.register
+def _(theta: EventClass, claim: Claim, longest: int) -> Sequence[Any]:
+    theta.known_chains()  # refuses what has none
+    if claim.record.mechanism != "markov_quilt":
+        raise BadBeliefs(f"name secrets, which {claim.record.mechanism} does not cover")
+    return _covering(theta.beliefs, claim, longest)
+
+
+@singledispatch
+def _whole(theta: ChainClass) -> Sequence[Any]:
+    """The bound on all chains of a class at once."""
+    theta.members()  # says why there is none
+    raise BadBeliefs("are covered by influence_curve only")
+
+
+@_whole.register
+def _(theta: RegionClass) -> Sequence[Any]:
+    return [RegionBound(theta)]
+
+
+# --- quilts on chains -----------------------------------------------------------------------------
 
 
 class Nearby(NamedTuple):
@@ -96,15 +206,15 @@ def quilts_of_case(data: Mapping[str, Any], case: int, cases: int, chains: int) 
     return [rows[row] if isinstance(row, int) else row for row in rows]
 
 
-def spans_of(recorded: Any, nodes: int, length: int) -> Spans:
-    """The recorded runs, which must cover every node."""
+def spans_of(recorded: Any, nodes: int, length: int) -> list[tuple[int, int, int, int]]:
+    """First and last node of each recorded run, and its distances; they must cover every node."""
     spans, last = [], 0
     for run in recorded:
-        if len(run) != 3 or any(isinstance(n, bool) or not isinstance(n, int) for n in run):
-            raise TypeError("a run of quilts has a number of nodes and two distances")
         count, left, right = run
-        if count < 1 or right < 0 or abs(left) > length or right > length:
-            raise TypeError("a run of quilts must have nodes, and endpoints within the segment")
+        if not all(map(is_whole, run)) or min(count - 1, right) < 0:
+            raise TypeError("a run of quilts has a number of nodes and two distances")
+        if abs(left) > length or right > length:
+            raise TypeError("the endpoints of quilts lie within the segment")
         spans.append((last + 1, last + count, left, right))
         last += count
     if last != nodes:
@@ -113,7 +223,7 @@ def spans_of(recorded: Any, nodes: int, length: int) -> Spans:
 
 
 def score_of_chain(
-    side: Tables,
+    side: Any,
     recorded: Any,
     segment: Nearby,
     epsilon: float,
@@ -153,7 +263,7 @@ def _score(card: float, influence: float, epsilon: float) -> float:
 
 
 def _score_of_run(
-    side: Tables,
+    side: Any,
     span: tuple[int, int, int, int],
     segment: Nearby,
     epsilon: float,
@@ -207,23 +317,25 @@ def _score_of_run(
     return largest(scores)
 
 
+# --- quilts on networks ---------------------------------------------------------------------------
+
+
 def score_of_networks(
-    theta: NetworkClass, verification_data: Mapping[str, Any], epsilon: float, work: Allowance
+    networks: Sequence[BayesianNetwork], proof: Mapping[str, Any], epsilon: float, work: Allowance
 ) -> float:
     """The largest score over nodes, each with the quilt that was recorded for it."""
-    recorded = verification_data.get("quilts")
-    nodes = theta.nodes
+    recorded, nodes = proof.get("quilts"), networks[0].nodes
     if recorded is None or len(recorded) != len(nodes):
         raise NotChecked("the file does not hold a quilt for every node")
-    worst, sums = 0.0, [NetworkSums(network, work) for network in theta.networks]
+    worst, sums = 0.0, [NetworkSums(network, work) for network in networks]
     for node, places in zip(nodes, recorded, strict=True):
-        if any(isinstance(place, bool) or not 0 <= place < len(nodes) for place in places):
+        if not all(is_whole(place) and 0 <= place < len(nodes) for place in places):
             raise TypeError("a quilt names a node that is not there")
         quilt = [nodes[place] for place in places]
         if node in quilt:
             raise NotChecked(f"the quilt recorded for {node!r} holds the node itself")
         work.spend(5e3 * len(nodes))
-        nearby = len(connected(theta.networks[0], node, set(quilt)))
+        nearby = len(connected(networks[0], node, set(quilt)))
         influence = max(_influence(own, node, quilt) for own in sums)
         worst = max(worst, _score(nearby, influence, epsilon))
     return worst
@@ -259,12 +371,35 @@ def _influence(sums: NetworkSums, node: Node, quilt: Sequence[Node]) -> float:
     joint = sums.joint((node, *quilt))
     rows = [row / row.sum() for row in joint.reshape(len(joint), -1) if row.any()]
     worst = 0.0
-    for one, other in permutations(rows, 2):
-        known = one > 0
-        if (other[known] == 0).any():
-            return inf
-        worst = max(worst, float(np.log(one[known] / other[known]).max()) + 1e-13)
+    with np.errstate(divide="ignore"):
+        for one, other in permutations(rows, 2):
+            ratios = np.log(one[one > 0] / other[one > 0])
+            worst = max(worst, float(ratios.max()) + 1e-13)
     return worst
+
+
+# --- GK16 -----------------------------------------------------------------------------------------
+
+
+def by_neighbours(claim: Claim) -> float:
+    """The scale of GK16: by the recorded vector of every chain or graph."""
+    theta: Any = claim.beliefs
+    claim.checks.append(
+        "gk16: distributions of an entry given its neighbours, and a recorded x >= 1 + Gamma x"
+    )
+    models = models_of(theta)
+    members = () if models else theta.members()
+    recorded = claim.proof.get("sums")
+    if not isinstance(recorded, list) or len(recorded) != len(models or members):
+        raise TypeError("there must be a vector for each of the beliefs")
+    spreads = [
+        spread_on_graph(model, own, claim.work)
+        for model, own in zip(models, recorded, strict=False)
+    ] + [
+        spread_on_chain(member, claim.longest, own, claim.work)
+        for member, own in zip(members, recorded, strict=False)
+    ]
+    return claim.lipschitz * largest(spreads) / claim.record.epsilon
 
 
 def spread_on_chain(member: Member, length: int, recorded: Any, work: Allowance) -> float:
@@ -277,15 +412,11 @@ def spread_on_chain(member: Member, length: int, recorded: Any, work: Allowance)
         return 2.0
     if not isinstance(recorded, list) or not all(len(run) == 2 for run in recorded):
         raise TypeError("the vector of gk16 must be runs of equal numbers")
-    counts, values = [run[0] for run in recorded], _numbers([run[1] for run in recorded])
-    if any(isinstance(n, bool) or not isinstance(n, int) or n < 1 for n in counts):
-        raise TypeError("the vector of gk16 must be runs of equal numbers")
-    if sum(counts) != length:
+    counts = [run[0] for run in recorded]
+    if not all(is_whole(n) and n > 0 for n in counts) or sum(counts) != length:
         raise TypeError(f"the vector of gk16 must have {length} entries")
     work.spend(1e4 + 1e3 * len(counts) + 200.0 * len(member.chain) ** 3)
-    x = np.repeat(values, np.minimum(counts, 3))
-    if (x < 0).any():
-        return inf
+    x = np.repeat(_numbers([run[1] for run in recorded]), np.minimum(counts, 3))
     first, left, right, last = sways(member, length)
     needed = np.ones(len(x))
     with np.errstate(invalid="ignore"):
@@ -297,7 +428,7 @@ def spread_on_chain(member: Member, length: int, recorded: Any, work: Allowance)
 
 def _spread(x: Floats, needed: Floats) -> float:
     """Twice the largest x if it is as large as needed; what is no number shows nothing."""
-    shown = bool((x >= needed * (1 + 1e-13)).all())
+    shown = bool((x >= 0).all() and (x >= needed * (1 + 1e-13)).all())
     return 2 * float(x.max()) * _UP if shown else inf
 
 
@@ -346,11 +477,8 @@ def spread_on_graph(model: GraphModel, recorded: Any, work: Allowance) -> float:
     x = np.array(_numbers(recorded))
     if len(x) != len(sizes):
         raise TypeError(f"the vector of gk16 must have {len(sizes)} entries")
-    if (x < 0).any():
-        return inf
-    near = neighbours(len(sizes), [scope for scope, _ in factors])
     needed = np.ones(len(sizes))
-    for i, own in enumerate(near):
+    for i, own in enumerate(neighbours(len(sizes), [scope for scope, _ in factors])):
         around = sorted(own)
         shape = [sizes[n] for n in (*around, i)]
         entries = float(np.prod([float(size) for size in shape]))
@@ -371,12 +499,9 @@ def _numbers(recorded: Any) -> list[float]:
     """Finite numbers."""
     if not isinstance(recorded, list) or not recorded:
         raise TypeError("the vector of gk16 is missing")
-    if any(isinstance(n, bool) or not isinstance(n, (int, float)) for n in recorded):
-        raise TypeError("the vector of gk16 must have numbers")
-    values = [float(n) for n in recorded]
-    if not all(isfinite(n) for n in values):
+    if not all(is_number(n) and isfinite(n) for n in recorded):
         raise TypeError("the vector of gk16 must have finite numbers")
-    return values
+    return [float(n) for n in recorded]
 
 
 # --- what chains and classes say ------------------------------------------------------------------
@@ -498,8 +623,12 @@ class KnownChain:
         return np.asarray(prior + self.rounding(near) + columns)
 
     def is_sure(self, entry: int, node: int) -> bool:
-        """Whether an earlier entry has one possible value: then it ends every quilt."""
-        return self.differs and entry < node and int(self.distribution(entry)[1].sum()) == 1
+        """Whether an earlier entry has one possible value: then it ends every quilt.
+
+        As printed, no entry is sure.
+        """
+        known = self.differs and not self.as_printed
+        return known and entry < node and int(self.distribution(entry)[1].sum()) == 1
 
     def rounding(self, steps: int) -> float:
         """Bound on the error of a log-ratio of entries of P^steps."""
@@ -555,13 +684,13 @@ class RegionBound:
         return np.asarray(self.theta.influence.ratio(steps) * _UP)
 
 
-Tables = KnownChain | MixingBound | RegionBound
-
-
 def mixing_bounds(theta: ChainClass, *, tight: bool) -> list[MixingBound]:
     """[Q] Lemma C.1 with the least pi_min and gap; or, tight, the operator norm of each chain."""
     states = len(theta.states)
-    known = _known_mixing(theta)
+    if theta.names_matrices:
+        known = [fact for box in theta.boxes() for fact in _in_box(*box)]
+    else:  # what was declared
+        known = [(own.pi_min, own.gap, own.contraction, 2) for own in theta.mixing_bounds()]
     least = min(pi for pi, *_ in known), min(gap for _, gap, *_ in known)
     if not tight:
         return [MixingBound(exp(-least[1] / 2), 1 / least[0], 2, states)]
@@ -570,50 +699,29 @@ def mixing_bounds(theta: ChainClass, *, tight: bool) -> list[MixingBound]:
     return [MixingBound(norm, 1 / pi - 1, weight, states) for pi, _, norm, weight in known]
 
 
-MixingFacts = tuple[float, float, float, int]
+def _in_box(
+    name: str, low: Floats, high: Floats, start: Floats | None
+) -> list[tuple[float, float, float, int]]:
+    """Of a matrix; of two states with bounds: corners, and some chains between them."""
+    if np.array_equal(low, high):
+        return [_mixing(name, low, start)]
+    if len(low) > 2:
+        raise BadBeliefs("are a region of matrices, without a bound on how fast they mix")
+    sides = [sorted({low[x, x], (low[x, x] + high[x, x]) / 2, high[x, x]}) for x in (0, 1)]
+    return [_mixing(name, np.array([[p, 1 - p], [1 - q, q]]), None) for p, q in product(*sides)]
 
 
-@singledispatch
-def _known_mixing(theta: ChainClass) -> list[MixingFacts]:
-    return [_mixing(member) for member in theta.members()]
-
-
-@_known_mixing.register
-def _(theta: MixingClass) -> list[MixingFacts]:
-    norm = 1 - theta.gap / 2 if theta.reversible else sqrt(1 - theta.gap)
-    return [(theta.pi_min, theta.gap, norm, 2)]
-
-
-@_known_mixing.register
-def _(theta: BinaryClass) -> list[MixingFacts]:
-    return _in_rectangle([(theta.low, theta.high)] * 2)
-
-
-@_known_mixing.register
-def _(theta: RegionClass) -> list[MixingFacts]:
-    if len(theta.states) != 2:
-        return [_mixing(member) for member in theta.members()]
-    return _in_rectangle([(float(theta.low[x, x]), float(theta.high[x, x])) for x in (0, 1)])
-
-
-def _in_rectangle(sides: list[tuple[float, float]]) -> list[MixingFacts]:
-    """Of staying probabilities between bounds: corners, and some chains between them."""
-    first, second = (sorted({low, (low + high) / 2, high}, reverse=True) for low, high in sides)
-    matrices = [[[p, 1 - p], [1 - q, q]] for p in first for q in second]
-    return [_mixing(member) for member in ChainClass.any_start(*matrices).members()]
-
-
-def _mixing(member: Member) -> MixingFacts:
+def _mixing(name: str, matrix: Floats, start: Floats | None) -> tuple[float, float, float, int]:
     """pi_min, gap by [Q] (14), operator norm, and 1 for a stationary start or 2."""
-    matrix = member.chain.transition
     size = len(matrix)
     equations = np.vstack([matrix.T - np.eye(size), np.ones(size)])
     pi = np.linalg.lstsq(equations, np.append(np.zeros(size), 1.0), rcond=None)[0]
-    if pi.min() <= 0 or not member.chain.is_irreducible or member.chain.period > 1:
-        raise ValueError(f"{member.name} is reducible or periodic, and [Q] Lemma 4.8 needs neither")
+    chain = MarkovChain(np.eye(size)[0] if start is None else start, matrix)
+    if pi.min() <= 0 or not chain.is_irreducible or chain.period > 1:
+        raise BadBeliefs(f"{name} is reducible or periodic, and [Q] Lemma 4.8 needs neither")
     root, flow = np.sqrt(pi), pi[:, None] * matrix
     values = np.linalg.svd(matrix * root[:, None] / root, compute_uv=False)
     norm = float(values[1]) if size > 1 else 0.0
     reversible = np.allclose(flow, flow.T, rtol=1e-8, atol=1e-15)
-    weight = 1 if not member.any_start and member.chain.is_stationary else 2
+    weight = 1 if start is not None and chain.is_stationary else 2
     return float(pi.min()), 2 * (1 - norm) if reversible else 1 - norm**2, norm, weight

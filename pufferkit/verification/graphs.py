@@ -9,8 +9,8 @@ cannot all happen together, one way must serve all of its nodes. Of parts that a
 cliques the record has, for each node, the most that it ever receives; one pass over the pairs of
 neighbours shows that it is.
 
-Shared with the engine: factors of a model, and the distributions of cliques
-(`pufferkit.beliefs.junction_tree`), with the bound on their error.
+Shared with the engine: factors of a model, the distributions of cliques with the bound on their
+error, and the separators between the cliques of a tree (`pufferkit.beliefs.junction_tree`).
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class _Proof:
         for s, around in enumerate(self.tree.around):
             for c in around:
                 self.at[c].append(s)
-        self.order = _checked_separators(self.tree, self.at)
+        self.order = _in_order(self.tree, self.at)
         self.wide = [n for n in range(len(sizes)) if home[n] < 0]
         self.amounts = record.get("amounts", [])
         self.ways: dict[tuple[int, int, int], list[_RecordedWay]] = {}
@@ -237,10 +237,8 @@ class _Proof:
     ) -> dict[int, Floats]:
         """What a way adds to nodes of the separator."""
         tree, kept = self.tree, self.tree.separators[s]
-        if way.cliques != (c,) or (len(way.order) > 1 and way.moves == self._jump_moves(way)):
-            jumped = self._jumped(c, s, way)
-            if jumped is not None:
-                return {kept[0]: jumped}
+        if len(way.cliques) > 1:
+            return {kept[0]: self._jumped(c, s, way)}
         own, table = list(tree.cliques[c]), tree.tables[c]
         if (
             way.cliques != (c,)
@@ -272,53 +270,39 @@ class _Proof:
             own.remove(n)
         return {n: left[n] + paid for n in targets}
 
-    @staticmethod
-    def _jump_moves(way: _RecordedWay) -> str:
-        return "p" * (len(way.order) - 1) + "a"
-
-    def _jumped(self, c: int, s: int, way: _RecordedWay) -> Floats | None:
-        """Cliques in a row that share single nodes; all is paid but the last node, averaged.
-
-        ``None`` for one clique with several nodes to keep or with wide separators.
-        """
+    def _jumped(self, c: int, s: int, way: _RecordedWay) -> Floats:
+        """Cliques in a row that share single nodes; all is paid but the last node, averaged."""
         tree, row, end = self.tree, way.cliques, way.order[-1]
-        single = all(len(tree.separators[t]) == 1 for d in row for t in self.at[d])
-        if not (single and len(tree.separators[s]) == 1):
-            if len(row) > 1:
-                raise ValueError("a jump passes separators of several nodes")
-            return None
-        if row[0] != c or len(set(row)) < len(row) or way.moves != self._jump_moves(way):
-            raise ValueError("a jump does not begin in its clique")
-        between = [
-            next((t for t in self.at[one] if t in self.at[other]), -1)
-            for one, other in pairwise(row)
-        ]
-        if -1 in between:
-            raise ValueError("the cliques of a jump are not in a row")
-        start = tree.separators[s][0]
-        nodes = [start, *(tree.separators[t][0] for t in between), end]
+        between = []
+        for one, other in pairwise(row):
+            between += [t for t in self.at[one] if t in self.at[other]]
+        alone = [tree.separators[t] for d in row for t in self.at[d]]
+        if any(len(own) != 1 for own in alone) or len(between) != len(row) - 1:
+            raise ValueError("the cliques of a jump do not share single nodes, in a row")
+        nodes = [tree.separators[t][0] for t in (s, *between)]
         union = {n for d in row for n in tree.cliques[d]}
         if (
-            s in between
-            or len(set(nodes)) < len(nodes)
+            row[0] != c
+            or way.moves != "p" * (len(way.order) - 1) + "a"
+            or len({*nodes, end}) <= len(row)
+            or len({*row}) < len(row)
             or end not in tree.cliques[row[-1]]
-            or len(way.order) != len(set(way.order))
-            or set(way.order) != union - {start}
+            or sorted(way.order) != sorted(union - {nodes[0]})
         ):
             raise ValueError("a jump does not remove the nodes of its cliques")
-        paid = 0.0
-        for n in way.order[:-1]:
+        told = {}
+        for n in way.order:
             inside = [d for d in row if n in tree.cliques[d]]
             (t,) = (t for t in self.at[inside[0]] if tree.separators[t] == (n,))
-            paid += float((self.costs[n] + self._aside(t, n, inside)).max()) * _UP
-        kernel = np.eye(len(self.costs[start]))
-        for d, one, other in zip(row, nodes, nodes[1:], strict=False):
+            told[n] = (self.costs[n] + self._aside(t, n, inside)) * _UP
+        kernel = np.eye(len(self.costs[nodes[0]]))
+        for d, (one, other) in zip(row, pairwise([*nodes, end]), strict=True):
             kernel = kernel @ self._kernel(d, one, other)
-        (t,) = (t for t in self.at[row[-1]] if tree.separators[t] == (end,))
-        variation = (self.costs[end] + self._aside(t, end, row[-1:])) * _UP
+        variation = told.pop(end)
         if not variation.max() <= _LARGEST:
             raise ValueError("a variation is too large to compute with")
         self.work.spend(5e4 + 100.0 * kernel.size * len(row))
+        paid = sum(float(own.max()) for own in told.values()) * _UP
         return _steps(_means(kernel, variation), 0, self._slack(len(row))) + paid
 
     def _slack(self, cliques: int) -> float:
@@ -385,44 +369,20 @@ def _checked_tree(
     return [own[0] if own else -1 for own in holding]
 
 
-def _checked_separators(tree: SeparatorTree, at: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
-    """Messages, each after those that it needs; refuses what is no tree of separators."""
-    _check_connected(tree)
-    count = len(tree.cliques)
-    beside = [[count + s for s in own] for own in at] + [list(own) for own in tree.around]
-    upward, downward, before = list[tuple[int, int]](), list[tuple[int, int]](), dict[int, int]()
-    for root in range(count):
-        if root in before:
+def _in_order(tree: SeparatorTree, at: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
+    """Messages of a clique to a separator, each after those that it needs: upward, then down."""
+    upward, downward, seen = list[tuple[int, int]](), list[tuple[int, int]](), set[int]()
+    for root in range(len(tree.cliques)):
+        if root in seen:
             continue
-        before[root], order = -1, [root]
-        for vertex in order:
-            for other in beside[vertex]:
-                if other == before[vertex]:
-                    continue
-                if other in before:
-                    raise ValueError("the separators form a cycle")
-                before[other] = vertex
-                order.append(other)
-                if other < count:
-                    upward.append((other, vertex - count))
-                else:
-                    downward.append((vertex, other - count))
+        todo: list[tuple[int, int]] = [(root, -1)]  # a clique, and the separator it is reached by
+        for c, before in todo:
+            seen.add(c)
+            upward += [(c, before)] if before >= 0 else []
+            for s in (s for s in at[c] if s != before):
+                downward.append((c, s))
+                todo += [(other, s) for other in tree.around[s] if other != c]
     return [*reversed(upward), *downward]
-
-
-def _check_connected(tree: SeparatorTree) -> None:
-    """Refuse separators outside of their cliques, and nodes whose cliques they do not connect."""
-    times: dict[int, int] = {}
-    for s, own in enumerate(tree.separators):
-        for n in own:
-            times[n] = times.get(n, 0) + 1 - len(tree.around[s])
-        if any(not set(own) <= set(tree.cliques[c]) for c in tree.around[s]):
-            raise ValueError("a separator lies not in its cliques")
-    for own in tree.cliques:
-        for n in own:
-            times[n] = times.get(n, 0) + 1
-    if any(own != 1 for own in times.values()):
-        raise ValueError("the cliques of a node are not connected")
 
 
 def _given_others(table: Floats, axis: int) -> Floats:

@@ -85,7 +85,18 @@ def by_quilts(claim: Claim) -> float:
         runs = quilts_of_case(claim.proof, case, len(cases), len(sides))
         for side, own in zip(sides, runs, strict=True):
             scores.append(score_of_chain(side, own, segment, room, claim.work, window))
-    return claim.lipschitz * largest(scores)
+    return claim.lipschitz * largest([*scores, _named_score(claim)])
+
+
+def _named_score(claim: Claim) -> float:
+    """What the quilt that is named as the binding one asks for, by its recorded influence."""
+    evidence = claim.record.evidence
+    node, quilt, influence = evidence.node, evidence.quilt, evidence.influence
+    if quilt is None or influence is None or evidence.counted == "observed" or not is_whole(node):
+        return 0.0  # with gaps its distances include entries that were not observed
+    before = min((node - n for n in quilt if n < node), default=node)
+    after = min((n - node for n in quilt if n > node), default=claim.longest - node + 1)
+    return _score(max(1, before) + max(1, after) - 1, influence, claim.record.epsilon)
 
 
 @singledispatch
@@ -623,12 +634,8 @@ class KnownChain:
         return np.asarray(prior + self.rounding(near) + columns)
 
     def is_sure(self, entry: int, node: int) -> bool:
-        """Whether an earlier entry has one possible value: then it ends every quilt.
-
-        As printed, no entry is sure.
-        """
-        known = self.differs and not self.as_printed
-        return known and entry < node and int(self.distribution(entry)[1].sum()) == 1
+        """Whether an earlier entry has one possible value: then it ends every quilt."""
+        return self.differs and entry < node and int(self.distribution(entry)[1].sum()) == 1
 
     def rounding(self, steps: int) -> float:
         """Bound on the error of a log-ratio of entries of P^steps."""

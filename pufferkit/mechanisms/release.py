@@ -590,23 +590,15 @@ class Release(Report):
                 raise ValueError(
                     f"release: {name} must be one of {', '.join(known)}, got {fields[name]!r}"
                 )
-        for name in ("value", "raw", "labels", "lengths"):
-            if not is_list(fields[name]):
-                raise ValueError(f"release: {name} must be a list, got {fields[name]!r}")
-            fields[name] = tuple(fields[name])
         _check_types(fields)
-        if fields["total"] is not None and not is_number(fields["total"]):
-            raise ValueError(f"release: total must be a number or null, got {fields['total']!r}")
+        for name in ("value", "raw", "labels", "lengths"):
+            fields[name] = tuple(fields[name])
         fields["guarantee"] = Guarantee.of_code(fields["guarantee"])
         fields["evidence"] = Evidence.from_dict(fields["evidence"])
         fields["step"] = seconds("release: step", fields["step"])
         fields["loss_if_unsure"] = unsure_of(fields["loss_if_unsure"])
-        if fields["observed"] is not None:
-            fields["observed"] = tuple(fields["observed"])
-        if fields["scales"] is not None:
-            if not is_list(fields["scales"]) or not all(map(is_number, fields["scales"])):
-                raise ValueError("release: scales must be a list of numbers")
-            fields["scales"] = tuple(fields["scales"])
+        for name in ("observed", "scales"):
+            fields[name] = None if fields[name] is None else tuple(fields[name])
         if fields["unit"] is not None:
             fields["unit"] = unit_of(fields["unit"])
         if fields["kind"] not in ("own", *KINDS):
@@ -672,33 +664,45 @@ _BITS = 1000
 """Of the largest whole number that is read; floats end a little above."""
 
 
+def _or_null(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: value is None or fits(value)
+
+
+def _all(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda values: is_list(values) and all(map(fits, values))
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+_TYPES: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    **dict.fromkeys(("scale", "epsilon", "lipschitz"), ("a number", is_number)),
+    **dict.fromkeys(("value", "raw"), ("a list of numbers", _all(is_number))),
+    **dict.fromkeys(("mechanism", "query", "guarantee"), ("text", _is_text)),
+    **dict.fromkeys(
+        ("beliefs", "question", "verification_data"),
+        ("an object, or null", _or_null(lambda value: isinstance(value, Mapping))),
+    ),
+    "labels": ("a list of texts", _all(_is_text)),
+    "lengths": ("a list of whole numbers", _all(is_whole)),
+    "observed": ("a list of whole numbers, or null", _or_null(_all(is_whole))),
+    "scales": ("a list of numbers, or null", _or_null(_all(is_number))),
+    "total": ("a number or null", _or_null(is_number)),
+    "calibration": ("a digest, or null", _or_null(_is_text)),
+}
+"""What each field of a release must be in a file, in words and as a test."""
+
+
 def _check_types(fields: Mapping[str, Any]) -> None:
     """Raise unless numbers stand where numbers belong, and text where text does."""
-    for name in ("scale", "epsilon", "lipschitz"):
-        if not is_number(fields[name]):
-            raise ValueError(f"release: {name} must be a number, got {fields[name]!r:.60}")
-    for name in ("value", "raw"):
-        if not all(map(is_number, fields[name])):
-            raise ValueError(f"release: {name} must be a list of numbers")
+    for name, (rule, fits) in _TYPES.items():
+        if not fits(fields[name]):
+            raise ValueError(f"release: {name} must be {rule}, got {fields[name]!r:.60}")
     numbers = [fields[name] for name in ("scale", "epsilon", "lipschitz", "total")]
     for number in (*numbers, *fields["value"], *fields["raw"]):
         if isinstance(number, int) and number.bit_length() > _BITS:
             raise ValueError("release: holds a number that is too large for a computation")
-    if not all(isinstance(label, str) for label in fields["labels"]):
-        raise ValueError("release: labels must be a list of texts")
-    if not all(map(is_whole, fields["lengths"])):
-        raise ValueError("release: lengths must be a list of whole numbers")
-    seen = fields["observed"]
-    if seen is not None and not (is_list(seen) and all(map(is_whole, seen))):
-        raise ValueError("release: observed must be a list of whole numbers, or null")
-    for name in ("mechanism", "query", "guarantee"):
-        if not isinstance(fields[name], str):
-            raise ValueError(f"release: {name} must be text, got {fields[name]!r:.60}")
-    if not isinstance(fields["calibration"], (str, type(None))):
-        raise ValueError("release: calibration must be a digest, or null")
-    for name in ("beliefs", "question", "verification_data"):
-        if not (fields[name] is None or isinstance(fields[name], Mapping)):
-            raise ValueError(f"release: {name} must be an object, or null")
 
 
 def unsure_of(written: Any) -> float | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import re
 from collections.abc import Hashable, Mapping, Sequence
 from html import escape
@@ -18,7 +17,7 @@ from pufferkit.cli.inputs import Form, with_options
 from pufferkit.cli.job import JobCommand
 from pufferkit.cli.question_options import QuestionOptions
 from pufferkit.errors import printable
-from pufferkit.shown import Statement, aligned
+from pufferkit.shown import Statement, aligned, in_html
 
 if TYPE_CHECKING:
     from pufferkit import ChainClass, MarkovChain, Series
@@ -148,15 +147,7 @@ def _page(choice: Choice, person: Series, day: int | None) -> str:
     if budgets and choice.measured is not None:
         point, lower = choice.measured.point, choice.measured.lower
         pictures.append(plots.influence_figure(budgets, point, lower))
-    images = [
-        base64.b64encode(plots.picture(figure, "picture.png")).decode() for figure in pictures
-    ]
-    columns = ("class", "promise", "folds survived", "noise", "loss to the others' adversaries")
-    heads = "".join(f"<th>{head}</th>" for head in columns)
-    body = "".join(
-        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>"
-        for row in choice.table()
-    )
+    rows = [dict(zip(_COLUMNS, row, strict=True)) for row in choice.table()]
     tests = "".join(
         f"<h3>{escape(row.name)}</h3><ul>"
         + "".join(
@@ -167,15 +158,12 @@ def _page(choice: Choice, person: Series, day: int | None) -> str:
         + "</ul>"
         for row in choice.rows
     )
-    shown = "".join(f'<p><img alt="" src="data:image/png;base64,{image}"></p>' for image in images)
-    return (
-        '<!doctype html><html lang="en"><meta charset="utf-8"><title>Whose beliefs?</title>'
-        "<style>body{font-family:sans-serif;max-width:60em;margin:2em auto}"
-        "td,th{border:1px solid #ccc;padding:.3em;text-align:left;vertical-align:top}"
-        "table{border-collapse:collapse}pre{white-space:pre-wrap}</style>"
-        f"<h1>Whose beliefs?</h1><pre>{escape(str(choice))}</pre>"
-        f"<table><tr>{heads}</tr>{body}</table>{shown}<h2>Tests</h2>{tests}</html>\n"
-    )
+    shown = "".join(plots.image(figure) for figure in pictures)
+    said = in_html(choice.statements(), rows)
+    return plots.page("Whose beliefs?", f"{said}{shown}<h2>Tests</h2>{tests}")
+
+
+_COLUMNS = ("class", "promise", "folds survived", "noise", "loss to the others' adversaries")
 
 
 # -- show, check, fit -----------------------------------------------------------------------------
@@ -294,7 +282,15 @@ def fit(
     out = None if str(out) == "-" else out
     outputs.check_outputs([out], named)
     declared = None if states is None else states_from_text(states.split(","))
-    given = _given(kind, smoothing, confidence, memory, period, inflate, regimes)
+    given = _given(
+        kind,
+        regimes,
+        smoothing=smoothing,
+        confidence=confidence,
+        memory=memory,
+        period=period,
+        inflate=inflate,
+    )
     people = kind in ("seasonal", "hull", "regimes")
     if people and private:
         raise ValueError(f"--kind {kind}: drop --theta-from-private-data")
@@ -330,40 +326,33 @@ def _give(text: str, out: Path | None, as_json: bool) -> None:
         terminal.written([out])
 
 
-def _given(
-    kind: Kind,
-    smoothing: float | None,
-    confidence: float | None,
-    memory: int | None,
-    period: str | None,
-    inflate: str | None,
-    regimes: str | None,
-) -> dict[str, Any]:
+_TAKEN_BY = {
+    "smoothing": ("chain",),
+    "confidence": ("around",),
+    "memory": ("order",),
+    "period": ("seasonal", "hull"),
+    "inflate": ("hull",),
+    "regimes": ("regimes",),
+}
+"""The kinds of beliefs that take an option of `fit`."""
+
+
+def _given(kind: Kind, regimes: str | None, **said: Any) -> dict[str, Any]:
     """The arguments of `fit` for a class; raises for one that it does not take."""
-    takers: dict[str, tuple[Any, tuple[str, ...]]] = {
-        "smoothing": (smoothing, ("chain",)),
-        "confidence": (confidence, ("around",)),
-        "memory": (memory, ("order",)),
-        "period": (period, ("seasonal", "hull")),
-        "inflate": (inflate, ("hull",)),
-        "regimes": (regimes, ("regimes",)),
-    }
-    for name, (value, kinds) in takers.items():
-        if value is not None and kind not in kinds:
-            raise ValueError(f"--{name}: needs --kind {' or '.join(kinds)}")
-    given: dict[str, Any] = {} if smoothing is None else {"smoothing": smoothing}
-    if kind == "around":
-        given["confidence"] = 0.95 if confidence is None else confidence
-    if kind == "order":
-        given["memory"] = 2 if memory is None else memory
+    said["regimes"] = regimes
+    given = {name: value for name, value in said.items() if value is not None}
+    for name in given:
+        if kind not in _TAKEN_BY[name]:
+            raise ValueError(f"--{name}: needs --kind {' or '.join(_TAKEN_BY[name])}")
     if kind == "regimes":
-        if regimes is None or len(_whole_numbers(regimes)) != 1:
+        counts = [] if regimes is None else _whole_numbers(regimes)
+        if len(counts) != 1:
             raise ValueError("--regimes: gives the number of regimes for --kind regimes")
-        given["regimes"] = _whole_numbers(regimes)[0]
-    if kind in ("seasonal", "hull"):
-        given["period"] = int(period) if period is not None and period.isdecimal() else period
-    if kind == "hull":
-        given["inflate"] = inflate if inflate == "calibrated" else terminal.number(inflate or "0")
+        given["regimes"] = counts[0]
+    if given.get("period", "").isdecimal():
+        given["period"] = int(given["period"])
+    if given.get("inflate", "calibrated") != "calibrated":
+        given["inflate"] = terminal.number(given["inflate"])
     return given
 
 

@@ -12,7 +12,7 @@ from pufferkit.plots.plans import (
     plan_figure,
     profile_figure,
 )
-from pufferkit.plots.release_report import release_report
+from pufferkit.plots.release_report import image, page, release_report
 
 __all__ = [
     "FORMATS",
@@ -21,7 +21,9 @@ __all__ = [
     "days_figure",
     "error_figure",
     "figure_of",
+    "image",
     "influence_figure",
+    "page",
     "pair_figure",
     "panels",
     "picture",

@@ -53,7 +53,6 @@ def release_report(
         The record as it was written; by default that of the release.
     """
     kept = release.to_json() if record is None else record
-    image = base64.b64encode(picture(figure_of(release), "release.png")).decode()
     believed = ["no beliefs: entries are taken one by one"]
     tested = None
     if beliefs is not None:
@@ -68,10 +67,7 @@ def release_report(
     digest = hashlib.sha256(kept.encode()).hexdigest()
     parts = [
         ("Question", _paragraphs([_question(release)])),
-        (
-            "Answer",
-            f'{answer}<p><img alt="the answer with intervals" src="data:image/png;base64,{image}">',
-        ),
+        ("Answer", answer + image(figure_of(release), "the answer with intervals")),
         ("What is promised", in_html(promise)),
         ("Against whom", _paragraphs(believed)),
         ("How the beliefs were tested, and who is not covered", _paragraphs([tested or _UNTESTED])),
@@ -87,10 +83,20 @@ def release_report(
         ("Record", f"<pre id=record>{escape(kept)}</pre>"),
     ]
     body = "".join(f"<h2>{escape(head)}</h2>{content}" for head, content in parts)
-    title = escape(f"Release: {release.query}, epsilon {release.epsilon:g}")
+    return page(f"Release: {release.query}, epsilon {release.epsilon:g}", body)
+
+
+def image(figure: Any, words: str = "") -> str:
+    """A figure within a page."""
+    content = base64.b64encode(picture(figure, "picture.png")).decode()
+    return f'<p><img alt="{words}" src="data:image/png;base64,{content}"></p>'
+
+
+def page(title: str, body: str) -> str:
+    """A page that needs no other file."""
     return (
-        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title>'
-        f"<style>{_STYLE}</style><h1>{title}</h1>{body}</html>\n"
+        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(title)}</title>'
+        f"<style>{_STYLE}</style><h1>{escape(title)}</h1>{body}</html>\n"
     )
 
 

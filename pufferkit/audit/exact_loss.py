@@ -48,7 +48,7 @@ bound; where a whole grid of outputs is too large to list, it is often the loss 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations, permutations, product
@@ -153,19 +153,13 @@ def outer_cases(member: Member, query: Query, scale: float) -> Iterator[WorstCas
     # The outermost answers stand for all outputs beyond them: the ratio does not change there.
     outermost = sum(query.lengths) * np.where(signs > 0, added.max(axis=0), added.min(axis=0))
     for place, (logs, mass) in enumerate(_tables(chain, exponents, query.longest), 1):
-        best = _open(chain, logs, mass) if member.any_start else _known(chain, logs, mass)
-        if best is None:
+        try:
+            worst = (_over_odds if member.any_start else _from_start)(chain, logs, mass)
+        except NotApplicable:
             continue
-        loss, at, one, other, start = best
-        yield WorstCase(
-            loss,
-            f"{member.name}{start}",
-            begin + place,
-            chain.states[one],
-            chain.states[other],
-            tuple(outermost[at].tolist()),
-            complete=False,
-        )
+        if worst is not None:
+            output = tuple(outermost[worst[1]].tolist())
+            yield _case(worst, member.name, begin + place, chain.states, output, False)
 
 
 def _signs(size: int) -> Floats:
@@ -195,40 +189,44 @@ def _tables(chain: MarkovChain, exponents: Floats, length: int) -> Iterator[tupl
             first /= first.max(axis=(1, 2), keepdims=True)
             mass = mass @ moves
         with np.errstate(divide="ignore"):
-            yield np.log(first) + np.log(after[length - 1 - place])[:, None, :], mass
+            logs = np.log(first) + np.log(after[length - 1 - place])[:, None, :]
+        yield np.moveaxis(logs, 0, -1), mass
 
 
-_Best = tuple[float, int, int, int, str]
+_Worst = tuple[float, int, int, int, str]
 """Loss, place of the output, the likelier and the unlikelier value, and words for the start."""
 
 
-def _known(chain: MarkovChain, logs: Floats, mass: Floats) -> _Best | None:
+def _apart(logs: Floats) -> _Worst:
+    """Where log-densities given each value (rows) are furthest apart, over outputs (columns)."""
+    spread = logs.max(axis=0) - logs.min(axis=0)
+    at = int(spread.argmax())
+    return float(spread[at]), at, int(logs[:, at].argmax()), int(logs[:, at].argmin()), ""
+
+
+def _from_start(chain: MarkovChain, logs: Floats, mass: Floats) -> _Worst | None:
+    """The worst output for the start of the chain, from log p(w, x | u) and P(x | u)."""
     with np.errstate(divide="ignore"):
-        given = np.logaddexp.reduce(logs + np.log(chain.initial)[None, :, None], axis=1)
+        given = np.logaddexp.reduce(logs + np.log(chain.initial)[:, None, None], axis=0)
         alone = np.log(chain.initial @ mass)
     can = np.flatnonzero(np.isfinite(alone))
     if len(can) < 2:
         return None
-    odds = given[:, can] - alone[can]
+    odds = given[can] - alone[can, None]
     if not np.isfinite(odds).all():
         return None  # underflow: nothing is proved there
-    spread = odds.max(axis=1) - odds.min(axis=1)
-    at = int(spread.argmax())
-    one, other = int(can[odds[at].argmax()]), int(can[odds[at].argmin()])
-    return float(spread[at]), at, one, other, ""
+    loss, at, one, other, start = _apart(odds)
+    return loss, at, int(can[one]), int(can[other]), start
 
 
-def _open(chain: MarkovChain, logs: Floats, mass: Floats) -> _Best | None:
-    """The largest over starts: they need two states at most, as in the exact loss."""
-    best: _Best | None = None
-    for rows in _pairs(len(chain)):
+def _over_odds(chain: MarkovChain, logs: Floats, mass: Floats) -> _Worst | None:
+    """The same over all starts: no start needs more than two states."""
+    best: _Worst | None = None
+    for rows in map(list, combinations(range(len(chain)), 2)):
         for a, b in permutations(range(len(chain)), 2):
-            try:
-                losses, odds = largest_ratios(
-                    logs[:, rows, a].T, logs[:, rows, b].T, mass[rows, a], mass[rows, b]
-                )
-            except NotApplicable:
-                continue
+            losses, odds = largest_ratios(
+                logs[rows, a], logs[rows, b], mass[rows, a], mass[rows, b]
+            )
             at = int(losses.argmax())
             if np.isfinite(losses[at]) and (best is None or losses[at] > best[0]):
                 x, y = (chain.states[u] for u in rows)
@@ -237,8 +235,16 @@ def _open(chain: MarkovChain, logs: Floats, mass: Floats) -> _Best | None:
     return best
 
 
-def _pairs(size: int) -> list[Sequence[int]]:
-    return [list(pair) for pair in combinations(range(size), 2)]
+def _case(
+    worst: _Worst,
+    name: str,
+    entry: Hashable,
+    labels: Sequence[Hashable],
+    output: tuple[float, ...],
+    complete: bool,
+) -> WorstCase:
+    loss, _, one, other, start = worst
+    return WorstCase(loss, name + start, entry, labels[one], labels[other], output, complete)
 
 
 MOST_ENTRIES = 20
@@ -365,26 +371,19 @@ def _given(
                 _distribution(model, own.distribution, query, entry, code, columns)
                 for code, _ in values
             ]
-            axes = [
-                np.unique(column)
-                for column in np.vstack([distribution.points for distribution in distributions]).T
-            ]
-            logs = np.stack(
-                [log_densities(distribution, axes, scale) for distribution in distributions]
-            )
-            spread = logs.max(axis=0) - logs.min(axis=0)
-            at = int(spread.argmax())
-            case = WorstCase(
-                float(spread[at]),
-                own.name,
-                model.entries[entry],
-                values[int(logs[:, at].argmax())][1],
-                values[int(logs[:, at].argmin())][1],
-                _output(axes, at),
-                complete=len(columns) == query.size and some is None,
-            )
+            axes = _centres(distributions)
+            worst = _apart(np.stack([log_densities(one, axes, scale) for one in distributions]))
+            labels = [label for _, label in values]
+            complete = len(columns) == query.size and some is None
+            output = _output(axes, worst[1])
+            case = _case(worst, own.name, model.entries[entry], labels, output, complete)
             best = _worse(best, case)
     return best
+
+
+def _centres(distributions: Iterable[AnswerDistribution]) -> list[Floats]:
+    """The possible answers of all, coordinate by coordinate."""
+    return [np.unique(column) for column in np.vstack([one.points for one in distributions]).T]
 
 
 def _distribution(
@@ -460,32 +459,17 @@ def _over_starts(
                 (x, code): _distribution(places[x], sure[x], query, entry, code, columns)
                 for x, code in np.argwhere(mass > 0).tolist()
             }
-            axes = [
-                np.unique(column)
-                for column in np.vstack([w.points for w in distributions.values()]).T
-            ]
+            axes = _centres(distributions.values())
             logs = np.full((size, size, prod(len(axis) for axis in axes)), -np.inf)
             for (x, code), distribution in distributions.items():
                 logs[x, code] = log_densities(distribution, axes, scale) + np.log(mass[x, code])
-            for x, y in combinations(range(size), 2):
-                rows = [x, y]
-                for a, b in permutations(range(size), 2):
-                    losses, odds = largest_ratios(
-                        logs[rows, a], logs[rows, b], mass[rows, a], mass[rows, b]
-                    )
-                    at = int(losses.argmax())
-                    if best is None or losses[at] > best.loss:
-                        start = f"start in {states[x]} or {states[y]} at odds 1 : {odds[at]:.6g}"
-                        best = WorstCase(
-                            float(losses[at]),
-                            f"{member.name}: {start}",
-                            entry + 1,
-                            states[a],
-                            states[b],
-                            _output(axes, at),
-                            complete=len(columns) == query.size and some is None,
-                        )
-    return best if best is not None and np.isfinite(best.loss) else None
+            worst = _over_odds(chain, logs, mass)
+            if worst is not None:
+                complete = len(columns) == query.size and some is None
+                output = _output(axes, worst[1])
+                case = _case(worst, member.name, entry + 1, states, output, complete)
+                best = _worse(best, case)
+    return best
 
 
 def log_densities(distribution: AnswerDistribution, axes: list[Floats], scale: float) -> Floats:

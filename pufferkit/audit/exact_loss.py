@@ -159,7 +159,7 @@ def outer_cases(member: Member, query: Query, scale: float) -> Iterator[WorstCas
             continue
         if worst is not None:
             output = tuple(outermost[worst[1]].tolist())
-            yield _case(worst, member.name, begin + place, chain.states, output, False)
+            yield worst_at(worst, member.name, begin + place, chain.states, output, False)
 
 
 def _signs(size: int) -> Floats:
@@ -197,7 +197,7 @@ _Worst = tuple[float, int, int, int, str]
 """Loss, place of the output, the likelier and the unlikelier value, and words for the start."""
 
 
-def _apart(logs: Floats) -> _Worst:
+def furthest_apart(logs: Floats) -> _Worst:
     """Where log-densities given each value (rows) are furthest apart, over outputs (columns)."""
     spread = logs.max(axis=0) - logs.min(axis=0)
     at = int(spread.argmax())
@@ -215,7 +215,7 @@ def _from_start(chain: MarkovChain, logs: Floats, mass: Floats) -> _Worst | None
     odds = given[can] - alone[can, None]
     if not np.isfinite(odds).all():
         return None  # underflow: nothing is proved there
-    loss, at, one, other, start = _apart(odds)
+    loss, at, one, other, start = furthest_apart(odds)
     return loss, at, int(can[one]), int(can[other]), start
 
 
@@ -235,14 +235,15 @@ def _over_odds(chain: MarkovChain, logs: Floats, mass: Floats) -> _Worst | None:
     return best
 
 
-def _case(
+def worst_at(
     worst: _Worst,
     name: str,
     entry: Hashable,
     labels: Sequence[Hashable],
     output: tuple[float, ...],
-    complete: bool,
+    complete: bool = True,
 ) -> WorstCase:
+    """What `furthest_apart` and the like found, in words."""
     loss, _, one, other, start = worst
     return WorstCase(loss, name + start, entry, labels[one], labels[other], output, complete)
 
@@ -270,12 +271,10 @@ def in_one_scale(mechanism: Calibration) -> Query:
         return query
     stretch = stretches(mechanism)
     constant = query.lipschitz * float(max(stretch)) * 2
-    stretched = None
-    if weights is not None:
-        stretched = {
-            state: tuple(w * more for w, more in zip(row, stretch, strict=True))
-            for state, row in weights.items()
-        }
+    stretched = weights and {
+        state: tuple(w * more for w, more in zip(row, stretch, strict=True))
+        for state, row in weights.items()
+    }
     floats = np.array([float(more) for more in stretch])
     return Query(
         query.name,
@@ -372,11 +371,13 @@ def _given(
                 for code, _ in values
             ]
             axes = _centres(distributions)
-            worst = _apart(np.stack([log_densities(one, axes, scale) for one in distributions]))
+            worst = furthest_apart(
+                np.stack([log_densities(one, axes, scale) for one in distributions])
+            )
             labels = [label for _, label in values]
             complete = len(columns) == query.size and some is None
             output = _output(axes, worst[1])
-            case = _case(worst, own.name, model.entries[entry], labels, output, complete)
+            case = worst_at(worst, own.name, model.entries[entry], labels, output, complete)
             best = _worse(best, case)
     return best
 
@@ -467,7 +468,7 @@ def _over_starts(
             if worst is not None:
                 complete = len(columns) == query.size and some is None
                 output = _output(axes, worst[1])
-                case = _case(worst, member.name, entry + 1, states, output, complete)
+                case = worst_at(worst, member.name, entry + 1, states, output, complete)
                 best = _worse(best, case)
     return best
 

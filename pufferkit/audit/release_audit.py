@@ -30,7 +30,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import combinations, permutations
+from itertools import combinations
 from math import inf, sqrt
 from typing import Any
 
@@ -44,7 +44,14 @@ from pufferkit.audit.answer_model import (
     log_density,
     model_of,
 )
-from pufferkit.audit.exact_loss import MOST_ENTRIES, in_one_scale, stretches, worst_release
+from pufferkit.audit.exact_loss import (
+    MOST_ENTRIES,
+    furthest_apart,
+    in_one_scale,
+    stretches,
+    worst_at,
+    worst_release,
+)
 from pufferkit.audit.limits import ScoreEvent, choose, detectable_epsilon, proven_epsilon
 from pufferkit.audit.noise_drawn import NoiseDrawn, measured, rehearsed
 from pufferkit.audit.report import Audit, WorstCase
@@ -87,9 +94,7 @@ def worst_choice(theta: Beliefs, mechanism: Calibration) -> WorstCase:
         complete = complete and own.complete
     if best is None:
         raise NotApplicable("no entry can take two values, so there is no secret to distinguish")
-    return WorstCase(
-        best.loss, best.belief, best.entry, best.likelier, best.other, best.output, complete
-    )
+    return replace(best, complete=complete)
 
 
 def _model(own: Distribution, mechanism: Calibration) -> AnswerModel:
@@ -113,24 +118,16 @@ def _probabilities(
 def _worst_level(
     own: Distribution, model: AnswerModel, entry: int, mechanism: Calibration
 ) -> WorstCase | None:
-    levels = (mechanism.query.question or {})["levels"]
-    best: WorstCase | None = None
-    known: dict[Hashable, Floats] = {}
-    for code, label in model.values(entry):
-        probabilities = _probabilities(model, mechanism, entry, code)
-        if probabilities is None:
-            raise NotApplicable(
-                "too many counts of levels to list; shorten the series or merge levels"
-            )
-        known[label] = np.log(probabilities)
-    for one, other in permutations(known, 2):
-        apart = known[one] - known[other]
-        at = int(apart.argmax())
-        if best is None or apart[at] > best.loss:
-            best = WorstCase(
-                float(apart[at]), own.name, model.entries[entry], one, other, (levels[at],)
-            )
-    return best
+    labels = [label for _, label in model.values(entry)]
+    rows = [_probabilities(model, mechanism, entry, code) for code, _ in model.values(entry)]
+    if len(rows) < 2:
+        return None
+    listed = [row for row in rows if row is not None]
+    if len(listed) < len(rows):
+        raise NotApplicable("too many counts of levels to list; shorten the series or merge levels")
+    worst = furthest_apart(np.log(listed))
+    output = ((mechanism.query.question or {})["levels"][worst[1]],)
+    return worst_at(worst, own.name, model.entries[entry], labels, output)
 
 
 def audit_choice(
@@ -150,7 +147,7 @@ def audit_choice(
     best: tuple[float, Any] | None = None
     for own in theta.distributions()[:40]:
         model = _model(own, mechanism)
-        for at in _attacked(model, entry):
+        for at in _entries(model, mechanism, own, entry):
             for one, other in combinations(model.values(at), 2):
                 rates = [_rates(model, mechanism, at, secret, rng) for secret in (one, other)]
                 for first, second, order in ((0, 1, (one, other)), (1, 0, (other, one))):
@@ -192,16 +189,6 @@ def audit_choice(
 
 def _share(mechanism: Calibration) -> Fraction:
     return Fraction((mechanism.query.question or {})["share"])
-
-
-def _attacked(model: AnswerModel, entry: Hashable | None) -> list[int]:
-    """The first entry, the one in the middle and the last; or the one that is named."""
-    if entry is not None:
-        if entry not in model.entries:
-            raise ValueError(f"entry: {entry!r} is not an entry")
-        return [model.entries.index(entry)]
-    count = len(model.entries)
-    return sorted({0, (count - 1) // 2, count - 1})
 
 
 def _rates(

@@ -464,13 +464,12 @@ class NetworkClass(GraphClass):
 
 def as_network_class(beliefs: Any) -> NetworkClass:
     """A class unchanged; a network, or several, as a class."""
-    match beliefs:
-        case NetworkClass():
-            return beliefs
-        case BayesianNetwork():
-            return NetworkClass((beliefs,))
-        case Iterable() if not isinstance(beliefs, (str, Mapping)):
-            return NetworkClass(tuple(beliefs))
+    if isinstance(beliefs, NetworkClass):
+        return beliefs
+    if isinstance(beliefs, BayesianNetwork):
+        return NetworkClass((beliefs,))
+    if isinstance(beliefs, Iterable) and not isinstance(beliefs, (str, Mapping)):
+        return NetworkClass(tuple(beliefs))
     raise ValueError(
         f"beliefs: must be a BayesianNetwork or a list of them, got {type(beliefs).__name__}"
     )

@@ -15,7 +15,6 @@ shows; it is then rescaled.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from itertools import product
 
 import numpy as np
@@ -28,6 +27,9 @@ _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
 _MOST_OFF = 1.01e-3  # rows whose sum is further from one are refused, whatever their digits
 _MARKS = frozenset("{}()[];|,")
 
+_SHAPES = {"variable": "x", "probability": r"\(x(\|x(,x)*)?\)"}
+_EXAMPLES = "'variable node' or 'probability ( node | parent, parent )'"
+
 Parsed = tuple[
     dict[Node, tuple[Node, ...]], dict[Node, dict[NodeValues, Floats]], dict[Node, tuple[str, ...]]
 ]
@@ -35,96 +37,55 @@ Parsed = tuple[
 
 def read_bif(text: str) -> Parsed:
     """Parents, tables and values of the network in a BIF text."""
-    reader = _Tokens(text)
     values: dict[Node, tuple[str, ...]] = {}
-    blocks: list[tuple[str, tuple[Node, ...], list[list[str]]]] = []
-    for word in reader:
-        if word == "variable":
-            name = reader.name()
-            values[name] = _states(name, reader.block())
-        elif word == "probability":
-            reader.expect("(")
-            name, parents = reader.name(), []
-            mark = reader.mark("|,)")
-            while mark != ")":
-                parents.append(reader.name())
-                mark = reader.mark(",)")
-            blocks.append((name, tuple(parents), reader.block()))
-        elif word == "network":
-            while reader.next() != "{":
-                pass
-            reader.block(opened=True)
-        else:
+    listed: list[tuple[str, tuple[Node, ...], list[list[str]]]] = []
+    for kind, head, lines in _blocks(text):
+        named = [word for word in head if word not in _MARKS]
+        shape = "".join(word if word in _MARKS else "x" for word in head)
+        if kind in _SHAPES and not re.fullmatch(_SHAPES[kind], shape):
+            raise ValueError(f"bif: expected {_EXAMPLES}, got '{kind} {' '.join(head)}'")
+        if kind == "variable":
+            values[named[0]] = _states(named[0], lines)
+        elif kind == "probability":
+            listed.append((named[0], tuple(named[1:]), lines))
+        elif kind != "network":
             raise ValueError(
-                f"bif: expected 'network', 'variable' or 'probability', got {word!r}; "
+                f"bif: expected 'network', 'variable' or 'probability', got {kind!r}; "
                 "is this a BIF file?"
             )
-    if not blocks:
+    if not listed:
         raise ValueError("bif: has no 'probability' block; is this a BIF file?")
-    tables: dict[Node, dict[NodeValues, Floats]] = {}
-    for name, own, lines in blocks:
+    for name, own, _ in listed:
         for node in (name, *own):
             if node not in values:
                 raise ValueError(f"bif: {node!r} has a probability but no 'variable' block")
-        tables[name] = _table(name, own, lines, values)
-    return {name: own for name, own, _ in blocks}, tables, values
+    tables: dict[Node, dict[NodeValues, Floats]] = {
+        name: _table(name, own, lines, values) for name, own, lines in listed
+    }
+    return {name: own for name, own, _ in listed}, tables, values
 
 
-class _Tokens:
-    """The tokens of a BIF text, one after another."""
-
-    def __init__(self, text: str) -> None:
-        self._tokens = [
-            match[1] if match[1] is not None else match[0]
-            for match in _TOKEN.finditer(_COMMENT.sub(" ", text))
-        ]
-        self._place = 0
-
-    def __iter__(self) -> Iterator[str]:
-        while self._place < len(self._tokens):
-            yield self.next()
-
-    def next(self) -> str:
-        if self._place >= len(self._tokens):
-            raise ValueError("bif: the text ends in the middle of a block; the file may be cut off")
-        self._place += 1
-        return self._tokens[self._place - 1]
-
-    def mark(self, allowed: str) -> str:
-        token = self.next()
-        if token not in _MARKS or token not in allowed:
-            listed = " or ".join(repr(mark) for mark in allowed)
-            raise ValueError(f"bif: expected {listed}, got {token!r}")
-        return token
-
-    def expect(self, mark: str) -> None:
-        self.mark(mark)
-
-    def name(self) -> str:
-        token = self.next()
-        if token in _MARKS:
-            raise ValueError(f"bif: expected a name, got {token!r}")
-        return token
-
-    def block(self, *, opened: bool = False) -> list[list[str]]:
-        """The statements of a block, each a list of words and marks."""
-        if not opened:
-            self.expect("{")
-        statements: list[list[str]] = [[]]
-        depth = 1
-        while True:
-            token = self.next()
-            depth += (token == "{") - (token == "}")
-            if depth == 0:
-                return [
-                    statement
-                    for statement in statements
-                    if statement and statement[0] != "property"
-                ]
-            if token == ";" and depth == 1:
-                statements.append([])
-            else:
-                statements[-1].append(token)
+def _blocks(text: str) -> list[tuple[str, list[str], list[list[str]]]]:
+    """The kind of each block, what stands before its brace, and its statements."""
+    blocks, head, lines, depth = [], list[str](), list[list[str]](), 0
+    for match in _TOKEN.finditer(_COMMENT.sub(" ", text)):
+        word = match[0] if match[1] is None else match[1]
+        depth += (word == "{") - (word == "}")
+        if depth == 0 and word == "}":
+            kept = [line for line in lines if line and line[0] != "property"]
+            blocks.append((head[0] if head else word, head[1:], kept))
+            head = []
+        elif depth <= 0:
+            head.append(word)
+        elif depth == 1 and word == "{":
+            lines = [[]]
+        elif depth == 1 and word == ";":
+            lines.append([])
+        else:
+            lines[-1].append(word)
+    if depth or head:
+        raise ValueError("bif: the text ends in the middle of a block; the file may be cut off")
+    return blocks
 
 
 def _states(name: str, lines: list[list[str]]) -> tuple[str, ...]:

@@ -124,16 +124,21 @@ def value_labels(node: Node, rows: TableRows, given: Iterable[Hashable] | None) 
     count = len(checks.numbers(f"tables[{node!r}]", next(iter(rows.values()))).ravel())
     if given is None:
         return tuple(range(count))
-    try:
-        labels = checks.distinct_states(given)
-    except ValueError as error:
-        raise ValueError(f"values[{node!r}]: {error}") from None
+    labels = node_labels(node, given)
     if len(labels) != count:
         raise ValueError(
             f"values[{node!r}]: {len(labels)} labels, but its distributions have {count} entries; "
             "give one label for each"
         )
     return labels
+
+
+def node_labels(node: Node, given: Iterable[Hashable]) -> NodeValues:
+    """Checked labels of the values of a node."""
+    try:
+        return checks.distinct_states(given)
+    except ValueError as error:
+        raise ValueError(f"values[{node!r}]: {error}") from None
 
 
 def array(
@@ -158,39 +163,22 @@ def array(
             )
     size = len(values[node])
     shape = [len(values[parent]) for parent in parents]
-    table = _distributions(name, [rows[key] for key in keys], size)
-    if table is not None:
-        return checks.frozen(table.reshape(*shape, size))
-    table = np.empty((len(keys), size))
-    for j, key in enumerate(keys):
-        row = distribution(f"{name}[{key!r}]", rows[key])
+    given: Any = [rows[key] for key in keys]
+    try:
+        table = checks.numbers(name, given)
+        scaled = checks.distributions(name, table) if table.shape == (len(keys), size) else None
+    except ValueError:
+        scaled = None
+    for key in keys if scaled is None else ():  # one of them is wrong
+        row = checks.probability_vector(f"{name}[{key!r}]", rows[key])
         if len(row) != size:
             raise ValueError(
                 f"{name}[{key!r}]: has {len(row)} entries, but node {node!r} has {size} values"
             )
-        table[j] = row
-    return checks.frozen(table.reshape(*shape, size))
-
-
-def _distributions(name: str, rows: list[Any], size: int) -> Floats | None:
-    """`distribution` of all rows at once; ``None`` if one is wrong or of another length."""
-    try:
-        given = checks.numbers(name, rows)
-        if given.shape != (len(rows), size):
-            return None
-        scaled = checks.distributions(name, given)
-    except ValueError:
-        return None
-    near = np.abs(given.sum(axis=1, keepdims=True) - 1) <= size * EPS
-    table: Floats = np.where(near, given, scaled)
-    return table
-
-
-def distribution(name: str, values: ArrayLike) -> Floats:
-    """A distribution, rescaled unless it sums to one up to rounding."""
-    scaled = checks.probability_vector(name, values)
-    given = np.array(values, dtype=np.float64)
-    return given if abs(given.sum() - 1) <= len(given) * EPS else scaled
+    assert scaled is not None
+    # Rows that sum to one up to rounding are left unchanged.
+    near = np.abs(table.sum(axis=1, keepdims=True) - 1) <= size * EPS
+    return checks.frozen(np.where(near, table, scaled).reshape(*shape, size))
 
 
 class Graph:

@@ -26,8 +26,15 @@ from pufferkit import checks
 from pufferkit.beliefs.base import Distribution, GraphClass
 from pufferkit.beliefs.bayesian_network import MOST_ROWS, BayesianNetwork, NetworkClass
 from pufferkit.beliefs.finite_joint import FiniteJoint, labels
-from pufferkit.beliefs.graph import Node, NodeValues
-from pufferkit.beliefs.junction_tree import JunctionTree, LogFactor, log_sum, neighbours, parts
+from pufferkit.beliefs.graph import Node, NodeValues, node_labels
+from pufferkit.beliefs.junction_tree import (
+    JunctionTree,
+    LogFactor,
+    log_sum,
+    neighbours,
+    parts,
+    spread,
+)
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
 from pufferkit.records import JsonRecord
@@ -91,7 +98,7 @@ class MarkovRandomField(Shown, JsonRecord):
                 f"one of them, got {type(potentials).__name__}"
             )
         tables = {_scope(scope): _weights(scope, own) for scope, own in potentials.items()}
-        known = {node: _labels(node, own) for node, own in (values or {}).items()}
+        known = {node: node_labels(node, own) for node, own in (values or {}).items()}
         for scope, table in tables.items():
             for node, count in zip(scope, table.shape, strict=True):
                 own = known.setdefault(node, tuple(range(count)))
@@ -262,10 +269,7 @@ class MarkovRandomField(Shown, JsonRecord):
         """
         if node not in self.place:
             raise ValueError(f"node: {node!r} is not in the field")
-        tree, n = self.junction_tree, self.place[node]
-        own = tree.cliques[tree.home[n]]
-        others = [axis for axis, other in enumerate(own) if other != n]
-        return checks.frozen(np.exp(log_sum(tree.tables[tree.home[n]], others)))
+        return checks.frozen(self.junction_tree.marginal(self.place[node]).values)
 
     def sample(self, seed: int | np.random.Generator | None = None) -> dict[Node, Hashable]:
         """One data set, {node: value}, drawn clique by clique."""
@@ -324,12 +328,9 @@ class MarkovRandomField(Shown, JsonRecord):
                 f"{len(self)} nodes make {rows:.3g} data sets, more than {MOST_ROWS:,}; take a "
                 "part of the field"
             )
-        sizes = [self.sizes[node] for node in self.nodes]
-        logs = np.zeros(sizes)
+        logs = np.zeros([self.sizes[node] for node in self.nodes])
         for scope, table in self.log_factors:
-            own = np.transpose(table, np.argsort(scope))
-            shape = [sizes[n] if n in scope else 1 for n in range(len(sizes))]
-            logs = logs + own.reshape(shape)
+            logs = logs + spread(table, scope, range(len(self)))
         top = float(logs.max())
         if top == -np.inf:
             raise ValueError("model: no data set has a weight above zero")
@@ -403,13 +404,6 @@ def _weights(scope: Any, values: ArrayLike) -> Floats:
             f"potentials[{scope!r}]: weights must be at least 0 and not all 0, got {table.min():g}"
         )
     return checks.frozen(table)
-
-
-def _labels(node: Node, values: Iterable[Hashable]) -> NodeValues:
-    try:
-        return checks.distinct_states(values)
-    except ValueError as error:
-        raise ValueError(f"values[{node!r}]: {error}") from None
 
 
 def _graph(edges: Iterable[Edge], nodes: Iterable[Node]) -> tuple[list[Edge], list[Node]]:

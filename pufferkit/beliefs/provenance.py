@@ -48,7 +48,7 @@ import hashlib
 import json
 import math
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -308,11 +308,7 @@ class Bought:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, ready for JSON."""
-        return {
-            "entry_epsilon": self.entry_epsilon,
-            "entries": self.entries,
-            "for_others": self.for_others,
-        }
+        return asdict(self)
 
     @classmethod
     def from_dict(cls, data: Any) -> Bought:
@@ -352,14 +348,7 @@ class FoldRecord:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, ready for JSON."""
-        return {
-            "people": self.people,
-            "folds": self.folds,
-            "seed": self.seed,
-            "query": self.query,
-            "epsilon": self.epsilon,
-            "others": dict(self.others),
-        }
+        return {**asdict(self), "others": dict(self.others)}
 
     @classmethod
     def from_dict(cls, data: Any) -> FoldRecord | None:
@@ -420,15 +409,8 @@ class Provenance:
         """The provenance of beliefs fitted to a series."""
         if private:
             return cls(smoothing=smoothing, private=True)
-        table = series.transitions
-        rare = _rarely_left(table, series.states)
-        return cls(
-            digests=(counts_digest(table, series.states),),
-            transitions=int(table.sum()),
-            smoothing=smoothing,
-            rarely_left=rare,
-            passages=passages_of(series),
-        )
+        counted = cls.of_counts(series.transitions, series.states)
+        return replace(counted, smoothing=smoothing, passages=passages_of(series))
 
     @classmethod
     def of_counts(
@@ -437,7 +419,8 @@ class Provenance:
         """The provenance of beliefs fitted to counts of transitions."""
         if private:
             return cls(private=True)
-        rare = _rarely_left(counts, states)
+        leaves = zip(states, np.asarray(counts).sum(axis=1).tolist(), strict=True)
+        rare = tuple((str(state), int(count)) for state, count in leaves if count < RARE)
         return cls((counts_digest(counts, states),), int(np.sum(counts)), 0.0, rare)
 
     def covers(self, series: Series) -> bool:
@@ -512,12 +495,6 @@ def counts_digest(counts: NDArray[Any], states: Sequence[Hashable]) -> str:
         (name_of(states[x]), name_of(states[y]), int(counts[x, y])) for x, y in np.argwhere(counts)
     )
     return hashlib.sha256(json.dumps(cells).encode()).hexdigest()
-
-
-def _rarely_left(counts: NDArray[Any], states: Sequence[Hashable]) -> tuple[tuple[str, int], ...]:
-    leaves = np.asarray(counts).sum(axis=1)
-    pairs = zip(states, leaves.tolist(), strict=True)
-    return tuple((str(state), int(count)) for state, count in pairs if count < RARE)
 
 
 def check_not_fitted_on(sources: Sequence[Provenance], series: Series) -> None:

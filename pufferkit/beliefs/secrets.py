@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import product
 from typing import Any, ClassVar
 
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from pufferkit import checks
 from pufferkit.beliefs.markov_chain import plain_labels
+from pufferkit.records import written
 
 MOST_PATTERNS = 1024
 """Most values of a window for which a function is evaluated."""
@@ -183,9 +184,13 @@ class Secrets(ABC):
         """The same secrets, checked for chains over these states."""
         return self
 
-    @abstractmethod
     def to_dict(self) -> dict[str, Any]:
         """Plain data, ready for JSON."""
+        given: Any = self
+        return {
+            "kind": self.kind,
+            **{f.name: written(getattr(self, f.name)) for f in fields(given)},
+        }
 
     @staticmethod
     def from_dict(data: Any) -> Secrets:
@@ -218,8 +223,6 @@ class _AnyValues(Secrets):
     """Any two values of several entries."""
 
     place: ClassVar[str]
-    recorded: ClassVar[str] = "window"
-    """The name of ``window`` in records."""
     window: int
 
     @property
@@ -227,9 +230,6 @@ class _AnyValues(Secrets):
         if self.window == 1:
             return "any two values of any entry"
         return f"any two values of any {self.window} entries {self.place}"
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"kind": self.kind, self.recorded: self.window}
 
 
 @dataclass(frozen=True, repr=False)
@@ -245,7 +245,10 @@ class Sets(_AnyValues):
     """See `Secrets.sets`."""
 
     kind = "sets"
-    place, recorded = "of a segment", "count"
+    place = "of a segment"
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"kind": "sets", "count": self.window}
 
 
 @dataclass(frozen=True, repr=False)
@@ -323,14 +326,6 @@ class Counted(Events):
             labels = ("fewer", f"at least {self.times} times")
         return Automaton((one,) * self.window, ends, labels)
 
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "kind": "counted",
-            "window": self.window,
-            "states": list(self.states),
-            "times": self.times,
-        }
-
 
 @dataclass(frozen=True, repr=False)
 class Patterns(Secrets):
@@ -395,9 +390,6 @@ class Listed(Events):
         names = tuple(dict.fromkeys(self.labels))
         ends = tuple(names.index(label) for label in self.labels)
         return Automaton(tuple(moves), ends, names)
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"kind": "patterns", "window": self.window, "labels": list(self.labels)}
 
 
 def _counter(counts: NDArray[np.bool_], most: int) -> Moves:

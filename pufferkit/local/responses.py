@@ -29,7 +29,7 @@ from pufferkit.local.kary import event_level, matrix_loss
 from pufferkit.local.losses import Loss, loss
 from pufferkit.local.sanitizing import Sanitizer
 from pufferkit.noise import WORD, local_answers
-from pufferkit.records import JsonRecord
+from pufferkit.records import JsonRecord, written
 from pufferkit.rounding import round_up
 
 FORMAT = "pufferkit-response/1"
@@ -97,11 +97,10 @@ class BaseResponse(JsonRecord, Sanitizer):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, ready for JSON."""
-        own = {name: getattr(self, name) for name in self.parameters}
         return {
             "format": FORMAT,
             "kind": self.kind,
-            **{name: v.tolist() if isinstance(v, np.ndarray) else v for name, v in own.items()},
+            **{name: written(getattr(self, name)) for name in self.parameters},
             "expected_noise": self.expected_noise,
             "epsilon": self.epsilon,
             "adversary": self.adversary,
@@ -115,9 +114,30 @@ class BaseResponse(JsonRecord, Sanitizer):
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """The mechanism that ``to_dict`` described; its loss is computed anew."""
+        if data.get("format") != FORMAT or data.get("kind") != cls.kind:
+            raise ValueError(
+                f"mechanism: is {data.get('format')!r} of kind {data.get('kind')!r}, not "
+                f"{FORMAT!r} of kind {cls.kind!r}; is this what to_json() wrote?"
+            )
+        wanted = ("chain", *cls.parameters, "epsilon", "adversary", "length")
+        missing = [name for name in wanted if name not in data]
+        if missing:
+            raise ValueError(f"mechanism: the record lacks the fields {', '.join(missing)}")
+        given = {name: data[name] for name in wanted}
         make: Any = cls
-        mechanism: Self = make(**recorded_fields(data, cls.kind, cls.parameters))
+        mechanism: Self = make(**{**given, "chain": MarkovChain.from_dict(data["chain"])})
         return mechanism
+
+    @property
+    @abstractmethod
+    def words(self) -> str:
+        """What the mechanism does, in a few words."""
+
+    def __str__(self) -> str:
+        return (
+            f"{self.words}, expected noise {self.expected_noise:.6g}\n  {self.guarantee}\n"
+            f"  {self.loss}"
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,11 +217,9 @@ class RandomizedResponse(BitResponse):
         """Words of `pufferkit.noise` that flip each state."""
         return tuple(noise.flip_threshold(rho, 2) for rho in self)
 
-    def __str__(self) -> str:
-        return (
-            f"randomised response: rho_0 = {self.rho_0:.6g}, rho_1 = {self.rho_1:.6g}, expected "
-            f"noise {self.expected_noise:.6g}\n  {self.guarantee}\n  {self.loss}"
-        )
+    @property
+    def words(self) -> str:
+        return f"randomised response: rho_0 = {self.rho_0:.6g}, rho_1 = {self.rho_1:.6g}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -277,11 +295,9 @@ class KaryResponse(BaseResponse):
         """Words of `pufferkit.noise` that move each state to each other one."""
         return (noise.flip_threshold(self.rho, len(self.chain)),) * len(self.chain)
 
-    def __str__(self) -> str:
-        return (
-            f"{len(self.chain)}-ary randomised response: rho = {self.rho:.6g}, expected noise "
-            f"{self.expected_noise:.6g}\n  {self.guarantee}\n  {self.loss}"
-        )
+    @property
+    def words(self) -> str:
+        return f"{len(self.chain)}-ary randomised response: rho = {self.rho:.6g}"
 
 
 def state_weights(chain: MarkovChain, length: int | None) -> Floats:
@@ -297,22 +313,6 @@ def state_weights(chain: MarkovChain, length: int | None) -> Floats:
         distribution = distribution @ chain.transition
     shares: Floats = (total + (length - steps) * distribution) / length
     return shares
-
-
-def recorded_fields(data: Mapping[str, Any], kind: str, own: tuple[str, ...]) -> dict[str, Any]:
-    """The arguments of a mechanism of this kind, from its record."""
-    if data.get("format") != FORMAT or data.get("kind") != kind:
-        raise ValueError(
-            f"mechanism: is {data.get('format')!r} of kind {data.get('kind')!r}, not {FORMAT!r} of "
-            f"kind {kind!r}; is this what to_json() wrote?"
-        )
-    wanted = ("chain", *own, "epsilon", "adversary", "length")
-    missing = [name for name in wanted if name not in data]
-    if missing:
-        raise ValueError(f"mechanism: the record lacks the fields {', '.join(missing)}")
-    fields = {name: data[name] for name in wanted}
-    fields["chain"] = MarkovChain.from_dict(data["chain"])
-    return fields
 
 
 @dataclass(frozen=True, eq=False)
@@ -365,14 +365,14 @@ class MatrixResponse(checks.Frozen, BaseResponse):
         self._promise(actual, float(shares @ (1 - np.diagonal(self.matrix))))
 
     @cached_property
-    def words(self) -> tuple[tuple[int, ...], ...]:
+    def drawn(self) -> tuple[tuple[int, ...], ...]:
         """Of the 2^64 words, how many answer each state (row) by each (column)."""
         return tuple(_words(row) for row in self.rows)
 
     @cached_property
     def matrix(self) -> Floats:
         """P(answer z | state x), row x, as drawn."""
-        drawn = [[float(Fraction(own, WORD)) for own in row] for row in self.words]
+        drawn = [[float(Fraction(own, WORD)) for own in row] for row in self.drawn]
         return checks.frozen(np.array(drawn))
 
     @property
@@ -383,26 +383,27 @@ class MatrixResponse(checks.Frozen, BaseResponse):
     @property
     def thresholds(self) -> tuple[int, ...]:
         """Words that move each state at all."""
-        return tuple(WORD - row[x] for x, row in enumerate(self.words))
+        return tuple(WORD - row[x] for x, row in enumerate(self.drawn))
 
     def answered(self, codes: NDArray[Any], lengths: Sequence[int]) -> NDArray[Any]:
         """Answers to series, each entry on its own."""
         del lengths
-        return local_answers.row_answers(codes, self.words)
+        return local_answers.row_answers(codes, self.drawn)
 
     def answer_stream(self, codes: Iterator[int]) -> Iterator[int]:
         """The answer to each entry of one series, before the next is asked for."""
-        return local_answers.row_answer_stream(codes, self.words)
+        return local_answers.row_answer_stream(codes, self.drawn)
+
+    @property
+    def words(self) -> str:
+        return "response by a matrix"
 
     def __str__(self) -> str:
-        rows = "\n".join(
+        rows = (
             f"  {label!s}: " + " ".join(f"{p:.4f}" for p in row)
             for label, row in zip(self.states, self.matrix, strict=True)
         )
-        return (
-            f"response by a matrix, expected noise {self.expected_noise:.6g}\n{rows}\n"
-            f"  {self.guarantee}\n  {self.loss}"
-        )
+        return "\n".join([super().__str__(), *rows])
 
 
 def _words(row: Floats) -> tuple[int, ...]:
@@ -496,11 +497,9 @@ class CorrelatedResponse(BitResponse):
         flips = local_answers.flip_stream(self.thresholds)
         return (code ^ next(flips) for code in codes)
 
-    def __str__(self) -> str:
-        return (
-            f"correlated response: flips start with {self.rho_0:.6g}, end with {self.rho_1:.6g}, "
-            f"expected noise {self.expected_noise:.6g}\n  {self.guarantee}\n  {self.loss}"
-        )
+    @property
+    def words(self) -> str:
+        return f"correlated response: flips start with {self.rho_0:.6g}, end with {self.rho_1:.6g}"
 
 
 Response = RandomizedResponse | KaryResponse | MatrixResponse | CorrelatedResponse

@@ -134,10 +134,7 @@ def sanitize(
     if isinstance(series, Iterator):
         return _stream(series, mechanism)
     if isinstance(series, Series):
-        _same_states(series.states, mechanism)
-        _short_enough(series.lengths, mechanism)
-        check_step(mechanism.chain.step, series.step, uneven=series.between is not None)
-        check_not_fitted_on(_sources(mechanism), series)
+        _check_series(series, mechanism)
         # Answers to entries that were not observed are drawn and thrown away.
         seen = series.observed
         codes = mechanism.answered(np.where(seen, series.codes, 0), series.lengths)
@@ -165,11 +162,7 @@ def _charged(data: Any, mechanism: Sanitizer, account: Account, beliefs: Any) ->
             "and no account can pay it; use cheapest_noise with adversary='every'"
         )
     series = data if isinstance(data, Series) else Series.of(data, mechanism.states)
-    sources = _sources(mechanism)
-    _same_states(series.states, mechanism)
-    _short_enough(series.lengths, mechanism)
-    check_step(mechanism.chain.step, series.step, uneven=series.between is not None)
-    check_not_fitted_on(sources, series)
+    _check_series(series, mechanism)
     account.charge(b, data=series, beliefs=beliefs)
     answered: Series = sanitize(series, mechanism)
     return answered
@@ -262,12 +255,16 @@ def coded(series: NDArray[Any], states: tuple[Hashable, ...]) -> NDArray[Any]:
     return np.array(places, dtype=np.intp)[inverse]
 
 
-def _same_states(states: tuple[Hashable, ...], mechanism: Sanitizer) -> None:
-    if states != mechanism.states:
+def _check_series(series: Series, mechanism: Sanitizer) -> None:
+    """Refuse a series that the mechanism is not for."""
+    if series.states != mechanism.states:
         raise ValueError(
-            f"series: has states {list(states)}, the mechanism {list(mechanism.states)}; declare "
-            "the mechanism's states, in its order, when making the series"
+            f"series: has states {list(series.states)}, the mechanism {list(mechanism.states)}; "
+            "declare the mechanism's states, in its order, when making the series"
         )
+    _short_enough(series.lengths, mechanism)
+    check_step(mechanism.chain.step, series.step, uneven=series.between is not None)
+    check_not_fitted_on(_sources(mechanism), series)
 
 
 def _short_enough(lengths: Iterable[int], mechanism: Sanitizer) -> None:

@@ -140,7 +140,7 @@ def test_optimised_designs_answer_wrongly_less_often():
 def test_answers_come_from_their_rows():
     rows = [[0.5, 0.3, 0.2], [0.1, 0.7, 0.2], [0.25, 0.25, 0.5]]
     made = MatrixResponse(LEVELS, rows)
-    assert all(sum(row) == 2**64 for row in made.words)
+    assert all(sum(row) == 2**64 for row in made.drawn)
     for state in range(3):
         seen = np.bincount(made.sanitize(np.full(100_000, state)), minlength=3)
         streamed = list(made.sanitize(iter([state] * 20_000)))

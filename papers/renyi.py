@@ -31,7 +31,7 @@ from pufferkit import checks
 from pufferkit.checks import Floats
 from pufferkit.data.query import Query
 from pufferkit.errors import NotApplicable
-from pufferkit.influence.sums.chain_sums import SummedChain, WindowLabels
+from pufferkit.influence.sums.chain_sums import SummedChain
 from pufferkit.mechanisms.calibration import chains_only, checked
 from pufferkit.mechanisms.wasserstein import summed_chain, values_of, wasserstein
 from pufferkit.rounding import at_least, last_passing, least_passing, round_up
@@ -224,7 +224,7 @@ def near_distance(summed: SummedChain, far: float) -> int:
             f"near distances over {length:,} entries take too long; shorten the series"
         )
     reach = 0
-    for joint in summed.joint(WindowLabels.values(size)):
+    for _, joint in summed.of_values().each():
         lower, _ = joint.chosen(joint.possible).log_tails()
         given = np.diff(np.exp(lower), prepend=0.0, axis=1)
         for mu, nu in combinations(given, 2):

@@ -103,9 +103,9 @@ def test_distances_of_sums_plain_and_compiled(length, halving, monkeypatch):
         summed = chain_sums.SummedChain(np.full(3, 1 / 3), transition, np.array([0, 1, 2]), length)
         joint = [
             (rows.numbers.tobytes(), rows.exponents.tobytes())
-            for rows in summed.joint(chain_sums.WindowLabels.values(3))
+            for _, rows in summed.of_labels(chain_sums.WindowLabels.values(3)).each()
         ]
-        results.append((joint, summed.by_value()))
+        results.append((joint, summed.of_values().in_floats()))
     assert results[0] == results[1]
 
 

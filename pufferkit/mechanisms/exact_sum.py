@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import singledispatch
@@ -11,43 +11,33 @@ from typing import Any
 
 import numpy as np
 
-from pufferkit.beliefs.base import Beliefs, Member
+from pufferkit.beliefs.base import Beliefs, GraphClass, Member
 from pufferkit.beliefs.bayesian_network import NetworkClass
 from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.beliefs.chain_tables import GivenStartTables, tables_of
 from pufferkit.beliefs.event_class import EventClass
 from pufferkit.beliefs.markov_random_field import FieldClass
-from pufferkit.beliefs.secrets import Events, Runs, Secrets
+from pufferkit.beliefs.secrets import Events, Runs
 from pufferkit.checks import Bools, Ints
 from pufferkit.data.query import Query, Question
 from pufferkit.errors import NotApplicable, TakesLong
-from pufferkit.influence.sums.chain_sums import CountedDays, check_work
-from pufferkit.influence.sums.lattice import Masses
+from pufferkit.influence.sums.chain_sums import CountedDays
 from pufferkit.influence.sums.least_scale import (
     Additive,
     EntryDistributions,
     LeastScale,
     least_scale,
-    least_scale_of_rows,
+    least_scale_of_tables,
 )
 from pufferkit.mechanisms.calibration import GAPS, Calibration, checked
 from pufferkit.mechanisms.influence_curve import influence_curve
 from pufferkit.mechanisms.release import Evidence
-from pufferkit.mechanisms.wasserstein import (
-    labels_of_sum,
-    summed_chain,
-    summed_network,
-    values_of,
-    window_labels,
-)
+from pufferkit.mechanisms.wasserstein import SumGiven, sums_given, values_of, window_tables
 from pufferkit.noise import grid_exponent, is_discrete
 from pufferkit.rounding import at_least, round_up
 
 MOST_WORK = 5e11
 """Most nanoseconds, about, before the mechanism gives up: some minutes."""
-
-MOST_FIELD = 200
-"""Most nodes of a Markov random field for which the distribution of a sum is computed."""
 
 _FOR_THE_GRID = 2.0**-24
 """Share of epsilon kept for rounding the answer to the grid of noise that is not discrete."""
@@ -191,9 +181,15 @@ def _worst(theta: Beliefs, asked: _SumAsked) -> Worst | None:
 
 @_worst.register
 def _(theta: ChainClass, asked: _SumAsked) -> Worst | None:
+    members = _known(theta)
     if isinstance(asked.added, Additive):
-        return _of_entries(_known(theta), asked, asked.added)
-    return _of_days(_known(theta), asked, asked.added)
+        return _of_entries(members, asked, asked.added)
+    length, given = asked.query.longest, []
+    for member in members:
+        entry_distributions(member, length)  # refuses what underflows
+        days = CountedDays(member.chain.initial, member.chain.transition, *asked.added)
+        given.append(SumGiven(member.name, length, Fraction(1), [days.of_values]))
+    return _of_tables(given, asked)
 
 
 @_worst.register
@@ -203,72 +199,55 @@ def _(theta: EventClass, asked: _SumAsked) -> Worst | None:
         raise NotApplicable(
             f"exact_sum covers {asked.query.name} for single entries only; use influence_curve"
         )
-    members = theta.known_chains()
-    worst = _of_labels(theta, members, asked)
-    if any(map(_is_entry, theta.every_secret())):
-        values, _ = values_of(asked.query, theta.states)
-        entries = _of_entries(members, asked, Additive.of_values(np.array(values)))
+    members, given, single = theta.known_chains(), [], False
+    values, unit = values_of(asked.query, theta.states)
+    for hidden, member, length in product(theta.every_secret(), members, set(asked.query.lengths)):
+        if isinstance(hidden, Runs) and hidden.window == 1:
+            single = True
+            continue
+        if not isinstance(hidden, (Events, Runs)):
+            raise NotApplicable(
+                f"exact_sum does not cover {hidden.description}; use influence_curve"
+            )
+        # Another segment is independent of the label, so its part of the sum only blurs the answer.
+        tables = window_tables(member.chain, values, hidden, length)
+        if tables is not None:
+            belief = f"{member.name}: {hidden.description}"
+            given.append(SumGiven(belief, length, unit, [tables]))
+    worst = _of_tables(given, asked, check=False)
+    if single:
+        added = Additive.of_values(np.array(values))
+        entries = _of_entries(members, asked, added)
         worst = entries if worst is None or entries[0].scale > worst[0].scale else worst
     return worst
 
 
-@_worst.register
-def _(theta: NetworkClass, asked: _SumAsked) -> Worst | None:
+@_worst.register(NetworkClass)
+@_worst.register(FieldClass)
+def _(theta: GraphClass, asked: _SumAsked) -> Worst | None:
     if asked.query.weights is None:
         raise NotApplicable(f"{asked.query.name} is not a sum over entries; use influence_curve")
-    added = dict(zip(theta.states, values_of(asked.query, theta.states)[0], strict=True))
-    worst: Worst | None = None
-    for number, network in enumerate(theta.networks, 1):
-        summed = summed_network(network, added)
-        if summed.work > asked.most_work:
-            raise TakesLong("the distributions of the sum take long")
-        nodes, joints, error = summed.joint_rows()
-        least = least_scale_of_rows(joints, asked.epsilon, error)
-        if least is not None and (worst is None or least[0] > worst[0].scale):
-            node = network.nodes[nodes[least[1] - 1]]
-            name = f"network {number} of {len(theta.networks)}"
-            worst = LeastScale(least[0], node, None, None, len(nodes)), name, len(nodes)
-    return worst
-
-
-@_worst.register
-def _(theta: FieldClass, asked: _SumAsked) -> Worst | None:
-    if len(theta.nodes) > MOST_FIELD:
-        raise NotApplicable(
-            f"the distribution of a sum over a Markov random field is computed for up to "
-            f"{MOST_FIELD} nodes, here are {len(theta.nodes):,}; use influence_curve"
-        )
-    networks, rounding = theta.networks()
+    given = list(sums_given(theta, asked.query, None))
+    rounding = max(own.rounding for own in given)
     if asked.epsilon <= rounding:
         raise NotApplicable(
             f"epsilon {asked.epsilon:g} is below the rounding error of {theta.description}; use a "
             "larger one"
         )
-    own = replace(asked, epsilon=asked.epsilon - rounding)
-    scales = [worst for network in networks if (worst := _worst(network, own)) is not None]
-    if not scales:
-        return None
-    number = max(range(len(scales)), key=lambda n: scales[n][0].scale)
-    least, _, length = scales[number]
-    return least, f"field {number + 1} of {len(networks)}", length
+    return _of_tables(given, replace(asked, epsilon=asked.epsilon - rounding))
 
 
-def _is_entry(hidden: Secrets) -> bool:
-    return isinstance(hidden, Runs) and hidden.window == 1
-
-
-def _of_days(members: Sequence[Member], asked: _SumAsked, days: DaysAsked) -> Worst | None:
-    """The least scale for the values of all entries, where the answer is a number of days."""
+def _of_tables(given: Sequence[SumGiven], asked: _SumAsked, *, check: bool = True) -> Worst | None:
+    """The largest of the least scales of given tables; ``None`` if no secret moves the answer."""
     worst: Worst | None = None
-    for member in members:
-        entry_distributions(member, asked.query.longest)  # refuses what underflows
-        summed = CountedDays(member.chain.initial, member.chain.transition, *days)
-        if summed.work > asked.most_work / len(members):
-            raise TakesLong("the distributions of the number of days take long")
-        least = least_scale_of_rows(summed.joint(), asked.epsilon, summed.error)
+    for own in given:
+        (tables,) = own.segments
+        if check and tables.work > asked.most_work:
+            raise TakesLong("the distributions of the sum take long")
+        least = least_scale_of_tables(tables, asked.epsilon)
         if least is not None and (worst is None or least[0] > worst[0].scale):
-            found = LeastScale(*least, None, None, asked.query.longest)
-            worst = found, member.name, asked.query.longest
+            found = LeastScale(least[0], own.node(least[1]), None, None, own.length)
+            worst = found, own.belief, own.length
     return worst
 
 
@@ -293,37 +272,6 @@ def _of_entries(members: Sequence[Member], asked: _SumAsked, added: Additive) ->
             if worst is None or least.scale > worst[0].scale:
                 worst = least, member.name, length
     assert worst is not None
-    return worst
-
-
-def _of_labels(theta: EventClass, members: Sequence[Member], asked: _SumAsked) -> Worst | None:
-    """The least scale for the labels of all windows; ``None`` if there are none.
-
-    Another segment is independent of the label, so its part of the sum only blurs the answer.
-    """
-    worst: Worst | None = None
-    values, _ = values_of(asked.query, theta.states)
-    for hidden, member, length in product(theta.every_secret(), members, set(asked.query.lengths)):
-        if _is_entry(hidden) or (isinstance(hidden, Events) and hidden.window > length):
-            continue  # a run is cut off where a segment is shorter
-        if not isinstance(hidden, (Events, Runs)):
-            raise NotApplicable(
-                f"exact_sum does not cover {hidden.description}; use influence_curve"
-            )
-        summed = summed_chain(member.chain, values, length)
-        of_sum = labels_of_sum(hidden, theta.states, values, length)
-        windows: Iterable[Masses]
-        if of_sum is not None:
-            windows, cases = [summed.split(of_sum)], len(values)
-        else:
-            labels = window_labels(hidden, theta.states, length)
-            check_work(summed.work(labels))
-            windows = summed.joint(labels)
-            cases = max(map(len, labels.cases(summed.transition)))
-        least = least_scale_of_rows(windows, asked.epsilon, summed.error(cases))
-        if least is not None and (worst is None or least[0] > worst[0].scale):
-            found = LeastScale(least[0], least[1], None, None, length)
-            worst = found, f"{member.name}: {hidden.description}", length
     return worst
 
 

@@ -35,7 +35,7 @@ from pufferkit.mechanisms.joint_plan import JointPlan, Questions, joint_plan
 from pufferkit.mechanisms.markov_quilt import markov_quilt, markov_quilt_approx
 from pufferkit.mechanisms.release import BOUND_WORDS, Guarantee, half_width
 from pufferkit.mechanisms.usefulness import Usefulness, questioned
-from pufferkit.mechanisms.wasserstein import estimated_work, wasserstein
+from pufferkit.mechanisms.wasserstein import wasserstein
 from pufferkit.noise import SAMPLER_NAMES
 from pufferkit.shown import Shown, at_most
 from pufferkit.threads import one_thread
@@ -60,7 +60,7 @@ MECHANISMS: dict[str, Mechanism] = {
 """Every mechanism by name, all with the same signature."""
 
 _REPORTING = ("wasserstein", "markov_quilt", "influence_curve")
-_BOUNDED = ("exact_sum", "markov_quilt")
+_BOUNDED = ("exact_sum", "markov_quilt", "wasserstein")
 """Mechanisms that say how far they are, and those that give up after a given amount of work."""
 
 OPTIONS = frozenset({"influence_curve_per_bin"})
@@ -471,8 +471,6 @@ def _together(calibration: Calibration) -> float | None:
 
 def _takes_long(name: str, theta: Beliefs, query: Query, most_work: float) -> str | None:
     """Why a plan leaves a mechanism out, before anything is computed; ``None`` if it does not."""
-    if name == "wasserstein" and estimated_work(theta, query) > most_work:
-        return "it would take too long here, and exact_sum never needs a thousandth more noise"
     if name == "influence_curve" and (work := curve_work(theta)) > _MORE_FOR_THE_CURVE * most_work:
         return f"it would take about {work / 1e9:.0f} s"
     if name not in OPTIONS:

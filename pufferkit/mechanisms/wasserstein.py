@@ -1,66 +1,110 @@
-"""The Wasserstein Mechanism: [Q] Algorithm 1."""
+"""The Wasserstein Mechanism: [Q] Algorithm 1.
+
+For a sum over entries a class is a list of `SumGiven`: the sum under one belief with the tables of
+its secrets, which may be the values of entries, labels of windows, or events about named entries
+and nodes. The largest distance over the list decides here, the least scale in `exact_sum`. Small
+joint distributions are listed row by row, with any answer.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial, singledispatch
+from functools import singledispatch
 from itertools import combinations, product
-from math import comb, gcd, lcm, prod
-from typing import Any
+from math import comb, gcd, inf, lcm, prod
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from pufferkit import checks
-from pufferkit.beliefs.base import Beliefs
+from pufferkit.beliefs.base import Beliefs, GraphClass
 from pufferkit.beliefs.bayesian_network import BayesianNetwork, NetworkClass
 from pufferkit.beliefs.chain_class import ChainClass, Member
 from pufferkit.beliefs.event_class import EventClass
 from pufferkit.beliefs.finite_joint import FiniteJoint, JointClass, JointRow
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.beliefs.markov_random_field import FieldClass
-from pufferkit.beliefs.secrets import Automaton, Counted, Events, Listed, Secrets, Sets
+from pufferkit.beliefs.secrets import Counted, Events, Listed, Secrets, Sets
 from pufferkit.checks import Bools, Ints
 from pufferkit.data.query import Query, Question
-from pufferkit.errors import NotApplicable
+from pufferkit.errors import NotApplicable, TakesLong
 from pufferkit.influence.progress import Progress
-from pufferkit.influence.sums.chain_sums import (
+from pufferkit.influence.sums.chain_sums import SummedChain, WindowLabels, check_memory
+from pufferkit.influence.sums.lattice import (
     Distance,
-    SummedChain,
-    WindowLabels,
-    check_memory,
-    value_work,
-    waited,
+    SumTables,
+    bottleneck_distance,
+    w_infinity,
 )
-from pufferkit.influence.sums.lattice import bottleneck_distance, fits_floats, w_infinity
-from pufferkit.influence.sums.network_sums import MOST_EXACT, SummedNetwork
+from pufferkit.influence.sums.network_sums import SummedNetwork
 from pufferkit.mechanisms.calibration import GAPS, Calibration, checked
 from pufferkit.mechanisms.release import Evidence, Guarantee
 from pufferkit.rounding import as_fraction, at_least, round_up
 from pufferkit.threads import one_thread
 
-# --- how far secrets move a sum: the distances of the Wasserstein Mechanism ---------------------
-#
-# Secrets are the values of entries of a known chain, labels of windows, or events about named
-# entries and nodes.
-
 OPEN_TIE = "a tie could not be decided in floats and counted as the larger distance"
 
+Event = Mapping[Hashable, Any]
+"""Entries or variables by name, and the value or the values that each may have."""
 
-@dataclass(frozen=True)
-class Farthest:
+RowEvent = Callable[[JointRow], bool]
+EventPairs = Iterable[tuple[Event | RowEvent, Event | RowEvent]]
+"""Pairs of events that must stay indistinguishable."""
+
+Condition = dict[int, list[int]]
+"""Indices of entries, and the indices of the states that each may have."""
+
+MOST_LISTED = 4096
+"""Most data sets of a network that are listed for the distribution of a vector."""
+
+MOST_FIELD = 200
+"""Most nodes of a Markov random field for which the distribution of a sum is computed."""
+
+_MOST_VALUES = 256  # of a window, as all pairs of them are compared
+_PAIR_OF_ANSWERS = 1e4  # nanoseconds in a flow
+
+
+class Farthest(NamedTuple):
     """The largest distance for one belief, exactly or rounded up, and where it is."""
 
     distance: Fraction
     node: Hashable
+    belief: str
+    length: int
     notes: tuple[str, ...] = ()
-    rounding: float = 0.0  # the most that the rounding of probabilities adds to a loss
 
 
-LargestDistance = tuple[Farthest, str, int, dict[str, Any] | None]
-"""The largest distance over a class, the belief that attains it, the length, and verification
-data."""
+@dataclass(frozen=True, eq=False)
+class SumGiven:
+    """A sum under one belief, in whole multiples of ``unit``, and the tables of its secrets.
+
+    Segments are independent, so distances of the segments that a secret is about add up: moving the
+    sum of each by at most its own distance moves the whole by at most their sum. ``nodes`` are the
+    names of places, where these have names, ``pair`` is that of a pair of events; ``rounding`` is
+    the most that rounded probabilities add to a loss.
+    """
+
+    belief: str
+    length: int
+    unit: Fraction
+    segments: Sequence[SumTables]
+    rounding: float = 0.0
+    nodes: Sequence[Hashable] = ()
+    pair: str | None = None
+
+    def node(self, place: Any) -> Hashable:
+        """The name of a place of the tables."""
+        return self.pair or (self.nodes[place] if self.nodes else place)
+
+    def farthest(self, progress: Progress | None = None) -> Farthest:
+        """The largest distance between two secrets."""
+        each = [tables.distance(progress) for tables in self.segments]
+        notes = [own.how for own in each if own.how] + [OPEN_TIE for own in each if own.unsure]
+        distance = sum(own.value for own in each) * self.unit
+        node = self.node(each[0].place if each else None)
+        return Farthest(distance, node, self.belief, self.length, tuple(dict.fromkeys(notes)))
 
 
 def known_members(theta: ChainClass) -> tuple[Member, ...]:
@@ -88,30 +132,59 @@ def whole_values(weights: Iterable[Fraction]) -> tuple[list[int], Fraction]:
     return [int(step * denominator) // unit for step in steps], Fraction(unit, denominator)
 
 
-def chain_distance(
-    chain: MarkovChain, query: Query, length: int, progress: Progress | None
-) -> Farthest:
-    """W between any two values of an entry, for the entries of a segment of one length."""
-    values, unit = values_of(query, chain.states)
-    if max(values) == 0:
-        return Farthest(Fraction(0), 1)
-    if np.ptp(chain.transition, axis=0).max() == 0:
-        # Entries are independent: the distributions given two values are shifts of one another.
-        possible = [values[x] for x in np.flatnonzero(chain.transition[0] > 0)]
-        possible += [values[x] for x in np.flatnonzero(chain.initial > 0)] if length == 1 else []
-        first = [values[x] for x in np.flatnonzero(chain.initial > 0)]
-        spread = max(max(first) - min(first), (max(possible) - min(possible)) if length > 1 else 0)
-        return Farthest(spread * unit, 1, ("entries are independent",))
-    distance = summed_chain(chain, values, length).by_value(
-        mirrored=chain.is_stationary and chain.is_reversible, progress=progress
-    )
-    if not (distance.unsure or distance.lost):
-        return Farthest(distance.value * unit, distance.place)
-    network = SummedNetwork.of_chain(chain.initial, chain.transition, values, length)
-    if network.exact_work <= MOST_EXACT:
-        exact = network.exactly()
-        return Farthest(exact.value * unit, exact.place + 1, ("ties decided by exact arithmetic",))
-    return checked_distance(distance, unit)
+def values_of(query: Query, states: Sequence[Hashable]) -> tuple[list[int], Fraction]:
+    """What each state adds to the answer, in whole multiples of a unit, and the unit."""
+    nothing = (Fraction(0),)
+    return whole_values((query.weights or {}).get(s, nothing)[0] for s in states)
+
+
+@singledispatch
+def sums_given(
+    theta: Beliefs, query: Query, pairs: Sequence[tuple[Event, Event]] | None
+) -> Iterator[SumGiven]:
+    """The sum under each belief, with these pairs of events as secrets, or those of the class."""
+    raise NotApplicable(f"the Wasserstein Mechanism has no theorem for a {theta.description}")
+
+
+# --- chains: values of entries, labels of windows, events ----------------------------------------
+
+
+@sums_given.register
+def _(
+    theta: ChainClass, query: Query, pairs: Sequence[tuple[Event, Event]] | None
+) -> Iterator[SumGiven]:
+    values, unit = values_of(query, theta.states)
+    for member in known_members(theta):
+        if pairs is None:
+            for length in sorted(set(query.lengths), reverse=True):
+                tables = entry_tables(member.chain, values, length)
+                yield SumGiven(member.name, length, unit, [tables])
+        for number, pair in enumerate(pairs or (), 1):
+            events = [condition(e, range(1, sum(query.lengths) + 1), theta.states) for e in pair]
+            segments, begin = [], 0
+            for length in query.lengths:
+                one, other = (_within(event, begin, length, len(values)) for event in events)
+                begin += length
+                if one or other:
+                    summed = summed_chain(member.chain, values, length)
+                    segments.append(summed.of_conditions(one, other))
+            name = f"secret pair {number}"
+            yield SumGiven(member.name, query.longest, unit, segments, pair=name)
+
+
+@sums_given.register
+def _(
+    theta: EventClass, query: Query, pairs: Sequence[tuple[Event, Event]] | None
+) -> Iterator[SumGiven]:
+    if pairs is not None:
+        raise ValueError("secrets: these beliefs already have secrets; name all of them there")
+    theta.check_length(query.longest)
+    values, unit = values_of(query, theta.states)
+    for member, hidden in product(theta.known_chains(), theta.hidden):
+        for length in sorted(set(query.lengths), reverse=True):
+            tables = window_tables(member.chain, values, hidden, length)
+            if tables is not None:
+                yield SumGiven(member.name, length, unit, [tables])
 
 
 def summed_chain(chain: MarkovChain, values: Sequence[int], length: int) -> SummedChain:
@@ -120,74 +193,69 @@ def summed_chain(chain: MarkovChain, values: Sequence[int], length: int) -> Summ
     return SummedChain(chain.initial, chain.transition, np.array(values, dtype=np.int64), length)
 
 
-def checked_distance(distance: Distance, unit: Fraction) -> Farthest:
-    """A distance in the unit of the answer; refused if some probability underflowed."""
-    if distance.lost:
+def entry_tables(chain: MarkovChain, values: Sequence[int], length: int) -> SumTables:
+    """The tables of the values of each entry of a segment."""
+    if max(values) == 0 or np.ptp(chain.transition, axis=0).max() == 0:
+        # Entries are independent: the distributions given two values are shifts of one another.
+        first = [values[x] for x in np.flatnonzero(chain.initial > 0).tolist()]
+        later = [values[x] for x in np.flatnonzero(chain.transition[0] > 0).tolist()]
+        spread = max(max(own) - min(own) for own in (first, later if length > 1 else first))
+        alone = Distance(spread, 1, how="entries are independent")
+        return SumTables(lambda: (), exactly=lambda: alone, floats=False)
+    mirrored = chain.is_stationary and chain.is_reversible
+    return summed_chain(chain, values, length).of_values(mirrored=mirrored)
+
+
+def window_tables(
+    chain: MarkovChain, values: Sequence[int], hidden: Secrets, length: int
+) -> SumTables | None:
+    """The tables of the secrets of each window of a segment; ``None`` if there are no windows."""
+    if hidden.window == 1 and not isinstance(hidden, Events):
+        return entry_tables(chain, values, length)
+    if isinstance(hidden, Events) and hidden.window > length:
+        return None  # a run is cut off where a segment is shorter
+    summed = summed_chain(chain, values, length)
+    of_sum = _labels_of_sum(hidden, chain.states, values, length)
+    if of_sum is not None:
+        return summed.of_sum(of_sum)
+    return summed.of_labels(_window_labels(hidden, chain.states, length))
+
+
+def _labels_of_sum(
+    hidden: Secrets, states: Sequence[Hashable], values: Sequence[int], length: int
+) -> Ints | None:
+    """The label for each value of the sum, if the sum over the window tells how often it counts.
+
+    So for "active at least 605 times" and the number of active entries, or of all others.
+    """
+    if not isinstance(hidden, Counted) or hidden.window != length or max(values) != 1:
+        return None
+    counted = [int(state in hidden.states) for state in states]
+    if list(values) not in (counted, [1 - one for one in counted]):
+        return None
+    times = np.arange(length + 1) if list(values) == counted else length - np.arange(length + 1)
+    return np.asarray(times >= (length if hidden.times is None else hidden.times), dtype=np.int64)
+
+
+def _window_labels(hidden: Secrets, states: Sequence[Hashable], length: int) -> WindowLabels:
+    """What reads the secret of a window: its label, or all values of its entries."""
+    if isinstance(hidden, Events):
+        automaton = hidden.automaton(states)
+        return WindowLabels(automaton.moves, automaton.ends)
+    if isinstance(hidden, Sets):
         raise NotApplicable(
-            "the probability of some sums underflows, and the least likely decide the distance; "
-            "use influence_curve, a shorter series, or beliefs without transitions of tiny "
-            "probability"
+            "the Wasserstein Mechanism does not cover sets of entries that are not consecutive; "
+            "use influence_curve, or name the events with secrets="
         )
-    notes = (OPEN_TIE,) if distance.unsure else ()
-    return Farthest(distance.value * unit, distance.place, notes)
-
-
-def work_of_chain(chain: MarkovChain, length: int, largest: int) -> float:
-    """Approximate nanoseconds of `chain_distance`, those of a compiler before it included."""
-    work = value_work(length, len(chain), largest)
-    if fits_floats(chain.initial, chain.transition, length, largest):
-        return work
-    return work + waited(work)
-
-
-def values_of(query: Query, states: Sequence[Hashable]) -> tuple[list[int], Fraction]:
-    """What each state adds to the answer, in whole multiples of a unit, and the unit."""
-    nothing = (Fraction(0),)
-    return whole_values((query.weights or {}).get(s, nothing)[0] for s in states)
-
-
-def largest_between(
-    distributions: Sequence[Mapping[tuple[Fraction, ...], Fraction]], least: Fraction
-) -> Fraction:
-    """The largest W-infinity between two of these distributions, or ``least`` if that is more."""
-    for pair in combinations(distributions, 2):
-        if all(len(answer) == 1 for masses in pair for answer in masses):
-            numbers = ({answer[0]: p for answer, p in masses.items()} for masses in pair)
-            least = max(least, Fraction(w_infinity(*numbers)))
-        else:
-            one, other = map(_whole_masses, pair)
-            least = bottleneck_distance(one, other, least)
-    return least
-
-
-def _whole_masses(
-    masses: Mapping[tuple[Fraction, ...], Fraction],
-) -> list[tuple[tuple[Fraction, ...], int]]:
-    unit = lcm(*(mass.denominator for mass in masses.values()))
-    return [(answer, int(mass * unit)) for answer, mass in masses.items()]
-
-
-def summed_network(network: BayesianNetwork, added: Mapping[Hashable, int]) -> SummedNetwork:
-    """The sum over the nodes of a network, to which values add so many units."""
-    place = network.graph.place
-    factors = [
-        ((*(place[p] for p in network.parents[node]), place[node]), network.arrays[node])
-        for node in network.nodes
-    ]
-    return SummedNetwork(
-        factors, [[added.get(v, 0) for v in network.values[n]] for n in network.nodes]
-    )
-
-
-# --- labels of windows, and events ----------------------------------------------------------------
-
-Event = Mapping[Hashable, Any]
-"""Entries or variables by name, and the value or the values that each may have."""
-
-Condition = dict[int, list[int]]
-"""Indices of entries, and the indices of the states that each may have."""
-
-_MOST_VALUES = 256  # of a window, as all pairs of them are compared
+    window = min(hidden.window, length)
+    count = len(states) ** window
+    if count > _MOST_VALUES:
+        raise NotApplicable(
+            f"{window} entries of {len(states)} states have {count} values, more than "
+            f"{_MOST_VALUES} for the Wasserstein Mechanism; use influence_curve"
+        )
+    own = Listed(window, tuple(map(str, range(count)))).automaton(states)
+    return WindowLabels(own.moves, own.ends)
 
 
 def condition(
@@ -213,38 +281,6 @@ def condition(
     return places
 
 
-def of_conditions(
-    theta: ChainClass, query: Query, pairs: Sequence[tuple[Event, Event]]
-) -> LargestDistance:
-    """W between events about named entries, counted through all segments.
-
-    Segments are independent, so distances of the segments that a pair of events is about add up:
-    moving the sum of each by at most its own distance moves the whole by at most their sum.
-    """
-    entries = range(1, sum(query.lengths) + 1)
-    events = [[condition(event, entries, theta.states) for event in pair] for pair in pairs]
-    worst, name = Farthest(Fraction(0), None), ""
-    for member in known_members(theta):
-        chain = member.chain
-        values, unit = values_of(query, chain.states)
-        for number, pair in enumerate(events, 1):
-            total, notes, begin = Fraction(0), dict[str, None](), 0
-            for length in query.lengths:
-                own = [_within(event, begin, length, len(values)) for event in pair]
-                begin += length
-                if not any(own):
-                    continue
-                summed = summed_chain(chain, values, length)
-                between = checked_distance(summed.by_condition(own[0], own[1]), unit)
-                notes |= dict.fromkeys(between.notes)
-                total += between.distance
-            if total > worst.distance or not name:
-                worst = Farthest(total, f"secret pair {number}", tuple(notes))
-                name = member.name
-    record = [[[[p + 1, v] for p, v in sorted(e.items())] for e in pair] for pair in events]
-    return worst, name, query.longest, {"secrets": record}
-
-
 def _within(event: Condition, begin: int, length: int, size: int) -> dict[int, Bools]:
     """The conditions of an event on one segment, entries counted from 1."""
     allowed = {}
@@ -254,29 +290,64 @@ def _within(event: Condition, begin: int, length: int, size: int) -> dict[int, B
     return allowed
 
 
-def of_network_events(
-    theta: NetworkClass,
-    added: Mapping[Hashable, int],
-    unit: Fraction,
-    pairs: Sequence[tuple[Event, Event]],
-) -> LargestDistance:
-    """W between events about named nodes; values add multiples of ``unit``."""
-    worst, name = Farthest(Fraction(0), None), ""
-    every = events_of_nodes(theta, pairs)
-    for number, events in enumerate(every, 1):
-        for which, network in enumerate(theta.networks, 1):
-            one, other = (_of_nodes(event, network) for event in events)
-            between = checked_distance(
-                summed_network(network, added).by_condition(one, other), unit
-            )
-            if between.distance > worst.distance or not name:
-                worst = replace(between, node=f"secret pair {number}")
-                name = f"network {which} of {len(theta.networks)}"
-    return worst, name, len(theta.nodes), recorded_events(every)
+# --- networks and random fields ------------------------------------------------------------------
+
+
+@sums_given.register(NetworkClass)
+@sums_given.register(FieldClass)
+def _(
+    theta: GraphClass, query: Query, pairs: Sequence[tuple[Event, Event]] | None
+) -> Iterator[SumGiven]:
+    values, unit = values_of(query, theta.states)
+    added = dict(zip(theta.states, values, strict=True))
+    networks, rounding = as_networks(theta)
+    for number, network in enumerate(networks, 1):
+        belief = f"{theta.called} {number} of {len(networks)}"
+        summed, nodes = summed_network(network, added), network.nodes
+        if pairs is None:
+            yield SumGiven(belief, len(nodes), unit, [summed.of_values()], rounding, nodes)
+        for which, pair in enumerate(events_of_nodes(theta, pairs or ()), 1):
+            one, other = (_of_nodes(event, network) for event in pair)
+            tables, name = summed.of_conditions(one, other), f"secret pair {which}"
+            yield SumGiven(belief, len(nodes), unit, [tables], rounding, nodes, name)
+
+
+@singledispatch
+def as_networks(theta: Beliefs) -> tuple[Sequence[BayesianNetwork], float]:
+    """The networks of a class, and the most that rounding adds to a loss; none for others."""
+    return (), 0.0
+
+
+@as_networks.register
+def _(theta: NetworkClass) -> tuple[Sequence[BayesianNetwork], float]:
+    return theta.networks, 0.0
+
+
+@as_networks.register
+def _(theta: FieldClass) -> tuple[Sequence[BayesianNetwork], float]:
+    if len(theta.nodes) > MOST_FIELD:
+        raise NotApplicable(
+            f"the distribution of a sum over a Markov random field is computed for up to "
+            f"{MOST_FIELD} nodes, here are {len(theta.nodes):,}; use influence_curve"
+        )
+    each, rounding = theta.networks()
+    return [network for own in each for network in own.networks], rounding
+
+
+def summed_network(network: BayesianNetwork, added: Mapping[Hashable, int]) -> SummedNetwork:
+    """The sum over the nodes of a network, to which values add so many units."""
+    place = network.graph.place
+    factors = [
+        ((*(place[p] for p in network.parents[node]), place[node]), network.arrays[node])
+        for node in network.nodes
+    ]
+    return SummedNetwork(
+        factors, [[added.get(v, 0) for v in network.values[n]] for n in network.nodes]
+    )
 
 
 def events_of_nodes(
-    theta: NetworkClass, pairs: Sequence[tuple[Event, Event]]
+    theta: GraphClass, pairs: Sequence[tuple[Event, Event]]
 ) -> list[list[dict[Hashable, list[Hashable]]]]:
     """Pairs of events, each by its nodes and the values that these may have."""
     every = []
@@ -291,12 +362,6 @@ def events_of_nodes(
     return every
 
 
-def recorded_events(every: Sequence[Sequence[Mapping[Hashable, Any]]]) -> dict[str, Any]:
-    """The verification data of events about nodes."""
-    record = [[[[node, own] for node, own in event.items()] for event in pair] for pair in every]
-    return {"secrets": record}
-
-
 def _of_nodes(event: Mapping[Hashable, Sequence[Hashable]], network: BayesianNetwork) -> Condition:
     """An event by the numbers of its nodes and of those of their values that it allows."""
     return {
@@ -307,94 +372,7 @@ def _of_nodes(event: Mapping[Hashable, Sequence[Hashable]], network: BayesianNet
     }
 
 
-def window_distance(
-    chain: MarkovChain, query: Query, hidden: Secrets, length: int, progress: Progress | None
-) -> Farthest | None:
-    """W between the secrets of the windows of a segment; ``None`` if there are no windows."""
-    if hidden.window == 1 and not isinstance(hidden, Events):
-        return chain_distance(chain, query, length, progress)
-    if isinstance(hidden, Events) and hidden.window > length:
-        return None
-    values, unit = values_of(query, chain.states)
-    of_sum = labels_of_sum(hidden, chain.states, values, length)
-    if of_sum is not None:
-        return checked_distance(summed_chain(chain, values, length).by_sum(of_sum), unit)
-    labels = window_labels(hidden, chain.states, length)
-    return checked_distance(summed_chain(chain, values, length).by_label(labels, progress), unit)
-
-
-def labels_of_sum(
-    hidden: Secrets, states: Sequence[Hashable], values: Sequence[int], length: int
-) -> Ints | None:
-    """The label for each value of the sum, if the sum over the window tells how often it counts.
-
-    So for "active at least 605 times" and the number of active entries, or of all others.
-    """
-    if not isinstance(hidden, Counted) or hidden.window != length or max(values) != 1:
-        return None
-    counted = [int(state in hidden.states) for state in states]
-    if list(values) not in (counted, [1 - one for one in counted]):
-        return None
-    times = np.arange(length + 1) if list(values) == counted else length - np.arange(length + 1)
-    return np.asarray(times >= (length if hidden.times is None else hidden.times), dtype=np.int64)
-
-
-def window_labels(hidden: Secrets, states: Sequence[Hashable], length: int) -> WindowLabels:
-    """What reads the secret of a window: its label, or all values of its entries."""
-    if isinstance(hidden, Events):
-        return _read_by(hidden.automaton(states))
-    if isinstance(hidden, Sets):
-        raise NotApplicable(
-            "the Wasserstein Mechanism does not cover sets of entries that are not consecutive; "
-            "use "
-            "influence_curve, or name the events with secrets="
-        )
-    window = min(hidden.window, length)
-    count = len(states) ** window
-    if count > _MOST_VALUES:
-        raise NotApplicable(
-            f"{window} entries of {len(states)} states have {count} values, more than "
-            f"{_MOST_VALUES} for the Wasserstein Mechanism; use influence_curve"
-        )
-    return _read_by(Listed(window, tuple(map(str, range(count)))).automaton(states))
-
-
-def _read_by(automaton: Automaton) -> WindowLabels:
-    return WindowLabels(automaton.moves, automaton.ends)
-
-
-def work_of_windows(theta: EventClass, query: Query) -> float:
-    """Approximate nanoseconds of `window_distance` for all; 0 if it refuses."""
-    values, _ = values_of(query, theta.states)
-    work = 0.0
-    try:
-        for chain in (member.chain for member in theta.known_chains()):
-            for hidden, length in product(theta.hidden, set(query.lengths)):
-                if hidden.window == 1 and not isinstance(hidden, Events):
-                    work += work_of_chain(chain, length, max(values))
-                elif hidden.window <= length:
-                    summed = summed_chain(chain, values, length)
-                    if labels_of_sum(hidden, theta.states, values, length) is not None:
-                        work += 4.0 * length * len(values) ** 2 * length
-                        continue
-                    own = summed.work(window_labels(hidden, theta.states, length))
-                    work += own + (0.0 if summed.plain else waited(own))
-    except NotApplicable:
-        return 0.0
-    return work
-
-
-RowEvent = Callable[[JointRow], bool]
-EventPairs = Iterable[tuple[Event | RowEvent, Event | RowEvent]]
-"""Pairs of events that must stay indistinguishable."""
-
-MOST_LISTED = 4096
-"""Most data sets of a network that are listed for the distribution of a vector."""
-
-_PAIR_OF_ANSWERS = 1e4  # nanoseconds in a flow
-
-MOST_FIELD = 200
-"""Most nodes of a Markov random field for which the distribution of a sum is computed."""
+# --- the mechanism -------------------------------------------------------------------------------
 
 
 @one_thread()
@@ -406,6 +384,7 @@ def wasserstein(
     *,
     secrets: Secrets | Sequence[Secrets] | EventPairs | None = None,
     progress: Progress | None = None,
+    most_work: float = inf,
 ) -> Calibration:
     """Noise of the Wasserstein Mechanism: W / epsilon.
 
@@ -437,6 +416,8 @@ def wasserstein(
         values of every entry. Or `Secrets`, about windows wherever they lie.
     progress
         Called with the number of entries done and their total.
+    most_work
+        About how many nanoseconds before giving up.
 
     Raises
     ------
@@ -463,28 +444,33 @@ def wasserstein(
         )
     if query.missing:
         raise NotApplicable(GAPS)
-    worst, name, length, verification_data = _largest_distance(theta, query, pairs, progress)
+    worst, rounding, record = _largest_distance(theta, query, pairs, progress, most_work)
     if worst.distance == 0:
         raise NotApplicable("no secret moves the answer: there is nothing to hide")
-    if epsilon <= worst.rounding:
+    if epsilon <= rounding:
         raise NotApplicable(
             f"epsilon {epsilon:g} is below the rounding error of {theta.description}; use a "
             "larger one"
         )
-    distance = at_least(worst.distance)
+    distance, belief = at_least(worst.distance), worst.belief
     return Calibration(
         "wasserstein",
         epsilon,
-        round_up(distance / (epsilon - worst.rounding)),
+        round_up(distance / (epsilon - rounding)),
         query,
         theta,
-        Evidence(name, worst.node, length, influence=distance, notes=worst.notes, bound="distance"),
+        Evidence(
+            belief,
+            worst.node,
+            worst.length,
+            influence=distance,
+            notes=worst.notes,
+            bound="distance",
+        ),
         guarantee=Guarantee.PUFFERFISH if pairs is None else Guarantee.SECRETS,
-        verification_data=verification_data,
+        verification_data=record,
         # A function is known by the rows that it selects.
-        options={}
-        if pairs is None
-        else {"secrets": (verification_data or {}).get("secrets", pairs)},
+        options={} if pairs is None else {"secrets": (record or {}).get("secrets", pairs)},
     )
 
 
@@ -514,146 +500,129 @@ def _pairs(secrets: EventPairs, *, functions: bool = False) -> list[tuple[Any, A
     return chosen
 
 
-def _verification_data(
-    theta: JointClass,
-    query: Query,
-    secrets: Sequence[tuple[RowEvent, RowEvent]] | None,
-) -> dict[str, Any]:
-    """Verification data: the answer on every row, and the rows of every secret."""
-    record: dict[str, Any] = {
-        "answers": [
-            [_written(_answer(query, row)) if p > 0 else None for row, p in joint.table.items()]
-            for joint in theta.joints
-        ]
-    }
-    if secrets is not None:
-        record["secrets"] = [
-            [
-                [[n for n, row in enumerate(joint.table) if event(row)] for event in pair]
-                for pair in secrets
-            ]
-            for joint in theta.joints
-        ]
-    return record
-
-
-@singledispatch
 def _largest_distance(
-    theta: Beliefs, query: Query, secrets: EventPairs | None, progress: Progress | None
-) -> LargestDistance:
-    """The largest distance over a class, where it is attained, and verification data."""
-    raise NotApplicable(f"the Wasserstein Mechanism has no theorem for a {theta.description}")
-
-
-@_largest_distance.register
-def _(
-    theta: ChainClass, query: Query, secrets: EventPairs | None, progress: Progress | None
-) -> LargestDistance:
-    _only_sums(query)
-    if secrets is not None:
-        return of_conditions(theta, query, _pairs(secrets))
-    distances = (
-        (member.name, partial(chain_distance, member.chain, query, progress=progress))
-        for member in known_members(theta)
-    )
-    return _over_lengths(query, distances)
-
-
-@_largest_distance.register
-def _(
-    theta: EventClass, query: Query, secrets: EventPairs | None, progress: Progress | None
-) -> LargestDistance:
-    _only_sums(query)
-    if secrets is not None:
-        raise ValueError("secrets: these beliefs already have secrets; name all of them there")
-    theta.check_length(query.longest)
-    distances = (
-        (member.name, partial(window_distance, member.chain, query, hidden, progress=progress))
-        for member in theta.known_chains()
-        for hidden in theta.hidden
-    )
-    return _over_lengths(query, distances)
-
-
-def _over_lengths(
-    query: Query, distances: Iterable[tuple[str, Callable[[int], Farthest | None]]]
-) -> LargestDistance:
-    """The largest of named distances over the lengths of segments."""
-    worst, name, length = Farthest(Fraction(0), None), "", query.longest
-    for called, distance_over in distances:
-        for size in sorted(set(query.lengths), reverse=True):
-            distance = distance_over(size)
-            if distance is not None and (distance.distance > worst.distance or not name):
-                worst, name, length = distance, called, size
-    return worst, name, length, None
-
-
-@_largest_distance.register
-def _(
-    theta: NetworkClass, query: Query, secrets: EventPairs | None, progress: Progress | None
-) -> LargestDistance:
-    _only_sums(query)
-    if query.size > 1:
-        joints = JointClass(tuple(_listed(network) for network in theta.networks))
-        pairs = None if secrets is None else _pairs(secrets)
-        worst, name, length, _ = _largest_distance(joints, query, pairs, progress)
-        record = None if pairs is None else recorded_events(events_of_nodes(theta, pairs))
-        return worst, name.replace("joint", "network"), length, record
-    worst, name = Farthest(Fraction(0), None), ""
-    values, unit = values_of(query, theta.states)
-    added = dict(zip(theta.states, values, strict=True))
-    if secrets is not None:
-        return of_network_events(theta, added, unit, _pairs(secrets))
-    for number, network in enumerate(theta.networks, 1):
-        between = summed_network(network, added).by_value()
-        largest = checked_distance(between, unit)
-        if largest.distance > worst.distance or not name:
-            worst = replace(largest, node=network.nodes[between.place])
-            name = f"network {number} of {len(theta.networks)}"
-    return worst, name, len(theta.nodes), None
-
-
-@_largest_distance.register
-def _(
-    theta: FieldClass, query: Query, secrets: EventPairs | None, progress: Progress | None
-) -> LargestDistance:
-    _only_sums(query)
-    if len(theta.nodes) > MOST_FIELD:
-        raise NotApplicable(
-            f"the distribution of a sum over a Markov random field is computed for up to "
-            f"{MOST_FIELD} nodes, here are {len(theta.nodes):,}; use influence_curve"
-        )
-    networks, rounding = theta.networks()
-    each = [_largest_distance(network, query, secrets, progress) for network in networks]
-    far = [distance.distance for distance, *_ in each]
-    worst, _, length, verification_data = each[far.index(max(far))]
-    name = f"field {far.index(max(far)) + 1} of {len(far)}"
-    return replace(worst, rounding=rounding), name, length, verification_data
-
-
-@_largest_distance.register
-def _(
-    theta: JointClass, query: Query, secrets: EventPairs | None, progress: Progress | None
-) -> LargestDistance:
-    chosen = None if secrets is None else _functions(theta, _pairs(secrets, functions=True))
-    worst, name = Farthest(Fraction(0), None), ""
-    for number, joint in enumerate(theta.joints, 1):
-        answers = {row: _answer(query, row) for row, p in joint.table.items() if p > 0}
-        for node, events in _events(joint, chosen):
-            distributions = [_distribution_given(joint, answers, event) for event in events]
-            distance = largest_between([own for own in distributions if own], worst.distance)
-            if distance > worst.distance or not name:
-                worst, name = Farthest(distance, node), f"joint {number} of {len(theta.joints)}"
-    return worst, name, theta.joints[0].variables, _verification_data(theta, query, chosen)
-
-
-def _only_sums(query: Query) -> None:
-    """Refuse queries that are not sums: only the distribution of a sum is computed."""
-    if query.weights is None:
+    theta: Beliefs,
+    query: Query,
+    secrets: EventPairs | None,
+    progress: Progress | None,
+    most_work: float,
+) -> tuple[Farthest, float, dict[str, Any] | None]:
+    """The largest distance over a class, what rounding adds to a loss, and verification data."""
+    joints, called, rounding = _listed(theta, query, most_work)
+    functions = joints is theta
+    pairs = None if secrets is None else _pairs(secrets, functions=functions)
+    if query.weights is None and joints is None:
         raise NotApplicable(
             f"{query.name} is not a sum over entries, so its distribution needs listing all "
             "data; use influence_curve or markov_quilt, or a FiniteJoint"
         )
+    if joints is not None:
+        chosen = None if pairs is None else _functions(joints, pairs)
+        found = _by_listing(joints, called, query, chosen)
+        record = _verification_data(joints, query, chosen) if functions else None
+        return found, rounding, record or _recorded(theta, query, pairs)
+    given = list(sums_given(theta, query, pairs))
+    check_work(sum(tables.work for own in given for tables in own.segments), most_work)
+    worst = Farthest(Fraction(0), None, "", query.longest)
+    for own in given:
+        farthest = own.farthest(progress)
+        worst = farthest if farthest.distance > worst.distance or not worst.belief else worst
+    rounding = max((own.rounding for own in given), default=0.0)
+    return worst, rounding, _recorded(theta, query, pairs)
+
+
+def check_work(work: float, most: float) -> None:
+    """Refuse what takes more nanoseconds than are allowed, before it is begun."""
+    if work > most:
+        raise TakesLong(
+            "it would take too long here, and exact_sum never needs a thousandth more noise"
+        )
+
+
+def _recorded(
+    theta: Beliefs, query: Query, pairs: Sequence[tuple[Event, Event]] | None
+) -> dict[str, Any] | None:
+    """The verification data of events: by numbers of entries, or by nodes and their values."""
+    if pairs is None:
+        return None
+    graph = isinstance(theta, GraphClass)
+    entries: Sequence[Hashable] = theta.entries or range(1, sum(query.lengths) + 1)
+
+    def written(event: Event) -> list[Any]:
+        places = sorted(condition(event, entries, theta.states).items())
+        return [[entries[n], [theta.states[v] for v in own] if graph else own] for n, own in places]
+
+    return {"secrets": [[written(event) for event in pair] for pair in pairs]}
+
+
+# --- joint distributions, row by row -------------------------------------------------------------
+
+
+def _listed(theta: Beliefs, query: Query, most_work: float) -> tuple[JointClass | None, str, float]:
+    """Joint distributions as they are, and networks where a vector is asked; else ``None``.
+
+    With the noun for one of them, and the most that rounding adds to a loss.
+    """
+    if isinstance(theta, JointClass):
+        check_work(_vector_work(theta, query, len(theta.joints)), most_work)
+        return theta, "joint", 0.0
+    if not isinstance(theta, GraphClass) or query.size == 1 or query.weights is None:
+        return None, "", 0.0
+    check_work(_vector_work(theta, query, 1), most_work)
+    networks, rounding = as_networks(theta)
+    return JointClass(tuple(_as_joint(network) for network in networks)), theta.called, rounding
+
+
+def _vector_work(theta: Beliefs, query: Query, members: int) -> float:
+    """A flow through all pairs of answers, for every entry and two of its values."""
+    if query.size == 1:
+        return 0.0
+    entries, values = len(theta.entries or ()), len(theta.states)
+    listed = float(values) ** entries
+    if isinstance(theta, JointClass):
+        listed = float(max(len(own.table) for own in theta.joints))
+    answers = min(listed, comb(entries + values - 1, entries)) if query.weights else listed
+    return members * entries * values * (values - 1) / 2 * _PAIR_OF_ANSWERS * answers**2
+
+
+def _by_listing(
+    theta: JointClass,
+    called: str,
+    query: Query,
+    pairs: Sequence[tuple[RowEvent, RowEvent]] | None,
+) -> Farthest:
+    """The largest distance over joint distributions."""
+    worst = Farthest(Fraction(0), None, "", theta.joints[0].variables)
+    for number, joint in enumerate(theta.joints, 1):
+        answers = {row: _answer(query, row) for row, p in joint.table.items() if p > 0}
+        for node, events in _events(joint, pairs):
+            distributions = [_distribution_given(joint, answers, event) for event in events]
+            distance = _largest_between([own for own in distributions if own], worst.distance)
+            if distance > worst.distance or not worst.belief:
+                belief = f"{called} {number} of {len(theta.joints)}"
+                worst = Farthest(distance, node, belief, joint.variables)
+    return worst
+
+
+def _largest_between(
+    distributions: Sequence[Mapping[tuple[Fraction, ...], Fraction]], least: Fraction
+) -> Fraction:
+    """The largest W-infinity between two of these distributions, or ``least`` if that is more."""
+    for pair in combinations(distributions, 2):
+        if all(len(answer) == 1 for masses in pair for answer in masses):
+            numbers = ({answer[0]: p for answer, p in masses.items()} for masses in pair)
+            least = max(least, Fraction(w_infinity(*numbers)))
+        else:
+            one, other = map(_whole_masses, pair)
+            least = bottleneck_distance(one, other, least)
+    return least
+
+
+def _whole_masses(
+    masses: Mapping[tuple[Fraction, ...], Fraction],
+) -> list[tuple[tuple[Fraction, ...], int]]:
+    unit = lcm(*(mass.denominator for mass in masses.values()))
+    return [(answer, int(mass * unit)) for answer, mass in masses.items()]
 
 
 def _functions(
@@ -723,7 +692,7 @@ def _written(answer: tuple[Fraction, ...]) -> str | list[str]:
     return str(answer[0]) if len(answer) == 1 else [str(number) for number in answer]
 
 
-def _listed(network: BayesianNetwork) -> FiniteJoint:
+def _as_joint(network: BayesianNetwork) -> FiniteJoint:
     """Every data set of a network with its exact probability; floats count as their decimals."""
     sizes = [len(network.values[node]) for node in network.nodes]
     if prod(sizes) > MOST_LISTED:
@@ -749,65 +718,24 @@ def _listed(network: BayesianNetwork) -> FiniteJoint:
     return FiniteJoint(rows, network.nodes)
 
 
-@singledispatch
-def estimated_work(theta: Beliefs, query: Query) -> float:
-    """Approximate nanoseconds, of a compiler too; 0 if the mechanism refuses or needs few."""
-    if query.size > 1 and theta.entries is not None:
-        return _vector_work(theta, query)
-    if query.size > 1 or query.weights is None or theta.entries is not None:
-        return 0.0
-    values, _ = values_of(query, theta.states)
-    try:
-        chains = [member.chain for member in theta.members()]
-    except NotApplicable:
-        return 0.0
-    lengths = set(query.lengths)
-    return sum(work_of_chain(chain, length, max(values)) for chain in chains for length in lengths)
-
-
-@estimated_work.register
-def _(theta: EventClass, query: Query) -> float:
-    return 0.0 if query.size > 1 or query.weights is None else work_of_windows(theta, query)
-
-
-@estimated_work.register
-def _(theta: NetworkClass, query: Query) -> float:
-    if query.weights is None:
-        return 0.0
-    if query.size > 1:
-        return _vector_work(theta, query)
-    values, _ = values_of(query, theta.states)
-    added = dict(zip(theta.states, values, strict=True))
-    return sum(summed_network(network, added).work for network in theta.networks)
-
-
-@estimated_work.register
-def _(theta: FieldClass, query: Query) -> float:
-    if query.weights is None or len(theta.nodes) > MOST_FIELD:
-        return 0.0
-    if query.size > 1:
-        return _vector_work(theta, query)
-    try:
-        networks, _ = theta.networks()
-    except NotApplicable:
-        return 0.0
-    return sum(estimated_work(network, query) for network in networks)
-
-
-@singledispatch
-def _tables_of(theta: Beliefs) -> tuple[int, float] | None:
-    """How many tables are listed, and the rows of the largest; ``None`` for other beliefs."""
-    return None
-
-
-@_tables_of.register
-def _(theta: JointClass) -> tuple[int, float] | None:
-    return len(theta.joints), float(max(len(own.table) for own in theta.joints))
-
-
-def _vector_work(theta: Beliefs, query: Query) -> float:
-    """A flow through all pairs of answers, for every entry and two of its values."""
-    entries, values = len(theta.entries or ()), len(theta.states)
-    members, listed = _tables_of(theta) or (1, float(values) ** entries)
-    answers = min(listed, comb(entries + values - 1, entries)) if query.weights else listed
-    return members * entries * values * (values - 1) / 2 * _PAIR_OF_ANSWERS * answers**2
+def _verification_data(
+    theta: JointClass,
+    query: Query,
+    secrets: Sequence[tuple[RowEvent, RowEvent]] | None,
+) -> dict[str, Any]:
+    """Verification data: the answer on every row, and the rows of every secret."""
+    record: dict[str, Any] = {
+        "answers": [
+            [_written(_answer(query, row)) if p > 0 else None for row, p in joint.table.items()]
+            for joint in theta.joints
+        ]
+    }
+    if secrets is not None:
+        record["secrets"] = [
+            [
+                [[n for n, row in enumerate(joint.table) if event(row)] for event in pair]
+                for pair in secrets
+            ]
+            for joint in theta.joints
+        ]
+    return record

@@ -153,7 +153,7 @@ def test_never_below_the_truth_and_exact_where_fractions_decide(table, values, l
     truth = brute(chain, values, length)
     from_0 = [v - min(values) for v in values]
     network = SummedNetwork.of_chain(chain.initial, chain.transition, from_0, length)
-    assert network.exactly().value == truth
+    assert network.of_values().exactly().value == truth
     try:
         scale = wasserstein(chain, total(values, length), 1).scale
     except NotApplicable:

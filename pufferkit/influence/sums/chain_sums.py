@@ -24,19 +24,19 @@ members. Nothing here knows a class of beliefs: arrays in, numbers out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from itertools import pairwise
-from math import log2
+from math import inf, log2
 
 import numpy as np
 
 from pufferkit.checks import Bools, Floats, Ints
 from pufferkit.errors import NotApplicable
-from pufferkit.influence.progress import Progress
 from pufferkit.influence.sums import lattice
-from pufferkit.influence.sums.lattice import Masses, convolved, farthest, fits_floats
+from pufferkit.influence.sums.lattice import Distance, Masses, SumTables, convolved, fits_floats
+from pufferkit.influence.sums.network_sums import SummedNetwork
 from pufferkit.rounding import EPS
 
 MOST_BYTES = 8 * 10**9
@@ -49,20 +49,6 @@ _RARE = 1e-15  # beside less likely values the sums that underflow might matter
 _PLAIN = 50.0  # so many times as long as compiled loops take those that run as plain Python
 _EACH = 5e4  # nanoseconds for one row of a window, however short
 _COMPARED = 30.0  # nanoseconds to compare one number of a row
-
-
-@dataclass(frozen=True)
-class Distance:
-    """The largest W-infinity over places and pairs of secrets there, and the place.
-
-    ``unsure`` says that rounding could not decide a comparison, so that the true distance may be
-    smaller; ``lost`` that the probability of some sum underflows, so that it may be larger.
-    """
-
-    value: int
-    place: int
-    unsure: bool = False
-    lost: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,103 +99,104 @@ class SummedChain:
         """Whether plain floats hold every number."""
         return fits_floats(self.initial, self.transition, self.length, self.largest)
 
-    def by_value(self, *, mirrored: bool = False, progress: Progress | None = None) -> Distance:
-        """The largest distance between two values of an entry.
+    def of_values(self, *, mirrored: bool = False) -> SumTables:
+        """The tables of the values of each entry.
 
         Where entries i and T + 1 - i are alike (``mirrored``) half of them suffice.
         """
         last = (self.length + 1) // 2 if mirrored else self.length
         size = len(self.values)
-        if _by_halving(self.length, size):
-            return self._largest(self._halving(last), size, last, progress)
-        rows = (
-            (joint, np.zeros(size, dtype=np.int64))
-            for joint in self.joint(WindowLabels.values(size))
-        )
-        return self._largest(rows, size, last, progress)
 
-    def by_label(self, labels: WindowLabels, progress: Progress | None = None) -> Distance:
-        """The largest distance between two labels of a window, over all windows."""
-        check_work(self.work(labels))
-        cases = max(map(len, labels.cases(self.transition)))
-        last = self.length - len(labels.moves) + 1
-        nowhere = np.zeros(1 + max(labels.ends), dtype=np.int64)
-        return self._largest(
-            ((joint, nowhere) for joint in self.joint(labels)), cases, last, progress
-        )
+        def rows() -> Iterator[Masses]:
+            if _by_halving(self.length, size):
+                return self._halving(last)
+            return self.joint(WindowLabels.values(size))
 
-    def by_sum(self, labels: Ints) -> Distance:
-        """The largest distance between two labels that the sum itself determines.
+        work = value_work(self.length, size, self.largest)
+        return replace(self._tables(rows, size, last, work), exactly=self.exactly)
 
-        ``labels[s]`` is the label of the sum s; then one pass through the chain is enough.
+    def exactly(self) -> Distance | None:
+        """The largest distance between two values of an entry, in whole numbers, if that is quick.
+
+        The chain is a network then.
         """
-        nowhere = np.zeros(1 + int(labels.max()), dtype=np.int64)
-        return self._largest(iter([(self.split(labels), nowhere)]), len(self.values), 1, None)
+        values = self.values.tolist()
+        network = SummedNetwork.of_chain(self.initial, self.transition, values, self.length)
+        exact = network.of_values().exactly()
+        return None if exact is None else replace(exact, place=exact.place + 1)
 
-    def split(self, labels: Ints) -> Masses:
-        """The distribution of the sum together with a label that it determines, a row for each."""
-        size = len(self.values)
-        check_work(4.0 * self.length * size**2 * (self.length * self.largest + 1))
-        whole = self._given({})
-        known = np.concatenate([labels, np.full(whole.room - len(labels), -1)])
-        rows = [
-            np.where(known == label, whole.numbers[0], 0.0) for label in range(labels.max() + 1)
-        ]
-        if whole.exponents is None:
-            return Masses(np.array(rows))
-        exponents = [
-            np.where(
-                row.reshape(-1, lattice.BLOCK).any(axis=1), whole.exponents[0], lattice.NOTHING
-            )
-            for row in rows
-        ]
-        return Masses(np.array(rows), np.array(exponents), whole.lost)
+    def of_labels(self, labels: WindowLabels) -> SumTables:
+        """The tables of the labels of every window."""
+        cases = labels.cases(self.transition)
+        last, work = self.length - len(labels.moves) + 1, self._label_work(labels, cases)
+        most = max(map(len, cases))
+        return self._tables(lambda: self.joint(labels), most, last, work, MOST_WORK)
 
-    def error(self, cases: int) -> float:
-        """Bound on the relative error of a probability; ``cases`` are those of an entry."""
-        return 4 * EPS * (self.length * (cases + 2) + self.length * self.largest + 400)
+    def of_sum(self, labels: Ints) -> SumTables:
+        """The table of a label that the sum itself determines: ``labels[s]`` is that of the sum s.
 
-    def by_condition(self, one: Mapping[int, Bools], other: Mapping[int, Bools]) -> Distance:
-        """The distance between two conditions: which states named entries may have.
+        One pass through the chain is enough.
+        """
+        return self._once(lambda: self._split(labels))
+
+    def of_conditions(self, one: Mapping[int, Bools], other: Mapping[int, Bools]) -> SumTables:
+        """The table of two conditions: which states named entries may have.
 
         If one of them is impossible there is nothing to hide, and the distance is 0.
         """
+        return self._once(lambda: self._given(one).joined(self._given(other)))
+
+    def _once(self, rows: Callable[[], Masses]) -> SumTables:
         size = len(self.values)
-        check_work(4.0 * self.length * size**2 * (self.length * self.largest + 1))
-        both = self._given(one).joined(self._given(other))
-        return self._largest(iter([(both, np.zeros(2, dtype=np.int64))]), size, 1, None)
+        work = 4.0 * self.length * size**2 * (self.length * self.largest + 1)
+        return self._tables(lambda: iter([rows()]), size, 1, work, MOST_WORK)
 
-    def _largest(
-        self, rows: Iterator[tuple[Masses, Ints]], cases: int, last: int, progress: Progress | None
-    ) -> Distance:
-        """Over the places, rows and where these are counted from, that are given one by one."""
+    def _tables(
+        self,
+        rows: Callable[[], Iterator[Masses]],
+        cases: int,
+        last: int,
+        work: float,
+        most: float = inf,
+    ) -> SumTables:
+        """Tables of places 1, 2, ..., ``last``; ``cases`` are those of an entry."""
         # Each number undergoes at most about half as many roundings.
-        error = self.error(cases)
-        best = Distance(0, 1)
-        if not self.plain:
-            lattice.expect(_PLAIN * 1e-9 * self.work())
-        for place, (joint, places) in zip(range(1, last + 1), rows, strict=False):
-            possible = joint.possible
-            value, unsure = farthest(joint.chosen(possible), places[possible], best.value, error)
-            found = (
-                (value, place, unsure)
-                if value > best.value
-                else (best.value, best.place, best.unsure)
-            )
-            best = Distance(*found, best.lost or joint.lost)
-            if progress is not None:
-                progress(place, last)
-        return best
+        error = 4 * EPS * (self.length * (cases + 2) + self.length * self.largest + 400)
 
-    def work(self, labels: WindowLabels | None = None) -> float:
-        """Approximate nanoseconds for the distances of all windows, or of all entries.
+        def each() -> Iterator[tuple[int, Masses]]:
+            if work > most:
+                raise NotApplicable(
+                    f"the distributions of the sum given these events take about {work / 1e9:.2g} "
+                    f"s, more than {most / 1e9:.0f}; use influence_curve, a shorter series or "
+                    "rounder values"
+                )
+            if not self.plain:
+                lattice.expect(_PLAIN * 1e-9 * work)
+            for place, own in zip(range(1, last + 1), rows(), strict=False):
+                yield place, replace(own, error=error)
+
+        waits = 1e9 * lattice.wait(_PLAIN * 1e-9 * work) if last > 1 and not self.plain else 0.0
+        return SumTables(each, last, work + waits)
+
+    def _split(self, labels: Ints) -> Masses:
+        """The distribution of the sum together with a label that it determines, a row for each."""
+        whole = self._given({})
+        known = np.concatenate([labels, np.full(whole.room - len(labels), -1)])
+        own = known == np.arange(labels.max() + 1)[:, None]
+        numbers = np.where(own, whole.numbers, 0.0)
+        if whole.exponents is None:
+            return Masses(numbers)
+        some = numbers.reshape(len(own), -1, lattice.BLOCK).any(axis=2)
+        return Masses(numbers, np.where(some, whole.exponents, lattice.NOTHING), whole.lost)
+
+    def _label_work(
+        self, labels: WindowLabels, cases: Sequence[Sequence[tuple[int, int]]]
+    ) -> float:
+        """Approximate nanoseconds for the distances of all windows.
 
         Two products take one, because those that cannot matter are skipped.
         """
-        size, room = len(self.values), self.length * max(1, self.largest) + 1
-        if labels is None:
-            return value_work(self.length, size, self.largest)
-        cases = labels.cases(self.transition)
+        room = self.length * max(1, self.largest) + 1
         steps = sum(len(one) * len(other) for one, other in pairwise(cases))
         ends = len(cases[-1]) * (room**2 / 12 + _EACH / 2)
         windows = self.length - len(labels.moves) + 1
@@ -276,11 +263,10 @@ class SummedChain:
 
     # --- halving ----------------------------------------------------------------------------------
 
-    def _halving(self, last: int) -> Iterator[tuple[Masses, Ints]]:
-        """For entries 1 ... last the joint distribution of X_i and the sum of all other entries.
+    def _halving(self, last: int) -> Iterator[Masses]:
+        """For entries 1 ... last the joint distribution of X_i and the sum, a row for each value.
 
-        A row for each value x of the entry, counted from v(x). Rows of pairs of states are numbered
-        x k + y; row (x, y) of a product sums over z.
+        Rows of pairs of states are numbered x k + y; row (x, y) of a product sums over z.
         """
         size, values, transition = len(self.values), self.values, self.transition
         states, one = range(size), np.eye(size)
@@ -325,7 +311,8 @@ class SummedChain:
             return convolved(half, around, chosen, (self.length - count) * self.largest + 1)
 
         root = self._points(np.repeat(self.initial, size))
-        return ((rows, values) for rows in descend(1, self.length, root))
+        room = self.length * self.largest + 1
+        return (rows.shifted(values, room) for rows in descend(1, self.length, root))
 
 
 # --- counted days ---------------------------------------------------------------------------------
@@ -351,19 +338,17 @@ class CountedDays:
     days: Ints
 
     @property
-    def error(self) -> float:
-        """Bound on the relative error of a probability."""
-        cases = len(self.initial) * (self.needed + 1)
-        return 4 * EPS * (int(self.days.sum()) * (cases + 2) + len(self.days) + 400)
-
-    @property
-    def work(self) -> float:
-        """Approximate nanoseconds for the distributions of all entries, and to compare them."""
-        size, room = len(self.initial), len(self.days) + 1
+    def of_values(self) -> SumTables:
+        """The tables of the values of each entry."""
+        size, room, length = len(self.initial), len(self.days) + 1, int(self.days.sum())
         cases = size * (self.needed + 1)
-        return int(self.days.sum()) * (4 * _EACH + cases * (1e4 + room * (room / 6 + 4 * size)))
+        error = 4 * EPS * (length * (cases + 2) + len(self.days) + 400)
+        work = length * (4 * _EACH + cases * (1e4 + room * (room / 6 + 4 * size)))
+        return SumTables(
+            lambda: enumerate((replace(own, error=error) for own in self._joint()), 1), length, work
+        )
 
-    def joint(self) -> Iterator[Masses]:
+    def _joint(self) -> Iterator[Masses]:
         """For every entry the joint distribution of its value and the number of days."""
         size = len(self.initial)
         after = [np.ones((self.needed + 1, size, 1))]  # by memory, state and days that follow
@@ -428,11 +413,6 @@ def value_work(length: int, states: int, largest: int) -> float:
     )
 
 
-def waited(work: float) -> float:
-    """Nanoseconds that work of so many waits for a compiler, or for plain Python."""
-    return 1e9 * lattice.wait(_PLAIN * 1e-9 * work)
-
-
 def _halving_cost(length: int, states: int) -> float:
     """Products for each squared length."""
     return states**3 * log2(length + 1) * 2
@@ -464,13 +444,4 @@ def check_memory(length: int, states: int, largest: int) -> None:
             f"its distributions need about {gigabytes:.2g} GB for {length:,} entries: in multiples "
             f"of their greatest common divisor, the values differ by {steps:.2g}; use "
             "rounder values, such as 0.25 or Fraction(1, 3), a shorter series, or influence_curve"
-        )
-
-
-def check_work(work: float) -> None:
-    """Refuse what takes too long before it is started."""
-    if work > MOST_WORK:
-        raise NotApplicable(
-            f"the distributions of the sum given these events take about {work / 1e9:.2g} s, more "
-            f"than {MOST_WORK / 1e9:.0f}; use influence_curve, a shorter series or rounder values"
         )

@@ -16,7 +16,7 @@ Both forms have the same operations, so what is computed with them is written on
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import lcm, log, log2
@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from pufferkit.checks import Bools, Floats, Ints
 from pufferkit.compiling import compiled_loop
 from pufferkit.errors import NotApplicable
+from pufferkit.influence.progress import Progress
 from pufferkit.rounding import EPS, as_fraction, at_least, least_passing
 
 BLOCK = 32
@@ -62,12 +63,14 @@ class Masses:
     """Several distributions of a sum, each up to a factor.
 
     Row n has ``numbers[n, s]`` at the sum s; with ``exponents``, times 2^exponents[n, s // BLOCK].
-    ``lost`` says that some positive number underflowed beside its block.
+    ``lost`` says that some positive number underflowed beside its block, ``error`` bounds the
+    relative error of every sum of numbers, where whoever made the rows has said so.
     """
 
     numbers: Floats
     exponents: Ints | None = None
     lost: bool = False
+    error: float = 0.0
 
     @classmethod
     def points(cls, weights: Floats, places: Ints, *, plain: bool) -> Masses:
@@ -101,7 +104,7 @@ class Masses:
     def chosen(self, which: Bools | Sequence[int]) -> Masses:
         """Some of the rows."""
         exponents = None if self.exponents is None else self.exponents[which]
-        return Masses(self.numbers[which], exponents, self.lost)
+        return replace(self, numbers=self.numbers[which], exponents=exponents)
 
     def mixed(self, weights: Floats) -> Masses:
         """Row m of the result is the sum over n of ``weights[m, n]`` times row n."""
@@ -179,11 +182,10 @@ def convolved(first: Masses, second: Masses, pairs: RowPairs, room: int) -> Mass
     return Masses(numbers, exponents, first.lost or second.lost or bool(lost))
 
 
-def within(rows: Masses, places: Ints, most: int, error: float) -> bool:
+def within(rows: Masses, most: int) -> bool:
     """Whether single probabilities show, quickly, that no two rows are further apart than ``most``.
 
-    Parameters as in `pufferkit.influence.sums.lattice.farthest`. ``False`` may also mean that
-    only tails can tell.
+    ``False`` may also mean that only tails can tell.
     """
     if rows.exponents is None or most == 0:
         return False
@@ -193,8 +195,7 @@ def within(rows: Masses, places: Ints, most: int, error: float) -> bool:
     if np.ptp(tops) > _NEAR:  # a product with one so rare might underflow
         return False
     ratios = np.ldexp(shares[:, None] / shares, tops[:, None] - tops)
-    shifts = most + places[:, None] - places
-    return bool(_all_cross_once.metered(rows.numbers, rows.exponents, ratios, shifts, error))
+    return bool(_all_cross_once.metered(rows.numbers, rows.exponents, ratios, most, rows.error))
 
 
 @compiled_loop
@@ -391,18 +392,12 @@ def _add_up(mantissas, exponents, backwards, sums, sum_exponents):  # type: igno
 
 
 @compiled_loop
-def _all_cross_once(numbers, exponents, ratios, shifts, error):  # type: ignore[no-untyped-def]
+def _all_cross_once(numbers, exponents, ratios, shift, error):  # type: ignore[no-untyped-def]
     """Whether `_crosses_once` holds for all pairs of rows."""
     for a in range(len(numbers)):
         for b in range(len(numbers)):
             if a != b and not _crosses_once(
-                numbers[a],
-                exponents[a],
-                numbers[b],
-                exponents[b],
-                ratios[a, b],
-                shifts[a, b],
-                error,
+                numbers[a], exponents[a], numbers[b], exponents[b], ratios[a, b], shift, error
             ):
                 return False
     return True
@@ -495,19 +490,13 @@ def w_infinity(mu: Mapping[Any, Any], nu: Mapping[Any, Any]) -> float | Fraction
     >>> print(w_infinity(pairs_0, pairs_1))
     4
     """
-    if any(isinstance(value, tuple) for value in [*mu, *nu]):
-        return _between_vectors(mu, nu)
-    furthest = exact_distance(_distribution("mu", mu), _distribution("nu", nu))
-    exact = all(isinstance(value, Rational) for value in [*mu, *nu])
-    return furthest if exact else at_least(furthest)
-
-
-def _between_vectors(mu: Mapping[Any, Any], nu: Mapping[Any, Any]) -> float | Fraction:
-    sizes = {len(value) if isinstance(value, tuple) else 0 for value in [*mu, *nu]}
-    if len(sizes) > 1 or 0 in sizes:
+    values = [value if isinstance(value, tuple) else (value,) for value in [*mu, *nu]]
+    vectors = any(isinstance(value, tuple) for value in [*mu, *nu])
+    if vectors and len({isinstance(value, tuple) and len(value) for value in [*mu, *nu]}) > 1:
         raise ValueError("mu, nu: values must be all numbers, or tuples of equally many numbers")
-    furthest = bottleneck_distance(_distribution("mu", mu), _distribution("nu", nu))
-    exact = all(isinstance(number, Rational) for value in [*mu, *nu] for number in value)
+    distance: Callable[..., Fraction] = bottleneck_distance if vectors else exact_distance
+    furthest = distance(_distribution("mu", mu), _distribution("nu", nu))
+    exact = all(isinstance(number, Rational) for value in values for number in value)
     return furthest if exact else at_least(furthest)
 
 
@@ -558,7 +547,7 @@ def _place(name: str, value: Any) -> Fraction | tuple[Fraction, ...]:
     return as_fraction(name, value)
 
 
-def farthest(rows: Masses, places: Ints, least: int, error: float) -> tuple[int, bool]:
+def farthest(rows: Masses, least: int) -> tuple[int, bool]:
     """The largest W-infinity between two rows, or ``least`` if that is more; never too small.
 
     With F_a the distribution function of row a, W of two
@@ -572,30 +561,22 @@ def farthest(rows: Masses, places: Ints, least: int, error: float) -> tuple[int,
 
     Parameters
     ----------
-    rows, places
-        Distributions up to a factor, those without mass left out; row n is counted from
-        ``places[n]``.
+    rows
+        Distributions up to a factor, those without mass left out.
     least
         Where the search begins.
-    error
-        Bound on the relative error of a tail.
 
     Returns
     -------
     tuple
         The distance, and whether rounding left open that it is smaller.
     """
-    if len(rows.numbers) < 2 or within(rows, places, least, error):
+    if len(rows.numbers) < 2 or within(rows, least):
         return least, False
-    lower, upper = rows.log_tails()
-    size = rows.room + int(places.max())
-    low, up = np.full((len(lower), size), -np.inf), np.full((len(lower), size), -np.inf)
-    for n, place in enumerate(places):
-        end = place + rows.room
-        low[n, place:end], low[n, end:] = lower[n], 0.0
-        up[n, place:end], up[n, :place] = upper[n], 0.0
+    low, up = rows.log_tails()
+    size = rows.room
     known = np.concatenate([low[low > -np.inf], up[up > -np.inf]])
-    slack = 2 * error + 8 * EPS * float(np.abs(known).max(initial=0.0))
+    slack = 2 * rows.error + 8 * EPS * float(np.abs(known).max(initial=0.0))
     low_most, low_least, up_most, up_least = (
         low.max(axis=0), low.min(axis=0), up.max(axis=0), up.min(axis=0)
     )  # fmt: skip
@@ -631,6 +612,82 @@ def _passes(
     by_lower = low[a, places] + slack <= low[others][:, places + shift]
     by_upper = up[others][:, places + shift] + slack <= up[a, places]
     return bool((by_lower | by_upper).all())
+
+
+@dataclass(frozen=True)
+class Distance:
+    """The largest W-infinity over places and pairs of secrets there, and the place.
+
+    ``unsure`` says that rounding could not decide a comparison, so that the true distance may be
+    smaller; ``lost`` that the probability of some sum underflows, so that it may be larger. ``how``
+    is a remark on what decided.
+    """
+
+    value: int
+    place: int
+    unsure: bool = False
+    lost: bool = False
+    how: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class SumTables:
+    """The joint distributions of a sum and each secret about some places, under one belief.
+
+    Attributes
+    ----------
+    each
+        Makes them: a place and a row for each of its secrets, place by place.
+    count
+        The number of places.
+    work
+        Approximate nanoseconds to make and compare them.
+    exactly
+        The distance in whole numbers; ``None`` if that takes too long.
+    floats
+        Whether floats can hold the rows. If not, making them raises `NotApplicable`.
+    """
+
+    each: Callable[[], Iterable[tuple[int, Masses]]]
+    count: int = 1
+    work: float = 0.0
+    exactly: Callable[[], Distance | None] = lambda: None
+    floats: bool = True
+
+    def in_floats(self, progress: Progress | None = None) -> Distance:
+        """The largest distance between two secrets of a place, never too small."""
+        best = Distance(0, 0)
+        for done, (place, rows) in enumerate(self.each(), 1):
+            value, unsure = farthest(rows.chosen(rows.possible), best.value)
+            lost = best.lost or rows.lost
+            if value > best.value or done == 1:
+                best = Distance(value, place, unsure)
+            best = replace(best, lost=lost)
+            if progress is not None:
+                progress(done, self.count)
+        return best
+
+    def distance(self, progress: Progress | None = None) -> Distance:
+        """The same, decided by whole numbers where floats leave it open and that is quick enough.
+
+        Raises
+        ------
+        NotApplicable
+            If the probability of some sum underflows.
+        """
+        best = self.in_floats(progress) if self.floats else None
+        if best is None or best.unsure or best.lost:
+            exact = self.exactly()
+            if exact is not None:
+                return exact
+        best = best or self.in_floats(progress)
+        if best.lost:
+            raise NotApplicable(
+                "the probability of some sums underflows, and the least likely decide the "
+                "distance; use influence_curve, a shorter series, or beliefs without transitions "
+                "of tiny probability"
+            )
+        return best
 
 
 # --- vectors ------------------------------------------------------------------------------------

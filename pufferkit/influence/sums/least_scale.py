@@ -10,7 +10,7 @@ noise (`SumWindow`). A side may also be exhausted: it has no end to publish, and
 inside. With both sides exhausted the loss is exact: a whole series is a window too.
 
 Where the secret is a label of a window, the value of a node or an event, the joint distributions of
-secret and sum are given, and each is a window without ends (`least_scale_of_rows`).
+secret and sum are given, and each is a window without ends (`least_scale_of_tables`).
 
 Secrets: every pair of possible values of every entry; or those whose distributions are given.
 Beliefs: one known chain; a finite class by the largest over its members. Releases: this sum and
@@ -23,11 +23,12 @@ on; a smaller one counts as infinite loss. Which ends are possible at all is sto
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
 from math import inf
+from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -35,7 +36,7 @@ from numpy.typing import NDArray
 
 from pufferkit.checks import Bools, Floats, Ints
 from pufferkit.errors import NotApplicable, TakesLong
-from pufferkit.influence.sums.lattice import BLOCK, Masses
+from pufferkit.influence.sums.lattice import BLOCK, Masses, SumTables
 from pufferkit.rounding import EPS, last_passing
 from pufferkit.threads import one_thread
 
@@ -108,7 +109,7 @@ class LeastScale:
     """The least scale, the entry and window that determine it, and the least length for it."""
 
     scale: float
-    entry: Hashable
+    entry: Any
     left: int | None
     right: int | None
     enough: int
@@ -619,34 +620,34 @@ def _joined(left: Floats, right: Floats) -> Floats:
 # --- secrets whose distributions are given ------------------------------------------------------
 
 
-def least_scale_of_rows(
-    joints: Iterable[Masses], epsilon: float, error: float
-) -> tuple[float, int] | None:
+def least_scale_of_tables(tables: SumTables, epsilon: float) -> tuple[float, int] | None:
     """The least scale at which no two secrets of a place are told apart by more than epsilon.
 
     Theorem: [Q] Definition 2.1 for labels of windows, nodes and events, one sum with Laplace noise.
 
-    Parameters
-    ----------
-    joints
-        For each place the joint distribution of its secret and the sum, a row for each value.
-    epsilon
-        The most loss.
-    error
-        Bound on the relative error of a probability.
-
     Returns
     -------
     tuple
-        The scale, which was itself checked, in units of the sum, and the place that decides,
-        counted from 1; ``None`` if at no place two values are possible.
+        The scale, which was itself checked, in units of the sum, and the place that decides;
+        ``None`` if at no place two values are possible.
     """
     worst: tuple[float, int] | None = None
-    for place, rows in enumerate(joints, 1):
+    for place, rows in tables.each():
         shares = _shares(rows)
         if len(shares) < 2:
             continue
-        window = _given(shares, place, error)
+        everything: Bools = np.ones((1, len(shares)), dtype=bool)
+        window = SumWindow(
+            (place,),
+            None,
+            None,
+            shares[:, None, :],
+            everything.reshape(-1, 1, 1),
+            everything[:, :1],
+            np.ones((1, len(shares))),
+            everything,
+            4 * rows.error,
+        )
         if worst is not None and window.loss(worst[0]) <= epsilon:
             continue
         scale = _scale_for(window, epsilon, 0.0 if worst is None else worst[0])
@@ -656,23 +657,6 @@ def least_scale_of_rows(
             )
         worst = scale, place
     return worst
-
-
-def _given(shares: Floats, place: int, error: float) -> SumWindow:
-    """The window of a place whose distributions of the sum, a row for each secret, are given."""
-    count = len(shares)
-    everything: Bools = np.ones((1, count), dtype=bool)
-    return SumWindow(
-        (place,),
-        None,
-        None,
-        shares[:, None, :],
-        everything.reshape(count, 1, 1),
-        everything[:, :1],
-        np.ones((1, count)),
-        everything,
-        4 * error,
-    )
 
 
 def _shares(rows: Masses) -> Floats:

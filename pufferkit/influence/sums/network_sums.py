@@ -32,8 +32,7 @@ import numpy as np
 
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
-from pufferkit.influence.sums.chain_sums import Distance
-from pufferkit.influence.sums.lattice import Masses, exact_distance, farthest
+from pufferkit.influence.sums.lattice import Distance, Masses, SumTables, exact_distance
 from pufferkit.rounding import EPS, as_fraction
 
 MOST_PRODUCTS, MOST_BYTES = 4e9, 1e9
@@ -45,6 +44,7 @@ _LEAST = 1e-280  # less likely sums may underflow
 _HUB = 64  # with more neighbours, how many edges a variable adds is not counted
 _VARIABLE, _PAIR_OF_VARIABLES = 7e5, 7e3  # nanoseconds beside the products
 _PAIR_OF_VALUES, _PER_SUM = 6e4, 400.0  # nanoseconds to compare two values
+_EXACT = "ties decided by exact arithmetic"
 _WHOLE, _WORD = 40.0, 0.2  # of a product of whole numbers, and for each squared word of 64 bits
 
 SumFactor = tuple[tuple[int, ...], Floats]
@@ -89,20 +89,14 @@ class SummedNetwork:
         steps: list[SumFactor] = [((n, n + 1), transition) for n in range(length - 1)]
         return cls([((0,), initial), *steps], [values] * length)
 
-    def by_value(self) -> Distance:
-        """The largest distance between two values of a variable, and the number of the variable.
+    def of_values(self) -> SumTables:
+        """The tables of the values of each variable, which is named by its number."""
+        return self._tables(lambda whole: _SumMessages(self, whole).joints(), len(self.added))
 
-        Raises
-        ------
-        NotApplicable
-            If it takes too much work or memory, or if probabilities underflow.
-        """
-        return self._decided(self._joints)
-
-    def by_condition(
+    def of_conditions(
         self, one: Mapping[int, Sequence[int]], other: Mapping[int, Sequence[int]]
-    ) -> Distance:
-        """The distance between two events: which values some variables may have.
+    ) -> SumTables:
+        """The table of two events: which values some variables may have.
 
         If one of them is impossible there is nothing to hide, and the distance is 0.
         """
@@ -115,49 +109,22 @@ class SummedNetwork:
                 row[: len(own.values)] = own.values
             yield _Message((0,), rows, max(own.error for own in sums))
 
-        return self._decided(given)
+        return self._tables(given, 1)
 
-    def joint_rows(self) -> tuple[list[int], Iterator[Masses], float]:
-        """Variables, for each the joint distribution of its value and the sum, and their error.
+    def _tables(self, messages: Callable[[bool], Iterator[_Message]], count: int) -> SumTables:
+        """Tables of messages that can be had in floats and in whole numbers."""
 
-        Raises
-        ------
-        NotApplicable
-            If it takes too much work or memory, or if probabilities underflow.
-        """
-        self._check_floats()
-        self._check_plan()
-        joints = list(self._joints(whole=False))
-        error = max(joint.error for joint in joints)
-        rows = (Masses(joint.values) for joint in joints)
-        return [joint.scope[0] for joint in joints], rows, error
+        def each() -> Iterator[tuple[int, Masses]]:
+            self._check_floats()
+            self._check_plan()
+            for own in messages(False):
+                error = 2 * (own.error + (own.values.shape[1] + 4) * EPS)
+                yield own.scope[0], Masses(own.values, error=error)
 
-    def exactly(self) -> Distance:
-        """The largest distance between two values, in whole numbers, however long it takes."""
-        return _largest_exactly(self._joints(whole=True))
+        def exactly() -> Distance | None:
+            return _largest_exactly(messages(True)) if self.exact_work <= MOST_EXACT else None
 
-    def _joints(self, whole: bool) -> Iterator[_Message]:
-        """The joint distribution of each variable with the sum."""
-        return _SumMessages(self, whole).joints()
-
-    def _decided(self, rows: Callable[[bool], Iterator[_Message]]) -> Distance:
-        """The largest distance between rows in floats, or in whole numbers where that is needed."""
-        if self._least < log(_LEAST) and self.exact_work <= MOST_EXACT:
-            return _largest_exactly(rows(True))
-        self._check_floats()
-        self._check_plan()
-        best = Distance(0, 0)
-        for joint in rows(False):
-            possible = Masses(joint.values).possible
-            chosen = Masses(joint.values[possible])
-            error = 2 * (joint.error + (chosen.room + 4) * EPS)
-            nowhere = np.zeros(len(chosen.numbers), dtype=np.int64)
-            value, unsure = farthest(chosen, nowhere, best.value, error)
-            if value > best.value:
-                best = Distance(value, joint.scope[0], unsure)
-        if best.unsure and self.exact_work <= MOST_EXACT:
-            return _largest_exactly(rows(True))
-        return best
+        return SumTables(each, count, self.work, exactly, self._least >= log(_LEAST))
 
     @cached_property
     def _least(self) -> float:
@@ -262,12 +229,12 @@ class SummedNetwork:
 
 def _largest_exactly(joints: Iterator[_Message]) -> Distance:
     """The largest distance between two rows of whole numbers."""
-    best = Distance(0, 0)
+    best = Distance(0, 0, how=_EXACT)
     for joint in joints:
         rows = [[(s, int(n)) for s, n in enumerate(row) if n] for row in joint.values]
         for one, other in combinations([row for row in rows if row], 2):
             value = exact_distance(one, other)
-            best = Distance(value, joint.scope[0]) if value > best.value else best
+            best = Distance(value, joint.scope[0], how=_EXACT) if value > best.value else best
     return best
 
 

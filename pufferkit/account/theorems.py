@@ -76,7 +76,7 @@ from pufferkit.beliefs.finite_class import FiniteClass
 from pufferkit.beliefs.finite_joint import FiniteJoint, JointClass
 from pufferkit.checks import Bools, Floats, Ints
 from pufferkit.errors import NotApplicable, NoTheorem
-from pufferkit.influence.quilts.chains import MixingInfluence
+from pufferkit.influence.quilts.chains import MixingInfluence, hardest
 from pufferkit.mechanisms.calibration import GAPS, OF_SUMS, Calibration
 from pufferkit.mechanisms.markov_quilt import influence_between
 from pufferkit.mechanisms.release import Guarantee
@@ -221,7 +221,7 @@ def far_apart(history: Sequence[Spending], beliefs: Any, lengths: int | Sequence
         quilts = []
         for spending in both:
             first, last = spending.window
-            quilts.append(influence.hardest(last - first + 1, spending.epsilon)[1])
+            quilts.append(hardest(last - first + 1, spending.epsilon)(influence, 0.0, None).quilt)
             if not (quilts[-1].ends_left and quilts[-1].ends_right):
                 raise NoTheorem(
                     "[C] 3.3 needs an active quilt with two endpoints in each window; the window "

@@ -16,13 +16,10 @@ from typing import Any, Literal, NamedTuple
 from pufferkit import checks
 from pufferkit.beliefs.base import Beliefs, Member
 from pufferkit.beliefs.bayesian_network import NetworkClass
-from pufferkit.beliefs.binary_class import BinaryClass
 from pufferkit.beliefs.chain_class import ChainClass, as_chain_class
 from pufferkit.beliefs.chain_tables import tables_of
 from pufferkit.beliefs.event_class import EventClass
-from pufferkit.beliefs.finite_class import AnyStartClass, FiniteClass
 from pufferkit.beliefs.markov_random_field import FieldClass
-from pufferkit.beliefs.mixing_class import MixingClass
 from pufferkit.beliefs.region_class import RegionClass
 from pufferkit.beliefs.secrets import Secrets, Sets
 from pufferkit.data.query import Query, Question
@@ -36,10 +33,10 @@ from pufferkit.influence.quilts.chains import (
     MixingInfluence,
     Named,
     active_of,
-    hardest_listed,
-    hardest_member,
+    hardest,
     hardest_observed,
     hardest_of,
+    listed,
 )
 from pufferkit.influence.quilts.networks import best_quilts, hardest_node
 from pufferkit.influence.quilts.search import Binding, QuiltRuns
@@ -116,18 +113,14 @@ def markov_quilt(
     check_reading(influence)
     options: dict[str, Any] = {"influence": influence}
     if longest is not None:
-        named = _known_chains(theta, query.longest, influence)
-        hardest = _listed(named, query, epsilon, longest, influence)
         options["longest"] = longest
-        return _calibration("markov_quilt", theta, query, epsilon, hardest, options)
-    search = QuiltSearch(query.longest, epsilon, influence, progress, most_work)
-    hardest = _over_gaps(
-        lambda length: covering(theta, length, influence),
-        query,
-        epsilon,
-        hardest_quilt(theta, search),
-    )
-    return _calibration("markov_quilt", theta, query, epsilon, hardest, options)
+        known = _members(theta.members(), query.longest, influence)
+        bound = _listed(known, query, epsilon, longest, influence)
+    else:
+        search = QuiltSearch(query.longest, epsilon, influence, progress, most_work)
+        whole = hardest_quilt(theta, search)
+        bound = _over_gaps(lambda n: covering(theta, n, influence), query, epsilon, whole)
+    return _calibration("markov_quilt", theta, query, epsilon, bound, options)
 
 
 def markov_quilt_approx(
@@ -174,27 +167,27 @@ def markov_quilt_approx(
     theta = chains_only(beliefs, "markov_quilt_approx")
     _, query, epsilon = checked(theta, query, epsilon, over)
     named, note = by_mixing(theta, bound)
+    options: dict[str, Any] = {"bound": bound}
     if longest is not None:
-        hardest = _listed(named, query, epsilon, longest, bound, note)
-        options = {"bound": bound, "longest": longest}
-        return _calibration("markov_quilt_approx", theta, query, epsilon, hardest, options)
-    whole = QuiltBound.of_chain(
-        hardest_of(named, query.longest, epsilon), query.longest, bound, note
-    )
-    hardest = _over_gaps(lambda _: named, query, epsilon, whole)
-    return _calibration("markov_quilt_approx", theta, query, epsilon, hardest, {"bound": bound})
+        options["longest"] = longest
+        quilts = _listed(named, query, epsilon, longest, bound, note)
+    else:
+        found = hardest_of(named, hardest(query.longest, epsilon))
+        whole = QuiltBound.of_chain(found, query.longest, bound, note)
+        quilts = _over_gaps(lambda _: named, query, epsilon, whole)
+    return _calibration("markov_quilt_approx", theta, query, epsilon, quilts, options)
 
 
 def _listed(
-    named: Named | None, query: Query, epsilon: float, longest: int, variant: Variant, *notes: str
+    named: Named, query: Query, epsilon: float, longest: int, variant: Variant, *notes: str
 ) -> QuiltBound:
     """The hardest node among quilts of at most l entries."""
     most = checks.whole("longest", longest, 1)
-    if named is None or query.pattern is not None:
-        raise NotApplicable("longest: [Q]'s l is for known chains without gaps; leave it out")
-    hardest = hardest_listed(named, query.longest, epsilon, most)
+    if query.pattern is not None:
+        raise NotApplicable("longest: [Q]'s l is for series without gaps; leave it out")
+    found = hardest_of(named, listed(query.longest, epsilon, most))
     notes = (*notes, f"quilts of at most {most} entries")
-    return QuiltBound.of_chain(hardest, query.longest, variant, *notes)
+    return QuiltBound.of_chain(found, query.longest, variant, *notes)
 
 
 def max_influence(
@@ -232,40 +225,18 @@ def max_influence(
         raise ValueError(f"left: X_{node} has no node {left} to its left; it has {node - 1}")
     if right is not None:
         right = checks.whole("right", right, 1)
-    named = _members(as_chain_class(beliefs).members(), node, influence)
-    return max(0.0, *(own.between(node, left, right)[0] for _, own in named))
+    return _largest(_members(as_chain_class(beliefs).members(), node, influence), node, left, right)
 
 
-@singledispatch
 def influence_between(
     theta: ChainClass, node: int, left: int | None = None, right: int | None = None
 ) -> float:
     """Upper bound on the max-influence of X_node on its endpoints, over the class."""
-    named = _members(theta.members(), node)
+    return _largest(covering(theta, node) or _bounds(theta, node)[0], node, left, right)
+
+
+def _largest(named: Named, node: int, left: int | None, right: int | None) -> float:
     return max(0.0, *(own.between(node, left, right)[0] for _, own in named))
-
-
-@influence_between.register
-def _(theta: RegionClass, node: int, left: int | None = None, right: int | None = None) -> float:
-    return theta.influence.between(node, left, right)[0]
-
-
-@influence_between.register
-def _(theta: MixingClass, node: int, left: int | None = None, right: int | None = None) -> float:
-    named = covering(theta, node) or _members(theta.members(), node)
-    return max(0.0, *(own.between(node, left, right)[0] for _, own in named))
-
-
-@singledispatch
-def _known_chains(theta: Beliefs, longest: int, influence: InfluenceReading) -> Any:
-    """The chains of a class that names them; ``None`` for other beliefs."""
-    return None
-
-
-@_known_chains.register(FiniteClass)
-@_known_chains.register(AnyStartClass)
-def _(theta: ChainClass, longest: int, influence: InfluenceReading) -> Any:
-    return covering(theta, longest, influence)
 
 
 def check_reading(influence: str) -> None:
@@ -356,22 +327,15 @@ def covering(theta: Beliefs, length: int, reading: InfluenceReading = "definitio
     return None
 
 
-@covering.register(FiniteClass)
-@covering.register(AnyStartClass)
-@covering.register(BinaryClass)
+@covering.register
 def _(theta: ChainClass, length: int, reading: InfluenceReading = "definition") -> Named | None:
-    return _members(theta.members(), length, reading)
-
-
-@covering.register
-def _(theta: RegionClass, length: int, reading: InfluenceReading = "definition") -> Named | None:
-    corners = theta.corners()
+    if theta.names_secrets:
+        return None
+    try:
+        corners = theta.corners()
+    except NotApplicable:
+        return by_mixing(theta, "tight")[0]
     return None if corners is None else _members(corners, length, reading)
-
-
-@covering.register
-def _(theta: MixingClass, length: int, reading: InfluenceReading = "definition") -> Named | None:
-    return by_mixing(theta, "tight")[0]
 
 
 def by_mixing(theta: ChainClass, bound: MixingVariant) -> tuple[Named, str]:
@@ -395,26 +359,42 @@ def hardest_quilt(theta: Beliefs, search: QuiltSearch) -> QuiltBound:
 
 @hardest_quilt.register
 def _(theta: ChainClass, search: QuiltSearch) -> QuiltBound:
-    return _hardest_corner(theta, theta.members(), search)
+    named, notes = _bounds(theta, search.length, search.reading)
+    found = hardest_of(named, hardest(search.length, search.epsilon))
+    return QuiltBound.of_chain(found, search.length, search.reading, *notes)
 
 
-@hardest_quilt.register
-def _(theta: RegionClass, search: QuiltSearch) -> QuiltBound:
+@singledispatch
+def _bounds(
+    theta: ChainClass, length: int, reading: InfluenceReading = "definition"
+) -> tuple[Named, list[str]]:
+    """Bounds among which the worst case of a class is, and remarks on them."""
+    return _of_corners(theta, theta.members(), length, reading)
+
+
+@_bounds.register
+def _(
+    theta: RegionClass, length: int, reading: InfluenceReading = "definition"
+) -> tuple[Named, list[str]]:
     corners = theta.corners()
     if corners is not None:
-        return _hardest_corner(theta, corners, search)
-    if search.reading == "formula":
+        return _of_corners(theta, corners, length, reading)
+    if reading == "formula":
         raise NotApplicable(
             "[Q] (5) as printed is for known matrices; over a region use influence='definition'"
         )
-    named = [("all chains of the region", theta.influence)]
     start = "any start" if theta.before is None else "both directions"
-    return QuiltBound.of_chain(
-        hardest_of(named, search.length, search.epsilon),
-        search.length,
-        search.reading,
-        f"influence bounded over the region, {start}",
-    )
+    notes = [f"influence bounded over the region, {start}"]
+    return [("all chains of the region", theta.influence)], notes
+
+
+def _of_corners(
+    theta: ChainClass, members: Sequence[Member], length: int, reading: InfluenceReading
+) -> tuple[Named, list[str]]:
+    """Bounds of the members among which the worst case of a class is, and remarks."""
+    notes = ["influence by [Q] (5) as printed"] if reading == "formula" else []
+    notes += [theta.where_worst] if theta.where_worst is not None else []
+    return _members(members, length, reading), notes
 
 
 @hardest_quilt.register
@@ -428,13 +408,13 @@ def _(theta: EventClass, search: QuiltSearch) -> QuiltBound:
     bounds = []
     for window in sorted({min(one.window, search.length) for one in theta.hidden}):
         if window == 1:
-            bounds.append(_hardest_corner(theta.beliefs, members, search))
+            bounds.append(hardest_quilt(theta.beliefs, search))
             continue
         own = _members(members, search.length, search.reading)
         named = [(name, AroundBlock(entry, window)) for name, entry in own]
         around = f"around {window} entries from the node on"
-        hardest = hardest_of(named, search.length, search.epsilon)
-        bounds.append(QuiltBound.of_chain(hardest, search.length, search.reading, around))
+        found = hardest_of(named, hardest(search.length, search.epsilon))
+        bounds.append(QuiltBound.of_chain(found, search.length, search.reading, around))
     proof = [bound.proof[0] for bound in bounds]
     return replace(max(bounds, key=lambda bound: bound.score), proof=proof)
 
@@ -481,17 +461,6 @@ def network_of(theta: FieldClass, epsilon: float) -> tuple[NetworkClass, float]:
     return network, epsilon - rounding
 
 
-def _hardest_corner(
-    theta: ChainClass, members: Sequence[Member], search: QuiltSearch
-) -> QuiltBound:
-    """The hardest quilt of a class whose worst case is among these members."""
-    length, reading = search.length, search.reading
-    notes = ["influence by [Q] (5) as printed"] if reading == "formula" else []
-    notes += [theta.where_worst] if theta.where_worst is not None else []
-    hardest = hardest_member(members, length, search.epsilon, reading)
-    return QuiltBound.of_chain(hardest, length, reading, *notes)
-
-
 def _over_gaps(
     named: Callable[[int], Named | None], query: Query, epsilon: float, whole: QuiltBound
 ) -> QuiltBound:
@@ -500,10 +469,10 @@ def _over_gaps(
     for runs in patterns_of(query):
         length = sum(runs)
         own = named(length)
-        hardest = None if own is None else hardest_observed(own, runs, epsilon, whole.score)
-        if hardest is None or hardest.binding.quilt.score > whole.score * (1 - WORTH):
+        found = None if own is None else hardest_observed(own, runs, epsilon, whole.score)
+        if found is None or found.binding.quilt.score > whole.score * (1 - WORTH):
             return whole
-        bounds.append((sorted(set(query.pattern or ())).index(runs), hardest, length))
+        bounds.append((sorted(set(query.pattern or ())).index(runs), found, length))
     if not bounds:
         return whole
     _, worst, length = max(bounds, key=lambda own: own[1].binding.quilt.score)

@@ -19,11 +19,10 @@ from pufferkit.influence.quilts import networks, search
 from pufferkit.influence.quilts.chains import (
     ChainInfluence,
     MixingInfluence,
-    hardest_member,
-    screened_scores,
+    hardest,
+    hardest_of,
 )
 from pufferkit.influence.quilts.search import NOTHING, Quilt, best_quilt, hardest_node
-from pufferkit.mechanisms.markov_quilt import max_influence
 from pufferkit.rounding import EPS
 
 # --- powers ---------------------------------------------------------------------------------------
@@ -244,28 +243,15 @@ def test_the_hardest_node_by_bisection(seed, same):
 # --- classes --------------------------------------------------------------------------------------
 
 
-def test_screening_bounds_the_least_score():
-    chains = [MarkovChain.steady([[1 - p, p], [q, 1 - q]]) for p, q in [(0.3, 0.4), (0.1, 0.2)]]
-    chains.append(MarkovChain.steady([[0.0, 1.0], [0.5, 0.5]]))
-    quilt = Quilt(1.0, 0.0, 3, 2, True, True)
-    bounds = screened_scores(chains, quilt, 4.0)
-    for chain, bound in zip(chains[:2], bounds, strict=False):
-        influence = max_influence(chain, 10, 3, 2)
-        slack = 2e-13 + 3 * EPS * 5 * 4 + CONVERGED
-        assert bound == pytest.approx(4 / (4 - influence), rel=1e-9)
-        assert bound >= 4 / (4 - influence + slack)
-    one_step = Quilt(1.0, 0.0, 1, 1, True, True)
-    assert screened_scores(chains[2:], one_step, 4.0).tolist() == [inf]
-    assert (screened_scores(chains, quilt, 1e-3) == inf).all()
-
-
 def test_the_hardest_of_many_members_is_that_of_each_alone():
     rates = [(0.3, 0.3), (0.05, 0.1), (0.2, 0.45), (0.06, 0.09), (0.5, 0.5)]
     chains = [MarkovChain.steady([[1 - p, p], [q, 1 - q]]) for p, q in rates]
     chains.append(MarkovChain([1.0, 0.0], [[0.9, 0.1], [0.3, 0.7]]))
     members = ChainClass.of(*chains).members()
-    alone = [hardest_member([m], 60, 1.0, "definition").binding.quilt.score for m in members]
-    worst, binding, _ = hardest_member(members, 60, 1.0, "definition")
+    named = [(m.name, ChainInfluence(tables_of(m, 60))) for m in members]
+    alone = [hardest_of([own], hardest(60, 1.0)).binding.quilt.score for own in named]
+    worst, binding, proofs = hardest_of(named, hardest(60, 1.0))
+    assert len(proofs) == len(members)
     assert binding.quilt.score == pytest.approx(max(alone), rel=1e-9)
     assert worst == members[int(np.argmax(alone))].name
 
@@ -305,7 +291,7 @@ def test_bounds_from_mixing_are_the_formulas():
     assert steady.left_weight == 1
     assert MixingInfluence.tight(Mixing(0.25, 0.8, 0.0, True)).bound(1) == 0
     assert MixingInfluence.tight(Mixing(1.0, 0.8, 0.5, True)).bound(1) == 0
-    node, quilt, _ = steady.hardest(100, 1.0)
+    node, quilt, _ = hardest(100, 1.0)(steady, 0.0, None)
     scores = [
         (a + b - 1) / (1 - steady.bound(a) - steady.bound(b))
         for a in range(1, 30)
@@ -314,7 +300,8 @@ def test_bounds_from_mixing_are_the_formulas():
     ]
     assert quilt.score == pytest.approx(min(scores), rel=1e-12)
     assert quilt.keep_left < node <= 100 - quilt.keep_right
-    first, second = paper.hardest(100, 1.0)[1], MixingInfluence(0.4, 4.0, 2).hardest(100, 1.0)[1]
+    both = paper, MixingInfluence(0.4, 4.0, 2)
+    first, second = (hardest(100, 1.0)(own, 0.0, None).quilt for own in both)
     assert first == second
 
 
@@ -387,22 +374,6 @@ def test_distributions_of_a_chain_with_a_start_of_its_own():
     for node in (1, 2, 7, 30):
         wanted = chain.initial @ np.linalg.matrix_power(chain.transition, node - 1)
         assert source.distribution(node) == pytest.approx(wanted, abs=1e-11)
-
-
-def test_screened_scores_are_rounded_up():
-    chain = MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
-    quilt = Quilt(0.0, 0.0, 12, 15, True, True)
-    (score,) = screened_scores([chain], quilt, 2.0)
-    before, after = (np.linalg.matrix_power(chain.transition, n) for n in (12, 15))
-    pi = chain.initial
-    influence = max(
-        np.log(pi[y] / pi[x])
-        + np.log(before[:, x] / before[:, y]).max()
-        + np.log(after[x] / after[y]).max()
-        for x, y in ((0, 1), (1, 0))
-    )
-    plain = 26 / (2.0 - influence)
-    assert plain * (1 + 2e-13) < score < plain * (1 + 1e-9)
 
 
 def test_the_tighter_mixing_bound_says_what_it_is():

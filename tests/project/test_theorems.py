@@ -68,7 +68,7 @@ THEOREMS = {
         "influence/test_network_influence.py: test_the_search_finds_the_best_of_all_quilts",
     ),
     "[Q] Algorithm 3": (
-        "influence/quilts/chains.py: hardest_member",
+        "influence/quilts/chains.py: hardest_of",
         "mechanisms/test_markov_quilt.py: test_the_scan_agrees_with_the_definition",
     ),
     "[Q] Algorithm 4": (

@@ -32,6 +32,7 @@ everywhere.
 from __future__ import annotations
 
 from math import inf, tanh
+from typing import ClassVar
 
 import numpy as np
 
@@ -39,8 +40,7 @@ from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.curve.engine import Part, Side
 from pufferkit.influence.curve.steps import BoxEntries, BoxSets, Diameters, Widest
-from pufferkit.influence.quilts.chains import solver
-from pufferkit.influence.quilts.search import Binding, Pair, Quilt, hardest_node
+from pufferkit.influence.quilts.search import Pair
 from pufferkit.rounding import EPS
 
 LISTED = 10
@@ -194,10 +194,10 @@ class RegionInfluence:
         """Nothing: bounds are rounded up."""
         return 0.0
 
-    def hardest(
-        self, length: int, epsilon: float, enough: float = 0.0, hint: Quilt | None = None
-    ) -> Binding:
-        """The node with the largest least score of a quilt; every node has the same bounds.
+    steady: ClassVar[bool] = True
+
+    def stretches(self, length: int) -> list[tuple[int, int]]:
+        """Every node has the same bounds.
 
         Raises
         ------
@@ -210,8 +210,7 @@ class RegionInfluence:
                 "may be impossible (their lower bounds are 0), so some chains of it never forget; "
                 "count more public data, merge rare states, or use group_dp"
             )
-        solve = solver(self, length, epsilon)
-        return hardest_node(solve, 1, length, enough, hint, same_everywhere=True)
+        return [(1, length)]
 
 
 def _subsets(size: int) -> Floats:

@@ -17,27 +17,19 @@ which quilts serve which nodes (`QuiltRuns`), so that it can be checked without 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import exp, inf, log, log1p
-from typing import Literal, NamedTuple, Protocol
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pufferkit.beliefs.base import Member, Mixing
-from pufferkit.beliefs.chain_tables import (
-    CONVERGED,
-    ChainTables,
-    GivenStartTables,
-    Powers,
-    check_memory,
-    tables_of,
-)
-from pufferkit.beliefs.markov_chain import MarkovChain
+from pufferkit.beliefs.base import Mixing
+from pufferkit.beliefs.chain_tables import ChainTables, GivenStartTables, check_memory
 from pufferkit.checks import Bools, Floats
 from pufferkit.data.series import observed_places
-from pufferkit.influence.kernels import TINY, log_ratio
+from pufferkit.influence.kernels import log_ratio
 from pufferkit.influence.progress import Progress
 from pufferkit.influence.quilts.search import (
     NOTHING,
@@ -118,21 +110,14 @@ class ChainInfluence:
         own = self.powers.rounding(self.powers.reach(steps))
         return own + (self.tables.prior_error(node) if side == 0 else 0.0)
 
-    def hardest(
-        self, length: int, epsilon: float, enough: float = 0.0, hint: Quilt | None = None
-    ) -> Binding:
-        """The node with the largest least score; exact unless it is at most ``enough``."""
-        if isinstance(self.tables, GivenStartTables):
-            return _GivenStart(self, self.tables, length, epsilon).hardest(enough, hint)
-        worst, runs = Binding(0, NOTHING), list[QuiltRuns]()
-        solve, steady = solver(self, length, epsilon), self.tables.steady
-        for first, last in reversed(self.tables.stretches(length)):
-            floor = max(enough, worst.quilt.score)
-            here = hardest_node(solve, first, last, floor, hint, same_everywhere=steady)
-            worst = max(worst, here, key=lambda binding: binding.quilt.score)
-            hint = worst.quilt
-            runs.insert(0, here.runs)
-        return worst._replace(runs=sum(runs, ()))
+    @property
+    def steady(self) -> bool:
+        """Whether the prior is the same at every entry."""
+        return self.tables.steady
+
+    def stretches(self, length: int) -> list[tuple[int, int]]:
+        """Stretches on which influence never grows; empty if entries differ by more than that."""
+        return self.tables.stretches(length)
 
 
 def solver(
@@ -343,12 +328,11 @@ class MixingInfluence:
         """Nothing: bounds are rounded up."""
         return 0.0
 
-    def hardest(
-        self, length: int, epsilon: float, enough: float = 0.0, hint: Quilt | None = None
-    ) -> Binding:
-        """The node with the largest least score; every node has the same influence."""
-        solve = solver(self, length, epsilon)
-        return hardest_node(solve, 1, length, enough, hint, same_everywhere=True)
+    steady: ClassVar[bool] = True
+
+    def stretches(self, length: int) -> list[tuple[int, int]]:
+        """Every node has the same influence."""
+        return [(1, length)]
 
 
 class AroundBlock:
@@ -389,26 +373,18 @@ class AroundBlock:
         """Already included in the parts."""
         return 0.0
 
-    def hardest(
-        self, length: int, epsilon: float, enough: float = 0.0, hint: Quilt | None = None
-    ) -> Binding:
-        """The block with the largest least score, by its first entry."""
-        solve, last = solver(self, length, epsilon), length - self._window + 1
-        return hardest_node(solve, 1, last, enough, hint, same_everywhere=True)
+    steady: ClassVar[bool] = True
+
+    def stretches(self, length: int) -> list[tuple[int, int]]:
+        """All blocks are alike; each is known by its first entry."""
+        return [(1, length - self._window + 1)]
 
 
-class Searched(Influence, Protocol):
-    """Bounds on influence whose hardest node can be found."""
-
-    def hardest(
-        self, length: int, epsilon: float, enough: float = 0.0, hint: Quilt | None = None
-    ) -> Binding:
-        """The node with the largest least score; exact unless it is at most ``enough``."""
-        ...
-
-
-Named = Sequence[tuple[str, Searched]]
+Named = Sequence[tuple[str, Influence]]
 """Bounds, named by the chains they hold for; together they cover a class."""
+
+Find = Callable[[Influence, float, Quilt | None], Binding]
+"""The hardest node of a segment by one bound; exact unless it is at most a score that is enough."""
 
 
 class HardestChain(NamedTuple):
@@ -419,19 +395,49 @@ class HardestChain(NamedTuple):
     proofs: tuple[QuiltRuns, ...]
 
 
-def hardest_of(named: Named, length: int, epsilon: float) -> HardestChain:
-    """The hardest node over several bounds, each solved only as far as needed."""
+@one_thread()
+def hardest_of(named: Iterable[tuple[str, Influence]], find: Find) -> HardestChain:
+    """The hardest node over several bounds, each solved only as far as needed.
+
+    Theorem: [Q] Algorithm 3 (MQMExact), over all quilts of [Q] Lemma 4.6, where ``find`` is
+    `hardest`.
+
+    The longest segment is always the hardest: with the same start, node i of a longer segment has
+    the quilts it had in the shorter one, except that those without a right endpoint keep more.
+    Once some chain is known to need a score s, another matters only if it needs more: most are done
+    with the quilt that is best for the worst chain so far.
+    """
     name, worst, proofs = "", Binding(0, NOTHING), list[QuiltRuns]()
     for own, influence in named:
-        here = influence.hardest(length, epsilon, max(0.0, worst.quilt.score))
+        hint = worst.quilt if worst.node else None
+        here = find(influence, max(0.0, worst.quilt.score), hint)
         proofs.append(here.runs)
         if here.quilt.score > worst.quilt.score:
             name, worst = own, here
     return HardestChain(name, worst, tuple(proofs))
 
 
-def hardest_listed(named: Named, length: int, epsilon: float, longest: int) -> HardestChain:
-    """The hardest node over several bounds, by evaluating every quilt of at most l entries.
+def hardest(length: int, epsilon: float) -> Find:
+    """Finds the node with the largest least score in a segment."""
+
+    def find(influence: Influence, enough: float, hint: Quilt | None) -> Binding:
+        if isinstance(influence, ChainInfluence) and isinstance(influence.tables, GivenStartTables):
+            return _GivenStart(influence, influence.tables, length, epsilon).hardest(enough, hint)
+        worst, runs = Binding(0, NOTHING), list[QuiltRuns]()
+        solve = solver(influence, length, epsilon)
+        for first, last in reversed(influence.stretches(length)):
+            floor = max(enough, worst.quilt.score)
+            here = hardest_node(solve, first, last, floor, hint, same_everywhere=influence.steady)
+            worst = max(worst, here, key=lambda binding: binding.quilt.score)
+            hint = worst.quilt
+            runs.insert(0, here.runs)
+        return worst._replace(runs=sum(runs, ()))
+
+    return find
+
+
+def listed(length: int, epsilon: float, longest: int) -> Find:
+    """Finds the hardest node by evaluating every quilt of at most ``longest`` entries.
 
     [Q] Algorithms 3 and 4 as printed bound the size of quilts by l to save time; the search needs
     no such bound, and this reproduces their noise and their cost. The index sets printed for the
@@ -439,25 +445,16 @@ def hardest_listed(named: Named, length: int, epsilon: float, longest: int) -> H
     the text says, and the trivial quilt belongs to them. Fewer quilts never need less noise. Where
     influence is the same at all nodes few are visited ([Q] Lemma C.4), else every node.
     """
-    name, worst, proofs = "", Binding(0, NOTHING), list[QuiltRuns]()
-    for own, influence in named:
-        alike = isinstance(influence, MixingInfluence) or (
-            isinstance(influence, ChainInfluence) and influence.tables.steady
-        )
 
+    def find(influence: Influence, enough: float, hint: Quilt | None) -> Binding:
         def solve(node: int, enough: float, hint: Quilt | None) -> Quilt:
-            return _listed_quilt(node_of(influence, node, length), epsilon, longest)  # noqa: B023
+            return _listed_quilt(node_of(influence, node, length), epsilon, longest)
 
-        if alike:
-            here = hardest_node(solve, 1, length, 0.0, same_everywhere=True)
-        else:
-            quilts = [solve(node, 0.0, None) for node in range(1, length + 1)]
-            node = max(range(length), key=lambda n: quilts[n].score)
-            here = Binding(node + 1, quilts[node], as_runs(quilt.ends for quilt in quilts))
-        proofs.append(here.runs)
-        if here.quilt.score > worst.quilt.score:
-            name, worst = own, here
-    return HardestChain(name, worst, tuple(proofs))
+        if influence.steady:
+            return hardest_node(solve, 1, length, 0.0, same_everywhere=True)
+        return _one_by_one(solve, range(1, length + 1), 0.0)
+
+    return find
 
 
 def _listed_quilt(node: NodeInfluence, epsilon: float, longest: int) -> Quilt:
@@ -473,71 +470,16 @@ def _listed_quilt(node: NodeInfluence, epsilon: float, longest: int) -> Quilt:
     return best
 
 
-@one_thread()
-def hardest_member(
-    members: Sequence[Member], length: int, epsilon: float, reading: InfluenceReading
-) -> HardestChain:
-    """The member whose hardest node has the largest least score in a segment of ``length``.
-
-    Theorem: [Q] Algorithm 3 (MQMExact), over all quilts of [Q] Lemma 4.6.
-
-    The longest segment is always the hardest: with the same start, node i of a longer segment has
-    the quilts it had in the shorter one, except that those without a right endpoint keep more.
-
-    Each member is solved only as far as needed: once some member is known to need a score s,
-    another matters only if it needs more. Stationary chains are screened many at a time with the
-    quilt that was best for the worst chain so far; most chains need no further work.
-    """
-    bounds, proofs = np.full(len(members), inf), [QuiltRuns()] * len(members)
-    screened = np.array(
-        [not m.any_start and m.chain.is_stationary and not m.chain.has_underflow for m in members]
-    )
-    name, binding = members[0].name, Binding(0, NOTHING)
-    while True:
-        candidate = int(bounds.argmax())
-        if bounds[candidate] <= binding.quilt.score:
-            return HardestChain(name, binding, tuple(proofs))
-        member, hint = members[candidate], binding.quilt if binding.node else None
-        influence = ChainInfluence(tables_of(member, length), reading)
-        here = influence.hardest(length, epsilon, max(0.0, binding.quilt.score), hint)
-        bounds[candidate], proofs[candidate] = -inf, here.runs
-        if here.quilt.score > binding.quilt.score:
-            name, binding = member.name, here
-        quilt = here.quilt
-        if quilt.ends_left and quilt.ends_right and screened.sum() > 1:
-            rest = np.flatnonzero(screened & (bounds > binding.quilt.score))
-            scores = screened_scores([members[n].chain for n in rest.tolist()], quilt, epsilon)
-            for n in rest[scores < bounds[rest]].tolist():
-                proofs[n] = ((length, *quilt.ends),)
-            bounds[rest] = np.minimum(bounds[rest], scores)
-
-
-def screened_scores(chains: Sequence[MarkovChain], quilt: Quilt, epsilon: float) -> Floats:
-    """Upper bounds on the least scores of stationary chains, from one quilt with both endpoints.
-
-    Such a quilt serves every node of a stationary chain ([Q] Lemma C.4). Chains with an impossible
-    entry in a power are left to the full search.
-    """
-    scores = np.full(len(chains), inf)
-    if not chains:
-        return scores
-    a, b = quilt.keep_left, quilt.keep_right
-    stack = np.array([chain.transition for chain in chains])
-    before, after = np.linalg.matrix_power(stack, a), np.linalg.matrix_power(stack, b)
-    pi = np.array([chain.initial for chain in chains])
-    whole = (before.min(axis=(1, 2)) > TINY) & (after.min(axis=(1, 2)) > TINY)
-    whole &= pi.min(axis=1) > 0
-    before, after, pi = np.log(before[whole]), np.log(after[whole]), np.log(pi[whole])
-    worst = np.zeros(len(pi))
-    for x in range(stack.shape[1]):
-        for other in range(stack.shape[1]):
-            left = (before[:, :, x] - before[:, :, other]).max(axis=1)
-            right = (after[:, x] - after[:, other]).max(axis=1)
-            np.maximum(worst, pi[:, other] - pi[:, x] + left + right, out=worst)
-    powers = Powers(stack[0])
-    room = epsilon - worst - powers.rounding(a) - powers.rounding(b) - CONVERGED
-    scores[whole] = np.where(room > 0, (a + b - 1) / np.maximum(room, 1e-300), inf)
-    return scores
+def _one_by_one(solve: Solve, nodes: Sequence[int], enough: float, whole: float = inf) -> Binding:
+    """The hardest of all nodes, solved in this order; ends where one needs as much as ``whole``."""
+    worst, hint, chosen = Binding(0, NOTHING), None, dict[int, tuple[int, int]]()
+    for node in nodes:
+        hint = quilt = solve(node, max(enough, worst.quilt.score), hint)
+        chosen[node] = quilt.ends
+        worst = max(worst, Binding(node, quilt), key=lambda binding: binding.quilt.score)
+        if worst.quilt.score >= whole:
+            break
+    return worst._replace(runs=as_runs(chosen[node] for node in sorted(chosen)))
 
 
 def hardest_observed(
@@ -572,18 +514,13 @@ def hardest_observed(
     # The middle of the longest observed run first: often it needs as much as an unbroken segment.
     widest = 2 * int(np.argmax(runs[::2]))
     middle = max(1, int(np.cumsum(runs)[widest]) - runs[widest] // 2)
-    name, worst, proofs = "", Binding(0, NOTHING), list[QuiltRuns]()
-    for own, influence in named:
-        solve, hint, chosen = solver(influence, length, epsilon, until), None, [(0, 0)] * length
-        for node in (middle, *range(1, length + 1)):
-            hint = quilt = solve(node, max(0.0, worst.quilt.score), hint)
-            chosen[node - 1] = quilt.ends
-            if quilt.score > worst.quilt.score:
-                name, worst = own, Binding(node, quilt)
-                if quilt.score >= whole * (1 - 1e-9):
-                    return None
-        proofs.append(as_runs(chosen))
-    return HardestChain(name, worst, tuple(proofs))
+
+    def find(influence: Influence, enough: float, hint: Quilt | None) -> Binding:
+        solve = solver(influence, length, epsilon, until)
+        return _one_by_one(solve, (middle, *range(1, length + 1)), enough, whole * (1 - 1e-9))
+
+    found = hardest_of(named, find)
+    return None if found.binding.quilt.score >= whole * (1 - 1e-9) else found
 
 
 def active_of(

@@ -118,6 +118,15 @@ class Binding(NamedTuple):
 class Influence(Protocol):
     """Bounds on the max-influence of nodes of a chain on their endpoints."""
 
+    @property
+    def steady(self) -> bool:
+        """Whether nodes differ in nothing but how many others lie on either side."""
+        ...
+
+    def stretches(self, length: int) -> list[tuple[int, int]]:
+        """Stretches of a segment on which influence never grows; none if entries differ by more."""
+        ...
+
     def between(self, node: int, left: int | None, right: int | None) -> tuple[float, Pair]:
         """Upper bound on e(a, b), and the worst pair of secrets; ``None`` for no endpoint."""
         ...

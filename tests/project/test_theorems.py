@@ -27,7 +27,7 @@ NAME = re.compile(
 
 THEOREMS = {
     "[Q] Definition 2.1": (
-        "influence/sums/least_scale.py: least_scale_of_rows",
+        "influence/sums/least_scale.py: least_scale_of_tables",
         "mechanisms/test_attribute_secrets.py: test_exact_sum_is_the_least_noise_by_definition",
     ),
     "[Q] Definition 2.3": (

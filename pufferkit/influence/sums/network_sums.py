@@ -141,7 +141,7 @@ class SummedNetwork:
 
     @property
     def work(self) -> float:
-        """Approximate nanoseconds of `by_value`."""
+        """Approximate nanoseconds of the tables of all values."""
         variables, sizes = len(self.added), map(len, self.added)
         pairs = sum(size * (size - 1) // 2 for size in sizes)
         compared = pairs * (_PAIR_OF_VALUES + variables * _PER_SUM)

@@ -8,14 +8,14 @@ the worst, or one for all of them. The search over quilts is the same for all
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import singledispatch
 from math import inf
 from typing import Any, Literal, NamedTuple
 
 from pufferkit import checks
-from pufferkit.beliefs.base import Beliefs, Member
-from pufferkit.beliefs.bayesian_network import NetworkClass
+from pufferkit.beliefs.base import Beliefs, GraphClass, Member
+from pufferkit.beliefs.bayesian_network import NetworkClass, as_network_class
 from pufferkit.beliefs.chain_class import ChainClass, as_chain_class
 from pufferkit.beliefs.chain_tables import tables_of
 from pufferkit.beliefs.event_class import EventClass
@@ -23,6 +23,7 @@ from pufferkit.beliefs.markov_random_field import FieldClass
 from pufferkit.beliefs.region_class import RegionClass
 from pufferkit.beliefs.secrets import Secrets, Sets
 from pufferkit.data.query import Query, Question
+from pufferkit.data.series import SegmentPattern
 from pufferkit.errors import NotApplicable, printable
 from pufferkit.influence.progress import Progress
 from pufferkit.influence.quilts.chains import (
@@ -250,7 +251,8 @@ class QuiltSearch:
     """Which quilts are searched: of segments of up to ``length``, for Pufferfish ``epsilon``.
 
     ``reading`` is how max-influence is read; ``progress`` is called with the number of nodes done.
-    On networks the search gives up after about ``most_work`` nanoseconds.
+    On networks the search gives up after about ``most_work`` nanoseconds. Of ``nodes`` the active
+    quilts are asked; of all, if none are named.
     """
 
     length: int
@@ -258,55 +260,38 @@ class QuiltSearch:
     reading: InfluenceReading = "definition"
     progress: Progress | None = None
     most_work: float = inf
+    nodes: Sequence[Hashable] | None = None
 
 
-@dataclass(frozen=True)
-class QuiltBound:
-    """The node of a class that needs most noise, with its best quilt."""
+class QuiltBound(NamedTuple):
+    """The node of a class that needs most noise with its best quilt, as evidence.
 
-    belief: str
-    """Name of the belief that decides."""
-    node: Hashable
-    length: int
-    """The node, and how many there are."""
-    quilt: tuple[Hashable, ...]
-    """Nodes of its quilt."""
-    influence: float
+    ``score`` is the noise for a query with Lipschitz constant 1. ``proof`` has of a network the
+    quilt of every node, by indices; of chains the quilts that serve the nodes, for every chain, for
+    every pattern of gaps or width of a window, as lists.
+    """
+
+    evidence: Evidence
     score: float
-    """Max-influence on the quilt, and noise for a query with Lipschitz constant 1."""
-    variant: Variant = "definition"
-    """Which reading of the theorem was used; see `pufferkit.mechanisms.release.Evidence`."""
-    notes: tuple[str, ...] = ()
-    """Remarks for readers."""
-    proof: Sequence[Any] = ()
-    """Of a network the quilt of every node, by indices. Of chains the quilts that serve the nodes,
-    for every chain, for every pattern of gaps or width of a window, as lists."""
-    observed: bool = False
-    """Whether only observed entries count."""
+    proof: list[Any]
 
     @classmethod
     def of_chain(
-        cls,
-        hardest: HardestChain,
-        length: int,
-        variant: Variant,
-        *notes: str,
-        observed: bool = False,
+        cls, found: HardestChain, length: int, variant: Variant, *notes: str, observed: bool = False
     ) -> QuiltBound:
         """From the hardest node of a chain, whose endpoints are known by their distances."""
-        node, quilt = hardest.binding.node, hardest.binding.quilt
-        return cls(
-            hardest.name,
-            node,
+        evidence = Evidence(
+            found.name,
+            found.binding.node,
             length,
-            endpoints(hardest.binding),
-            quilt.influence,
-            quilt.score,
-            variant,
-            notes,
-            [_plain(hardest.proofs)],
-            observed,
+            endpoints(found.binding),
+            found.binding.quilt.influence,
+            notes=notes,
+            bound="quilts",
+            variant=variant,
+            counted="observed" if observed else None,
         )
+        return cls(evidence, found.binding.quilt.score, [_plain(found.proofs)])
 
 
 def endpoints(binding: Binding) -> tuple[int, ...]:
@@ -416,31 +401,35 @@ def _(theta: EventClass, search: QuiltSearch) -> QuiltBound:
         found = hardest_of(named, hardest(search.length, search.epsilon))
         bounds.append(QuiltBound.of_chain(found, search.length, search.reading, around))
     proof = [bound.proof[0] for bound in bounds]
-    return replace(max(bounds, key=lambda bound: bound.score), proof=proof)
+    return max(bounds, key=lambda bound: bound.score)._replace(proof=proof)
 
 
-@hardest_quilt.register
-def _(theta: NetworkClass, search: QuiltSearch) -> QuiltBound:
-    return _of_network(theta, theta, search)
-
-
-@hardest_quilt.register
-def _(theta: FieldClass, search: QuiltSearch) -> QuiltBound:
-    network, epsilon = network_of(theta, search.epsilon)
-    return _of_network(theta, network, replace(search, epsilon=epsilon))
-
-
-def _of_network(theta: Beliefs, networks: NetworkClass, search: QuiltSearch) -> QuiltBound:
-    node, quilt, influence, score, quilts = hardest_node(
-        networks, search.epsilon, search.progress, search.most_work
+@hardest_quilt.register(NetworkClass)
+@hardest_quilt.register(FieldClass)
+def _(theta: GraphClass, search: QuiltSearch) -> QuiltBound:
+    networks, epsilon = _as_network(theta, search.epsilon)
+    found = hardest_node(networks, epsilon, search.progress, search.most_work)
+    evidence = Evidence(
+        theta.description,
+        found.node,
+        len(networks.nodes),
+        found.quilt,
+        found.influence,
+        bound="quilts",
+        variant="definition",
     )
-    proof = [list(own) for own in quilts]
-    number = len(networks.nodes)
-    return QuiltBound(theta.description, node, number, quilt, influence, score, proof=proof)
+    return QuiltBound(evidence, found.score, [list(own) for own in found.quilts])
 
 
-def network_of(theta: FieldClass, epsilon: float) -> tuple[NetworkClass, float]:
-    """The network that a field is written as, and epsilon lowered by the rounding of its tables.
+@singledispatch
+def _as_network(theta: GraphClass, epsilon: float) -> tuple[NetworkClass, float]:
+    """The networks in which quilts are searched, and epsilon lowered by what rounding may add."""
+    return as_network_class(theta), epsilon
+
+
+@_as_network.register
+def _(theta: FieldClass, epsilon: float) -> tuple[NetworkClass, float]:
+    """The network that a field is written as.
 
     Averaging nodes out in some order gives a Bayesian network with the same distribution
     (`MarkovRandomField.network`). Its graph has the edges of the field and some more, so what it
@@ -465,23 +454,19 @@ def _over_gaps(
     named: Callable[[int], Named | None], query: Query, epsilon: float, whole: QuiltBound
 ) -> QuiltBound:
     """The hardest node when quilts count observed entries; ``whole`` if that gains little."""
-    bounds = []
+    each: dict[SegmentPattern, HardestChain] = {}
     for runs in patterns_of(query):
-        length = sum(runs)
-        own = named(length)
+        own = named(sum(runs))
         found = None if own is None else hardest_observed(own, runs, epsilon, whole.score)
         if found is None or found.binding.quilt.score > whole.score * (1 - WORTH):
             return whole
-        bounds.append((sorted(set(query.pattern or ())).index(runs), found, length))
-    if not bounds:
+        each[runs] = found
+    if not each:
         return whole
-    _, worst, length = max(bounds, key=lambda own: own[1].binding.quilt.score)
-    bound = QuiltBound.of_chain(worst, length, whole.variant, *whole.notes, observed=True)
-    return replace(bound, proof=[_plain(own.proofs) for _, own, _ in sorted(bounds, key=_first)])
-
-
-def _first(bound: tuple[int, HardestChain, int]) -> int:
-    return bound[0]
+    worst = max(each, key=lambda runs: each[runs].binding.quilt.score)
+    variant, notes = whole.evidence.variant or "definition", whole.evidence.notes
+    bound = QuiltBound.of_chain(each[worst], sum(worst), variant, *notes, observed=True)
+    return bound._replace(proof=[_plain(each[runs].proofs) for runs in sorted(each)])
 
 
 def _calibration(
@@ -489,29 +474,19 @@ def _calibration(
     theta: Beliefs,
     query: Query,
     epsilon: float,
-    hardest: QuiltBound,
+    bound: QuiltBound,
     options: dict[str, Any],
 ) -> Calibration:
     """The calibration of the hardest quilt, of the whole span or of the observed entries."""
-    proof = {"quilts": list(hardest.proof)}
+    gaps = recorded(query) if bound.evidence.counted == "observed" else {}
     return Calibration(
         mechanism,
         epsilon,
-        round_up(query.lipschitz * hardest.score),
+        round_up(query.lipschitz * bound.score),
         query,
         theta,
-        Evidence(
-            hardest.belief,
-            hardest.node,
-            hardest.length,
-            hardest.quilt,
-            hardest.influence,
-            notes=hardest.notes,
-            bound="quilts",
-            variant=hardest.variant,
-            counted="observed" if hardest.observed else None,
-        ),
-        verification_data=proof | (recorded(query) if hardest.observed else {}),
+        bound.evidence,
+        verification_data={"quilts": bound.proof} | gaps,
         options=options,
     )
 
@@ -610,7 +585,6 @@ class ActiveQuilts(Shown):
     def text_table(self) -> str:
         """The nodes that need most noise."""
         shown = sorted(self.rows, key=lambda row: -row.scale)[:_LINES]
-        lines = list[str]()
         cells = [("node", "quilt", "nearby", "influence", "scale")]
         cells += [
             (
@@ -622,11 +596,12 @@ class ActiveQuilts(Shown):
             )
             for row in shown
         ]
-        wide = [max(len(row[column]) for row in cells) for column in range(5)]
-        for row in cells:
-            words = "  ".join(cell.ljust(width) for cell, width in zip(row[:2], wide, strict=False))
-            numbers = (cell.rjust(n) for cell, n in zip(row[2:], wide[2:], strict=True))
-            lines.append("  ".join([words, *numbers]))
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        sides = [f"{side}{width}" for side, width in zip("<<>>>", widths, strict=True)]
+        lines = [
+            "  ".join(f"{cell:{side}}" for cell, side in zip(row, sides, strict=True))
+            for row in cells
+        ]
         if len(self.rows) > _LINES:
             lines.append(f"and {len(self.rows) - _LINES:,} nodes that need no more noise")
         return "\n".join(lines)
@@ -700,10 +675,9 @@ def active_quilts(
         chosen = list(nodes)
         if not chosen:
             raise ValueError("nodes: must name at least one node; leave it out for all of them")
-    bounds = _active(theta, query.longest, epsilon, chosen, progress)
+    search = QuiltSearch(query.longest, epsilon, progress=progress, nodes=chosen)
     rows = tuple(
-        ActiveQuilt(node, quilt, nearby, influence, round_up(query.lipschitz * score), belief)
-        for node, quilt, nearby, influence, score, belief in bounds
+        row._replace(scale=round_up(query.lipschitz * row.scale)) for row in _active(theta, search)
     )
     notes = [] if getattr(theta, "names_matrices", True) else [_MIXING]
     notes += [_GAPS] if query.pattern is not None else []
@@ -711,13 +685,7 @@ def active_quilts(
 
 
 @singledispatch
-def _active(
-    theta: Beliefs,
-    length: int,
-    epsilon: float,
-    nodes: Sequence[Hashable] | None,
-    progress: Progress | None,
-) -> list[ActiveQuilt]:
+def _active(theta: Beliefs, search: QuiltSearch) -> list[ActiveQuilt]:
     """The active quilts of these nodes, or of all, with scores in place of scales."""
     raise NotApplicable(
         "active quilts exist for Markov chains, networks and random fields, not for a "
@@ -726,13 +694,8 @@ def _active(
 
 
 @_active.register
-def _(
-    theta: ChainClass,
-    length: int,
-    epsilon: float,
-    nodes: Sequence[Hashable] | None,
-    progress: Progress | None,
-) -> list[ActiveQuilt]:
+def _(theta: ChainClass, search: QuiltSearch) -> list[ActiveQuilt]:
+    length, nodes = search.length, search.nodes
     theta.check_length(length)
     named = covering(theta, length)
     if named is None:
@@ -751,35 +714,18 @@ def _(
             binding.quilt.score,
             name,
         )
-        for name, binding in active_of(named, entries, length, epsilon, progress)
+        for name, binding in active_of(named, entries, length, search.epsilon, search.progress)
     ]
 
 
-@_active.register
-def _(
-    theta: FieldClass,
-    length: int,
-    epsilon: float,
-    nodes: Sequence[Hashable] | None,
-    progress: Progress | None,
-) -> list[ActiveQuilt]:
-    network, lowered = network_of(theta, epsilon)
-    rows = _active(network, length, lowered, _chosen(theta.nodes, nodes), progress)
-    return [row._replace(belief=theta.description) for row in rows]
-
-
-@_active.register
-def _(
-    theta: NetworkClass,
-    length: int,
-    epsilon: float,
-    nodes: Sequence[Hashable] | None,
-    progress: Progress | None,
-) -> list[ActiveQuilt]:
-    chosen = _chosen(theta.nodes, nodes)
+@_active.register(NetworkClass)
+@_active.register(FieldClass)
+def _(theta: GraphClass, search: QuiltSearch) -> list[ActiveQuilt]:
+    networks, epsilon = _as_network(theta, search.epsilon)
+    chosen = _chosen(theta.nodes, search.nodes)
     return [
         ActiveQuilt(row.node, row.quilt, nearby, row.influence, row.score, theta.description)
-        for row, nearby in best_quilts(theta, epsilon, chosen, progress)
+        for row, nearby in best_quilts(networks, epsilon, chosen, search.progress)
     ]
 
 

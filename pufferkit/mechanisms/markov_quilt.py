@@ -115,7 +115,7 @@ def markov_quilt(
     options: dict[str, Any] = {"influence": influence}
     if longest is not None:
         options["longest"] = longest
-        known = _members(theta.members(), query.longest, influence)
+        known = theta.lists_matrices and _members(theta.members(), query.longest, influence)
         bound = _listed(known, query, epsilon, longest, influence)
     else:
         search = QuiltSearch(query.longest, epsilon, influence, progress, most_work)
@@ -180,12 +180,17 @@ def markov_quilt_approx(
 
 
 def _listed(
-    named: Named, query: Query, epsilon: float, longest: int, variant: Variant, *notes: str
+    named: Named | Literal[False],
+    query: Query,
+    epsilon: float,
+    longest: int,
+    variant: Variant,
+    *notes: str,
 ) -> QuiltBound:
     """The hardest node among quilts of at most l entries."""
     most = checks.whole("longest", longest, 1)
-    if query.pattern is not None:
-        raise NotApplicable("longest: [Q]'s l is for series without gaps; leave it out")
+    if not named or query.pattern is not None:
+        raise NotApplicable("longest: [Q]'s l is for known chains without gaps; leave it out")
     found = hardest_of(named, listed(query.longest, epsilon, most))
     notes = (*notes, f"quilts of at most {most} entries")
     return QuiltBound.of_chain(found, query.longest, variant, *notes)

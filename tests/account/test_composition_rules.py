@@ -9,7 +9,7 @@ from pufferkit import ChainClass, InfluenceCurve, MarkovChain, NoTheorem, Spendi
 from pufferkit.account import theorems as rules
 from pufferkit.account.spending import profile_of
 from pufferkit.influence.curve.profile import Run
-from pufferkit.influence.quilts.search import Quilt
+from pufferkit.influence.quilts.search import Binding, Quilt
 
 CHAIN = MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
 FIXED = MarkovChain([1.0, 0.0], [[0.9, 0.1], [0.4, 0.6]])
@@ -249,11 +249,11 @@ def test_quilts_of_far_windows_may_touch_but_not_meet(monkeypatch):
     history = [Spending("markov_quilt_approx", e, w) for e, w in ((0.5, (1, 10)), (0.75, (30, 39)))]
     sides = {0.5: (4, 12), 0.75: (9, 5)}
 
-    def hardest(self, length, epsilon):
+    def hardest(length, epsilon):
         assert length == 10
-        return 5, Quilt(1.0, 0.0, *sides[epsilon], True, True)
+        return lambda *_: Binding(5, Quilt(1.0, 0.0, *sides[epsilon], True, True))
 
-    monkeypatch.setattr(rules.MixingInfluence, "hardest", hardest)
+    monkeypatch.setattr(rules, "hardest", hardest)
     assert rules.far_apart(history, CHAIN, 60) == 0.75
     sides[0.75] = (10, 5)
     with pytest.raises(NoTheorem, match="a gap of at least 21 entries, there are 20"):

@@ -23,13 +23,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from heapq import heapify, heappop, heappush
 from itertools import combinations
 from math import inf, lcm, log, prod
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from pufferkit.beliefs.junction_tree import CliqueTree, neighbours
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.sums.lattice import Distance, Masses, SumTables, exact_distance
@@ -41,7 +41,6 @@ MOST_EXACT = 3e9
 """Most nanoseconds, about, for messages in whole numbers."""
 
 _LEAST = 1e-280  # less likely sums may underflow
-_HUB = 64  # with more neighbours, how many edges a variable adds is not counted
 _VARIABLE, _PAIR_OF_VARIABLES = 7e5, 7e3  # nanoseconds beside the products
 _PAIR_OF_VALUES, _PER_SUM = 6e4, 400.0  # nanoseconds to compare two values
 _EXACT = "ties decided by exact arithmetic"
@@ -161,9 +160,10 @@ class SummedNetwork:
 
     @cached_property
     def plan(self) -> _Elimination:
-        """The better of two orders."""
-        plans = (self._ordered(fill=fill) for fill in (True, False))
-        return min(plans, key=lambda plan: plan.products)
+        """The better of the orders of two junction trees."""
+        sizes, scopes = list(map(len, self.added)), [scope for scope, _ in self.factors]
+        trees = CliqueTree.all_of(sizes, scopes, "network")
+        return min((self._along(tree.order) for tree in trees), key=lambda plan: plan.products)
 
     def _check_plan(self) -> None:
         """Refuse what needs too much work or memory."""
@@ -176,54 +176,25 @@ class SummedNetwork:
                 "a tree"
             )
 
-    def _ordered(self, *, fill: bool) -> _Elimination:
-        """An order in the moral graph: fewest new edges first, or least connected."""
-        sizes = [len(values) for values in self.added]
+    def _along(self, order: Sequence[int]) -> _Elimination:
+        """The buckets of an order, with their work and memory."""
+        sizes = list(map(len, self.added))
+        near = neighbours(len(sizes), [scope for scope, _ in self.factors])
+        rank = {v: number for number, v in enumerate(order)}
         # Floats: the numbers of multiplications may be too large for integers of fixed size.
         largest = [float(min(max(values), 10**60)) for values in self.added]
-        near: dict[int, set[int]] = {v: set() for v in range(len(sizes))}
-        for scope, _ in self.factors:
-            for v in scope:
-                near[v] |= set(scope) - {v}
-
-        def cost(v: int) -> tuple[float, float, int]:
-            if len(near[v]) > _HUB:
-                return float(len(near[v]) ** 2), inf, v
-            entries = prod(sizes[u] for u in near[v]) * sizes[v]
-            if not fill:
-                return entries, 0, v
-            return sum(len(near[v] - near[u]) - 1 for u in near[v]), entries, v
-
-        costs = {v: cost(v) for v in near}
-        waiting = list(costs.values())
-        heapify(waiting)
-        order, scopes = [], {}
-        spans = dict.fromkeys(near, 0.0)
-        whole = sum(largest) + 1
-        products = entries = 0.0
-        while near:
-            least = heappop(waiting)
-            v = least[-1]
-            if costs.get(v) != least:
-                continue  # it was counted anew, or is gone
-            around = near.pop(v)
-            del costs[v]
-            order.append(v)
-            scopes[v] = tuple(sorted(around))
-            clique = float(prod(sizes[u] for u in around) * sizes[v])
-            span = spans[v] + largest[v] + 1
+        spans, whole = [own + 1 for own in largest], sum(largest) + 1
+        scopes, products, entries = dict[int, tuple[int, ...]](), 0.0, 0.0
+        for v in order:
+            scopes[v] = tuple(sorted(near[v]))
+            clique, span = float(prod(sizes[u] for u in (v, *near[v]))), spans[v]
             # Up: over what lies below. Down: that with what lies beyond, for each message.
             products += clique * (span * (1 + sizes[v]) + 3 * span * (whole - span + 2))
             entries += clique / sizes[v] * (span + whole) + clique * 2 / len(sizes) * whole
-            for u in around:
-                near[u] |= around - {u}
-                near[u].discard(v)
-            if around:
-                # It goes to one of these, not yet known which: counted for the least connected.
-                spans[min(around, key=lambda u: costs[u])] += span - 1
-            for u in around.union(*(near[w] for w in around)):
-                costs[u] = cost(u)
-                heappush(waiting, costs[u])
+            for u in near[v]:
+                near[u] = (near[u] | near[v]) - {u, v}
+            if near[v]:
+                spans[min(near[v], key=rank.__getitem__)] += span - 1
         return _Elimination(tuple(order), scopes, products, entries)
 
 

@@ -776,6 +776,11 @@ class Query(Asked):
         """Rows by state; their L1 distances are, or bound, how far an entry moves the answer."""
         return self.weights if self.apart is None else self.apart
 
+    def added(self, states: Iterable[Hashable]) -> list[tuple[Fraction, ...]]:
+        """What an entry in each of these states adds to each number of a sum."""
+        nothing = (Fraction(0),) * self.size
+        return [(self.weights or {}).get(state, nothing) for state in states]
+
     @cached_property
     def uniform(self) -> bool:
         """Whether every change of an entry moves the answer by the same."""

@@ -316,19 +316,16 @@ class Calibration(Shown, Asked):
             rows = [apart.get(state, nobody) for state in self.beliefs.states]
             record["apart"] = [[str(number) for number in row] for row in rows]
         if weights is not None and self.query.size > 1 and not self.query.uniform:
-            nothing = (Fraction(0),) * self.query.size
             states = self.query.states if self.beliefs is None else self.beliefs.states
-            rows = [weights.get(state, nothing) for state in states or weights]
+            rows = self.query.added(states or weights)
             record["weights"] = [[str(weight) for weight in row] for row in rows]
         if weights is not None and self.query.size == 1:
             # In the order of the states of the beliefs, as fractions.
-            nothing = (Fraction(0),)
             if self.beliefs is not None:
-                own = [weights.get(state, nothing)[0] for state in self.beliefs.states]
+                rows = self.query.added(self.beliefs.states)
             else:
-                others = [nothing] if self.query.states is None else []
-                own = [row[0] for row in (*weights.values(), *others)]
-            record["weights"] = [str(weight) for weight in own]
+                rows = [*weights.values(), *([(Fraction(0),)] if self.query.states is None else ())]
+            record["weights"] = [str(row[0]) for row in rows]
         return record or None
 
     def checked(self, series: Any) -> Series:

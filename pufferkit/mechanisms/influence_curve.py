@@ -414,9 +414,7 @@ def added_by_state(beliefs: Beliefs, query: Query) -> Floats | None:
     """What an entry in each state adds to each coordinate; ``None`` if the query is not a sum."""
     if query.weights is None:
         return None
-    nothing = (Fraction(0),) * query.size
-    rows = [query.weights.get(state, nothing) for state in beliefs.states]
-    return np.array([[float(w) for w in row] for row in rows])
+    return np.array([[float(w) for w in row] for row in query.added(beliefs.states)])
 
 
 def entry_epsilon(

@@ -459,11 +459,8 @@ def helps(
     rng = np.random.default_rng(0)
     times = 1.0 if query.per_entry else sum(query.lengths) / size
     whole = query.asks.bind(states, size)
-    nobody = (Fraction(0),) * way.query.size
-    groups = [
-        [float(n > 0) for n in way.query.weights.get(s, nobody)] for s in query.states or states
-    ]
-    merge = np.array(groups)
+    added = way.query.added(query.states or states)
+    merge = np.array([[float(number > 0) for number in row] for row in added])
     met = nearer = 0
     for seed in range(_SIMULATED):
         data = drawn(model, states, (size,), seed)

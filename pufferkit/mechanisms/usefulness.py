@@ -84,9 +84,7 @@ def expected_answer(query: Query, beliefs: Beliefs | None) -> Floats | None:
         share = dict(zip(states, shares.tolist(), strict=True))
         return np.array([query.total * share[state] for state in query.states])
     if query.weights is not None and states is not None:
-        nothing = (0,) * query.size
-        rows = [query.weights.get(state, nothing) for state in states]
-        added = np.array([[float(number) for number in row] for row in rows])
+        added = np.array([[float(number) for number in row] for row in query.added(states)])
         shares = expected_shares(beliefs, len(states), query.longest)
         return np.asarray(sum(seen) * (shares @ (added - added.min(axis=0))))
     if query.binned and slots and states is not None:

@@ -134,8 +134,7 @@ def whole_values(weights: Iterable[Fraction]) -> tuple[list[int], Fraction]:
 
 def values_of(query: Query, states: Sequence[Hashable]) -> tuple[list[int], Fraction]:
     """What each state adds to the answer, in whole multiples of a unit, and the unit."""
-    nothing = (Fraction(0),)
-    return whole_values((query.weights or {}).get(s, nothing)[0] for s in states)
+    return whole_values(row[0] for row in query.added(states))
 
 
 @singledispatch
@@ -676,9 +675,8 @@ def _distribution_given(
 def _answer(query: Query, row: JointRow) -> tuple[Fraction, ...]:
     """The exact answer about one data set, as a release computes it."""
     if query.weights is not None:
-        nothing = (Fraction(0),) * query.size
-        rows = [query.weights.get(value, nothing) for value in row]
-        return tuple(sum(column, Fraction(0)) for column in zip(*rows, strict=True))
+        columns = zip(*query.added(row), strict=True)
+        return tuple(sum(column, Fraction(0)) for column in columns)
     # The exact value of the floats, as a release uses them, not the decimals they print as.
     answer = np.atleast_1d(checks.numbers("answer", query.evaluate(np.array(row)))).ravel()
     if len(answer) != query.size:

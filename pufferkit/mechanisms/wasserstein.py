@@ -544,7 +544,7 @@ def _recorded(
     """The verification data of events: by numbers of entries, or by nodes and their values."""
     if pairs is None:
         return None
-    graph = isinstance(theta, GraphClass)
+    graph = theta.entries is not None
     entries: Sequence[Hashable] = theta.entries or range(1, sum(query.lengths) + 1)
 
     def written(event: Event) -> list[Any]:
@@ -557,31 +557,38 @@ def _recorded(
 # --- joint distributions, row by row -------------------------------------------------------------
 
 
+@singledispatch
 def _listed(theta: Beliefs, query: Query, most_work: float) -> tuple[JointClass | None, str, float]:
     """Joint distributions as they are, and networks where a vector is asked; else ``None``.
 
     With the noun for one of them, and the most that rounding adds to a loss.
     """
-    if isinstance(theta, JointClass):
-        check_work(_vector_work(theta, query, len(theta.joints)), most_work)
-        return theta, "joint", 0.0
-    if not isinstance(theta, GraphClass) or query.size == 1 or query.weights is None:
+    return None, "", 0.0
+
+
+@_listed.register
+def _(theta: JointClass, query: Query, most_work: float) -> tuple[JointClass | None, str, float]:
+    rows = float(max(len(own.table) for own in theta.joints))
+    check_work(len(theta.joints) * _vector_work(theta, query, rows), most_work)
+    return theta, "joint", 0.0
+
+
+@_listed.register
+def _(theta: GraphClass, query: Query, most_work: float) -> tuple[JointClass | None, str, float]:
+    if query.size == 1 or query.weights is None:
         return None, "", 0.0
-    check_work(_vector_work(theta, query, 1), most_work)
+    check_work(_vector_work(theta, query, float(len(theta.states)) ** len(theta.nodes)), most_work)
     networks, rounding = as_networks(theta)
     return JointClass(tuple(_as_joint(network) for network in networks)), theta.called, rounding
 
 
-def _vector_work(theta: Beliefs, query: Query, members: int) -> float:
+def _vector_work(theta: Beliefs, query: Query, rows: float) -> float:
     """A flow through all pairs of answers, for every entry and two of its values."""
     if query.size == 1:
         return 0.0
     entries, values = len(theta.entries or ()), len(theta.states)
-    listed = float(values) ** entries
-    if isinstance(theta, JointClass):
-        listed = float(max(len(own.table) for own in theta.joints))
-    answers = min(listed, comb(entries + values - 1, entries)) if query.weights else listed
-    return members * entries * values * (values - 1) / 2 * _PAIR_OF_ANSWERS * answers**2
+    answers = min(rows, comb(entries + values - 1, entries)) if query.weights else rows
+    return entries * values * (values - 1) / 2 * _PAIR_OF_ANSWERS * answers**2
 
 
 def _by_listing(

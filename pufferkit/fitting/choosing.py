@@ -1,10 +1,11 @@
 """From public people to beliefs that none of them refutes.
 
 People are divided into groups. Each group in turn is left out: every class is fitted to the others
-and tested on the group (`pufferkit.fitting.check_model`). A fold *refutes* a class, or the class
-*survives* it, or the fold has *no power*: its people are too few, or too briefly observed, to show
-twice the influence that the class budgets. Only a class that survives every fold can be
-recommended, and never a single fitted model, which usually shows less influence than the truth.
+and tested on the group (`pufferkit.fitting.check_model`), until one fold *refutes* it. Otherwise
+the class *survives* the fold, or the fold has *no power*: its people are too few, or too briefly
+observed, to show twice the influence that the class budgets. Only a class that survives every fold
+can be recommended, and never a single fitted model, which usually shows less influence than the
+truth.
 
 =====================  =========================================================================
 single chain           one chain for everybody, taken as known
@@ -25,8 +26,9 @@ noise, so that is the class with the most noise; one that contains another never
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -60,7 +62,8 @@ from pufferkit.fitting.measured_influence import VISITS, MeasuredInfluence, TooF
 from pufferkit.fitting.people import PARTS, SMOOTHING, Codes, People
 from pufferkit.fitting.row_tests import Check
 from pufferkit.influence.progress import TextProgress
-from pufferkit.mechanisms.influence_curve import influence_curve, loss_at
+from pufferkit.influence.curve.profile import InfluenceCurve
+from pufferkit.mechanisms.influence_curve import influence_curve, metric_of
 from pufferkit.records import Report
 from pufferkit.threads import one_thread
 
@@ -129,7 +132,7 @@ class Candidate:
     promise: str
     """The adversaries it holds against, or why it could not be built."""
     folds: tuple[Fold, ...] = ()
-    """What the folds say."""
+    """What the folds say, up to the first that refutes it."""
     scale: float | None = None
     """Laplace scale for the query; ``None`` if there is none."""
     single: bool = False
@@ -291,7 +294,7 @@ class Choice(Report):
             (
                 row.name,
                 row.promise,
-                _survived(row),
+                _survived(row, len(self.folds)),
                 "-" if row.scale is None else f"{row.scale:.4g}",
                 _losses(row, self.epsilon),
             )
@@ -437,7 +440,7 @@ def choose_beliefs(
         *trial.regime_rows([n for n in regimes if n <= 4] if quick else regimes),
     ]
     trial.tell("what the others' adversaries would learn")
-    rows = list(_with_losses(rows, query, epsilon))
+    rows = _with_losses(rows, query, epsilon)
     notes += _too_rare(everybody)
     numbers = tuple(tuple(n + 1 for n in group) for group in groups)
     choice = Choice(
@@ -520,24 +523,25 @@ class _Trial:
         self,
         name: str,
         make: Callable[[People], ChainClass],
-        fold_classes: Sequence[ChainClass] | None = None,
+        make_fold: Callable[[int], ChainClass] | None = None,
     ) -> Candidate:
-        """A class fitted to everybody, tested on each fold when fitted to the others."""
-        total = len(self.groups)
+        """A class fitted to everybody; fitted to the others it is tested on one fold after another.
+
+        The first fold that refutes it ends the tests.
+        """
+        make_fold = make_fold or (lambda number: make(self.rest[number]))
+        folds: list[Fold] = []
         try:
             self.tell(name)
             theta = make(self.everybody)
             if name == "calibrated hull" and not any(p.contamination for p in theta.kernels()):
                 raise NotApplicable("people left out require no contamination: it is the hull")
-            tested = []
-            for number, group in enumerate(self.groups, 1):
-                self.tell(f"{name}, fold {number} of {total}")
-                built = (
-                    make(self.rest[number - 1])
-                    if fold_classes is None
-                    else fold_classes[number - 1]
-                )
-                tested.append(self.test(group, built))
+            for number, group in enumerate(self.groups):
+                self.tell(f"{name}, fold {number + 1} of {len(self.groups)}")
+                folds.append(self.test(group, make_fold(number)))
+                if folds[-1].verdict == "no":
+                    break
+            self.tell(f"{name}, noise")
             scale = influence_curve(theta, self.query, self.epsilon).scale
         except (NotApplicable, NoTheorem) as reason:
             return Candidate(name, None, f"not built: {reason}")
@@ -545,7 +549,7 @@ class _Trial:
         unsure = loss_if_unsure(theta, self.epsilon)
         words = "" if unsure is None else f"; someone unsure of the member loses up to {unsure:.3g}"
         promise = promise_of(theta) + words + (_TAKEN if single else "")
-        return Candidate(name, theta, promise, tuple(tested), scale, single)
+        return Candidate(name, theta, promise, tuple(folds), scale, single)
 
     def test(self, group: Sequence[int], theta: ChainClass) -> Fold:
         """What the people left out say about a class that was fitted to the others."""
@@ -566,18 +570,15 @@ class _Trial:
                 repetitions=self.repetitions,
                 seed=self.seed,
             )
-        except TooFewWindows as reason:
-            influence = InfluenceCheck(INFLUENCE, None, str(reason), more_data=reason.more_data)
         except NotApplicable as reason:
-            influence = InfluenceCheck(INFLUENCE, None, str(reason))
+            more = reason.more_data if isinstance(reason, TooFewWindows) else None
+            influence = InfluenceCheck(INFLUENCE, None, str(reason), more_data=more)
         return Fold(numbers, rows, influence)
 
-    def regime_rows(self, regimes: Sequence[int]) -> Iterator[Candidate]:
+    def regime_rows(self, regimes: Sequence[int]) -> list[Candidate]:
         """The number that predicts best, or the first above it whose class of people survives."""
-        if not regimes:
-            return
         rows: list[Candidate] = []
-        for count in self._numbers(regimes):
+        for count in self._numbers(regimes) if regimes else ():
             self.tell(f"{count} hidden regimes")
             try:
                 whole = baum_welch.fit(
@@ -588,34 +589,37 @@ class _Trial:
                     seed=self.seed,
                 )
             except NotApplicable as reason:
-                yield Candidate(f"{count} hidden regimes", None, f"not built: {reason}")
-                return
-            names = f"{count} hidden regimes", f"{count} regimes of people"
-            models = []
-            for number, built in enumerate(self.rest, 1):
-                self.tell(f"{names[0]} without fold {number} of {len(self.rest)}")
-                models.append(baum_welch.refine(whole, self._levels(built), iterations=50))
-            rows = [
-                self.row(
-                    names[0],
-                    lambda everybody, model=whole: regime_class(model, everybody),  # type: ignore[misc]
-                    fold_classes=list(map(regime_class, models, self.rest)),
-                ),
-                self.row(
-                    names[1],
-                    lambda everybody, model=whole: self._of_people(everybody, model),  # type: ignore[misc]
-                    fold_classes=list(map(self._of_people, self.rest, models)),
-                ),
-            ]
+                return [*rows, Candidate(f"{count} hidden regimes", None, f"not built: {reason}")]
+            rows = self._of_regimes(whole)
             if rows[1].verdict != "no":
                 break
-        yield from rows
+        return rows
 
-    def _of_people(self, people: People, model: HiddenModel) -> RegimeClass:
-        """`regimes_of_people`, refitted to as many entries as the model was fitted to."""
-        self.tell(f"regimes of {len(people.series)} people")
-        fitted = self._levels(people)
-        return regimes_of_people(people, model, self.clock.window, self.seed, fitted)
+    def _of_regimes(self, whole: HiddenModel) -> list[Candidate]:
+        """One model for everybody, and one for each person, with the regimes of this fit."""
+
+        @cache
+        def model(number: int) -> HiddenModel:
+            return baum_welch.refine(whole, self._levels(self.rest[number]), iterations=50)
+
+        def of_people(people: People, model: HiddenModel) -> RegimeClass:
+            # Refitted to as many entries as the model was fitted to.
+            return regimes_of_people(
+                people, model, self.clock.window, self.seed, self._levels(people)
+            )
+
+        return [
+            self.row(
+                f"{whole.regimes} hidden regimes",
+                lambda everybody: regime_class(whole, everybody),
+                lambda number: regime_class(model(number), self.rest[number]),
+            ),
+            self.row(
+                f"{whole.regimes} regimes of people",
+                lambda everybody: of_people(everybody, whole),
+                lambda number: of_people(self.rest[number], model(number)),
+            ),
+        ]
 
     def _numbers(self, regimes: Sequence[int]) -> list[int]:
         """The number of regimes with which half of the people predict the others, and larger ones.
@@ -723,25 +727,28 @@ def regime_influence(model: HiddenModel, window: int) -> float:
     return float(np.abs(means[:, None] - means[None]).sum(axis=2).max() / 2)
 
 
-def _with_losses(rows: Sequence[Candidate], query: Query, epsilon: float) -> Iterator[Candidate]:
+def _with_losses(rows: Sequence[Candidate], query: Query, epsilon: float) -> list[Candidate]:
     """Each class with the loss to the adversaries of the others at its noise, at most.
 
     The loss of a class falls with the noise, and is at most epsilon at its own: where that is less
-    than the noise asked about, epsilon is the answer.
+    than the noise asked about, epsilon is the answer. A curve is asked from the most noise on.
     """
-    for row in rows:
-        losses = {}
-        for other in rows:
-            if other is row or row.scale is None or other.beliefs is None:
+    losses: dict[str, dict[str, float]] = {row.name: {} for row in rows}
+    ordered = sorted((row for row in rows if row.scale), key=lambda row: -(row.scale or 0.0))
+    for other in rows:
+        theta = other.beliefs
+        if theta is None:
+            continue
+        curve = InfluenceCurve(theta, query.longest, metric_of(theta, query))
+        for row in ordered:
+            if row is other:
                 continue
-            if other.scale is not None and other.scale <= row.scale:
-                losses[other.name] = epsilon
+            if other.scale is not None and row.scale >= other.scale:
+                losses[row.name][other.name] = epsilon
                 continue
-            try:
-                losses[other.name] = loss_at(other.beliefs, query, query.lipschitz / row.scale)
-            except (NotApplicable, NoTheorem):
-                continue
-        yield replace(row, losses=losses)
+            with suppress(NotApplicable, NoTheorem):
+                losses[row.name][other.name] = curve.epsilon(query.lipschitz / row.scale)
+    return [replace(row, losses=losses[row.name]) for row in rows]
 
 
 def _first_source(plain: Any) -> dict[str, Any]:
@@ -811,22 +818,14 @@ def promise_of(theta: ChainClass) -> str:
     return _KNOWN if theta.lists_matrices else _REGION
 
 
-def _survived(row: Candidate) -> str:
-    """How many folds a class survived, and what refutes it, in words."""
+def _survived(row: Candidate, folds: int) -> str:
+    """How many folds a class survived, or which refutes it and by what, in words."""
     if row.beliefs is None:
         return "not built"
-    said = [fold.verdict for fold in row.folds]
-    words = f"{row.survived} of {len(said)}"
-    if row.verdict == "yes":
-        return words
-    if row.verdict == "no power":
-        return f"no power: {words}"
-    wrong = [
-        name
-        for name, check in (("rows", "rows"), ("influence", "influence"))
-        if any(getattr(fold, check).passed is False for fold in row.folds)
-    ]
-    return f"{words}, NO: {', '.join(wrong)}" if wrong else f"{words}, NO"
+    if row.verdict != "no":
+        return f"{'no power: ' * (row.verdict == 'no power')}{row.survived} of {folds}"
+    wrong = "rows" if row.folds[-1].rows.passed is False else "influence"
+    return f"NO: {wrong}, fold {len(row.folds)} of {folds}"
 
 
 def _losses(row: Candidate, epsilon: float) -> str:

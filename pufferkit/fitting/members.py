@@ -23,7 +23,7 @@ import numpy as np
 from pufferkit import checks
 from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.beliefs.hidden_model import HiddenChain, HiddenModel
-from pufferkit.beliefs.markov_chain import MarkovChain, composed, moves_of
+from pufferkit.beliefs.markov_chain import MarkovChain, composed
 from pufferkit.beliefs.regime_class import RegimeClass
 from pufferkit.beliefs.seasonal_class import SeasonalClass
 from pufferkit.checks import Floats
@@ -498,10 +498,9 @@ def _(theta: SeasonalClass) -> list[Speaker]:
         def sample(length: int, rng: np.random.Generator) -> Codes:
             draws = rng.random(length)
             start = np.cumsum(theta.marginals[first])[:-1].searchsorted(draws[0], side="right")
-            moves = np.empty((length - 1, len(theta.states)), dtype=np.int16)
-            for t in range(min(period, length - 1)):
-                for x, row in enumerate(sums[(first + t) % period, :, :-1]):
-                    moves[t::period, x] = moves_of(row, draws[1 + t :: period])
+            clock = (first + np.arange(length - 1)) % period
+            upto = sums[clock, :, :-1] <= draws[1:, None, None]
+            moves = upto.sum(axis=2, dtype=np.int16)
             return np.concatenate(([start], composed(int(start), moves)))
 
         return Speaker(f"first entry at slot {first}", predict, sample)

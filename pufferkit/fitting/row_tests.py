@@ -42,7 +42,7 @@ from pufferkit.rounding import EPS, last_passing, last_passing_each
 VISITS = 30
 """Rows with fewer transitions are not tested."""
 
-_ROUNDS = 200
+_ROUNDS, _LOOK, _HARDLY = 200, 20, 1e-3
 _PRECISION = 2.0**-12
 _LEAST = 1e-300
 
@@ -200,14 +200,14 @@ def row_coverage(
     else:
         triples = zip(moves, bounds[0][states], bounds[1][states], strict=True)
         own = np.array([[closest_in_box(*triple)] for triple in triples])
-    deviance = _deviances(moves, own, np.zeros(len(moves)))
-    p_values = chdtrc(max(size - 1, 1), deviance)
+    freedom = max(size - 1, 1)
+    largest = float(chdtri(freedom, level))
+    deviance = _deviances(moves, own, np.zeros(len(moves)), largest)
+    p_values = chdtrc(freedom, deviance)
     if bounds is not None:
         contaminations = (p_values < level).astype(float)
     else:
-        contaminations = _contaminations(
-            moves, own, float(chdtri(max(size - 1, 1), level)), deviance
-        )
+        contaminations = _contaminations(moves, own, largest, deviance)
     rows = (
         CoveredRow(*place, int(each.sum()), float(statistic), float(p), float(eta))
         for place, each, statistic, p, eta in zip(
@@ -272,26 +272,35 @@ def closest_in_box(counts: Floats, low: Floats, high: Floats) -> Floats:
     return distribution(last_passing(margin, least, most, EPS))
 
 
-def _deviances(moves: Floats, rows: Floats, eta: Floats) -> Floats:
-    """Deviance of each row of counts to the nearest contaminated mixture of its rows."""
+def _deviances(moves: Floats, rows: Floats, eta: Floats, enough: float) -> Floats:
+    """Deviance of each row of counts to the nearest contaminated mixture of its rows.
+
+    It falls from round to round: rows that are below ``enough`` end when it hardly does.
+    """
     count, kernels, size = rows.shape
-    weights = np.full((count, kernels), 1 / kernels)
-    rest = np.full((count, size), 1 / size)
-    spoiled = eta[:, None]
-    for _ in range(_ROUNDS):
-        mixed = (1 - spoiled) * np.einsum("rj,rjy->ry", weights, rows) + spoiled * rest
-        ratio = moves / np.maximum(mixed, _LEAST)
-        weights *= np.einsum("rjy,ry->rj", rows, ratio)
-        weights /= np.maximum(weights.sum(axis=1, keepdims=True), _LEAST)
-        rest *= ratio
-        rest /= np.maximum(rest.sum(axis=1, keepdims=True), _LEAST)
-    mixed = (1 - spoiled) * np.einsum("rj,rjy->ry", weights, rows) + spoiled * rest
-    seen = moves > 0
-    share = moves / moves.sum(axis=1, keepdims=True)
-    logs = np.log(np.where(seen, share, 1.0)) - np.log(
-        np.where(seen, np.maximum(mixed, _LEAST), 1.0)
-    )
-    return np.asarray(2 * np.maximum((moves * logs).sum(axis=1), 0.0))
+    deviances, left = np.full(count, np.inf), np.arange(count)
+    weights = np.full((count, 1, kernels), 1 / kernels)
+    rest, spoiled = np.full((count, size), 1 / size), eta[:, None]
+    for _ in range(_ROUNDS // _LOOK):
+        counts, given, share, by, off = moves[left], rows[left], spoiled[left], weights, rest
+        for _ in range(_LOOK):
+            mixed = (1 - share) * (by @ given)[:, 0] + share * off
+            ratio = counts / np.maximum(mixed, _LEAST)
+            by = by * (given @ ratio[:, :, None])[:, None, :, 0]
+            by /= np.maximum(by.sum(axis=2, keepdims=True), _LEAST)
+            off = off * ratio
+            off /= np.maximum(off.sum(axis=1, keepdims=True), _LEAST)
+        mixed = (1 - share) * (by @ given)[:, 0] + share * off
+        seen = counts > 0
+        shares = np.where(seen, counts / counts.sum(axis=1, keepdims=True), 1.0)
+        logs = np.log(shares / np.where(seen, np.maximum(mixed, _LEAST), 1.0))
+        deviance = 2 * np.maximum((counts * logs).sum(axis=1), 0.0)
+        further = (deviance >= enough) | (deviances[left] - deviance > _HARDLY)
+        deviances[left] = deviance
+        left, weights, rest = left[further], by[further], off[further]
+        if not left.size:
+            break
+    return deviances
 
 
 def _contaminations(moves: Floats, rows: Floats, largest: float, deviance: Floats) -> Floats:
@@ -299,7 +308,7 @@ def _contaminations(moves: Floats, rows: Floats, largest: float, deviance: Float
     least, fails = np.zeros(len(moves)), np.flatnonzero(deviance >= largest)
 
     def enough(eta: Floats) -> NDArray[np.bool_]:
-        return np.asarray(_deviances(moves[fails], rows[fails], eta) < largest)
+        return np.asarray(_deviances(moves[fails], rows[fails], eta, largest) < largest)
 
     least[fails] = last_passing_each(
         enough, np.ones(fails.size), np.zeros(fails.size), _PRECISION, least=1.0

@@ -83,6 +83,42 @@ def test_kept_trees_of_many_states_give_the_steps_of_new_ones(seed):
         assert new == pytest.approx(PlansAtOnce(kernel, 0)(limit), rel=1e-9, abs=1e-13)
 
 
+@pytest.mark.parametrize("half", [False, True])
+@pytest.mark.parametrize("way", [PlansAtOnce, CompiledPlans])
+@pytest.mark.parametrize("seed", range(2))
+def test_vertices_that_cannot_be_the_largest_are_left_out(seed, way, half):
+    """The steps, plans and derivatives of a hull are those of its vertices solved one by one."""
+    rng = np.random.default_rng(seed)
+    kernels = [rng.dirichlet(np.full(4, rng.choice([0.3, 1.0, 30.0])), 4) for _ in range(12)]
+    kernels[2][1] = kernels[2][0]
+    kernels[3][:] = kernels[3][0]
+    kernels[4][rng.random((4, 4)) < 0.4] = 0
+    kernels[4] += 0.1 * np.eye(4)
+    kernels[4] /= kernels[4].sum(axis=1, keepdims=True)
+    hull, limit, left_out = Transport(kernels, half=half), variation_of(rng, 4, 0.3), 0
+    hull._solve_by(way)
+    alike = [limit * (1 + 0.1 / n**2) for n in range(1, 6)]
+    apart = [0.01 * limit, variation_of(rng, 4, 8.0), 0 * limit, limit[::-1, ::-1]]
+    for at in (*alike, *apart, *alike):
+        steps = hull(at)
+        each = [way(kernel, 2 * half)(at) for kernel in kernels]
+        assert steps == pytest.approx(np.max(each, axis=0), rel=1e-12, abs=1e-15)
+        left_out += int((~hull._now).sum())
+        new = Transport(kernels, half=half)
+        new(at)
+        grown = [
+            np.bincount(rows, values * at.ravel()[columns], minlength=16)
+            for rows, columns, values in (hull.derivative(), new.derivative())
+        ]
+        assert grown[0] == pytest.approx(grown[1], rel=1e-6, abs=1e-9)
+        for kernel, trees, own in zip(kernels, hull.trees, each, strict=True):
+            bases = Plans(packed(bases_in([kernel], [trees], 2 * half)))
+            again = plan_values(kernel, at, bases.following(kernel))
+            asked = (slice(2), slice(2, 4)) if half else (slice(4), slice(4))
+            assert again[asked] == pytest.approx(own[asked], rel=1e-9, abs=1e-11)
+    assert left_out > 12
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_a_guess_is_below_the_certificate_it_leads_to(seed):
     rng = np.random.default_rng(seed)

@@ -173,6 +173,14 @@ def plus(cost: Floats, adds: Floats) -> Floats:
 class Transport:
     """Largest steps over the vertices of a hull, for every ordered pair of rows.
 
+    Of many vertices few decide. A vertex is solved again only where it may be the largest: if C is
+    closed and B <= C + delta, its steps at B are at most those at C and delta.
+
+    Proof. Let g vary by at most B, and h(y) = min_z g(z) + C(y, z) over all z. Then h varies by at
+    most C, h <= g, and g(y) - h(y) <= max_z B(y, z) - C(y, z) <= delta. So log E e^h <= log E e^g
+    <= log E e^h + delta under both rows, and the log-ratio for g is at most that for h and delta.
+    QED
+
     Parameters
     ----------
     kernels
@@ -192,7 +200,8 @@ class Transport:
         *,
         half: bool = False,
     ) -> None:
-        self.kernels = [np.ascontiguousarray(kernel, dtype=np.float64) for kernel in kernels]
+        # Never read-only: that would compile anew.
+        self.kernels = [np.array(kernel, dtype=np.float64, order="C") for kernel in kernels]
         self.rows, self.states = self.kernels[0].shape
         self.error, self.half = error, self.rows // 2 if half else 0
         self._best: NDArray[np.intp] = np.zeros((self.rows, self.rows), dtype=np.intp)
@@ -206,6 +215,11 @@ class Transport:
     def _solve_by(self, way: type[PlansAtOnce] | type[CompiledPlans]) -> None:
         self._way, self._compiled = way, way is CompiledPlans
         self.__dict__.pop("_plans", None)
+        # Of each vertex the steps when it was last solved, the limit then, and whether that is now.
+        several = len(self.kernels)
+        self._steps = np.full((several, self.rows, self.rows), inf)
+        self._closed = np.zeros((several, self.states, self.states))
+        self._now = np.zeros(several, dtype=bool)
 
     @cached_property
     def _plans(self) -> list[PlansAtOnce] | list[CompiledPlans]:
@@ -225,7 +239,11 @@ class Transport:
 
     @property
     def trees(self) -> list[NDArray[Any]]:
-        """The trees of the last plans of all pairs, kernel by kernel."""
+        """The trees of the plans of all pairs at the last limit, kernel by kernel."""
+        if self._last is not None and len(self.kernels) > 1:
+            for vertex in np.flatnonzero(~self._now):
+                self._plans[vertex](self._last[0])
+                self._now[vertex] = True
         return [plans.trees for plans in self._plans]
 
     def __call__(self, limit: Floats) -> Floats:
@@ -238,13 +256,37 @@ class Transport:
         if not (self._compiled or loop.patient()):  # sweeps can be many, however few the states
             self._solve_by(CompiledPlans)
         begun = None if self._compiled else process_time()  # a call of the system is not free
-        stacked = np.array([plans(limit) for plans in self._plans])
+        limit = limit.copy()
+        largest = self._largest(limit) + self.error * off_diagonal(self.rows)
         if begun is not None:
             loop.patient(process_time() - begun)
-        self._best = stacked.argmax(axis=0)
-        largest: Floats = stacked.max(axis=0) + self.error * off_diagonal(self.rows)
-        self._last = limit.copy(), largest
+        self._last = limit, largest
         return largest.copy()
+
+    def _largest(self, limit: Floats) -> Floats:
+        """The largest steps, of the vertices that decided before and of those that may now."""
+        if len(self.kernels) == 1:
+            return np.asarray(self._plans[0](limit))
+        before = np.unique(self._best).tolist()
+        more = np.maximum((limit - self._closed).max(axis=(1, 2)) + 16 * EPS * (1 + limit.max()), 0)
+        most = np.where(self._differ, self._steps * (1 + 16 * EPS) + more[:, None, None], 0.0)
+        closed = closure(limit)
+        self._best, largest = np.zeros_like(self._best), np.zeros((self.rows, self.rows))
+        self._now = np.zeros_like(self._now)
+        for vertex in (*before, *np.argsort(-most.max(axis=(1, 2))).tolist()):
+            if not self._now[vertex] and (vertex in before or (most[vertex] > largest).any()):
+                steps = self._plans[vertex](limit)
+                self._steps[vertex], self._closed[vertex], self._now[vertex] = steps, closed, True
+                self._best[steps > largest] = vertex
+                largest = np.maximum(largest, steps)
+        return largest
+
+    @cached_property
+    def _differ(self) -> Bools:
+        """For each vertex the pairs that are asked for and whose rows are not the same there."""
+        rows, (x, other) = np.array(self.kernels), np.indices((self.rows, self.rows))
+        asked = (x < self.half) & (other >= self.half) if self.half else x != other
+        return np.asarray((rows[:, :, None] != rows[:, None]).any(axis=3) & asked)
 
     @cached_property
     def _at_any_limit(self) -> Floats:
@@ -284,7 +326,8 @@ class Transport:
     def derivative(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats]:
         """D steps(x, x') / d limit(y, z) at the last limit, as rows, columns and values."""
         rows, columns, values = [], [], []
-        for vertex, arcs in enumerate(plans.arcs for plans in self._plans):
+        for vertex in np.unique(self._best).tolist():
+            arcs = self._plans[vertex].arcs
             kept = (arcs.source != arcs.target) & (arcs.flow > 0)
             if len(self._plans) > 1:
                 kept &= self._best.ravel()[arcs.pair] == vertex

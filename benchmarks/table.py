@@ -144,6 +144,22 @@ def beliefs_from_data(entries: int) -> Work:
     return lambda: pk.choose_beliefs(people, query, day=24, quick=True, repetitions=20)
 
 
+def beliefs_of_a_week(people: int) -> Work:
+    """People with a week of five minutes each, four levels, nights, and regimes of their own."""
+    rng, day, each = np.random.default_rng(next(RUNS)), 288, []
+    shown = np.array([[0.94, 0.03, 0.02, 0.01], [0.5, 0.3, 0.15, 0.05], [0.05, 0.2, 0.35, 0.4]])
+    for _ in range(people):
+        turns = rng.random(7 * day) < 1 / rng.uniform(8, 30)
+        awake = 1 + (np.cumsum(turns) % 2)
+        clock = np.arange(7 * day) % day / day
+        night = (clock < rng.uniform(0.25, 0.33)) | (clock > rng.uniform(0.92, 1))
+        upto = shown.cumsum(axis=1)[np.where(night, 0, awake), :-1]
+        codes = (rng.random(7 * day)[:, None] > upto).sum(axis=1)
+        each.append(pk.Series(codes, range(4), (7 * day,)))
+    query = pk.relative_frequencies(range(4), 7 * day)
+    return lambda: pk.choose_beliefs(each, query, day=day)
+
+
 @cache
 def spark() -> Any:
     """A session on this machine, and a folder for it; both end with the process."""
@@ -742,6 +758,7 @@ JOBS = [
     ),
     Job("account, hourly releases", (100, 300, 1000), hourly_releases, 20),
     Job("beliefs, entries a person", (250, 500, 1000), beliefs_from_data, 30),
+    Job("beliefs, people of a week", (5, 10, 20), beliefs_of_a_week, 10),
     Job("release for each subject, accounts", (2_000, 6_000, 20_000), each_with_accounts, 2),
     Job(
         "each subject on Spark, rows, clock",

@@ -68,6 +68,7 @@ from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats, Ints
 from pufferkit.compiling import compiled_loop
 from pufferkit.data.series import UNOBSERVED
+from pufferkit.fitting.people import checked_levels
 
 # ruff: noqa: PLR0912  (compiled loops are long)
 
@@ -169,8 +170,8 @@ SHRINKAGE = 2.0
 TOLERANCE = 1e-6
 """Nats per entry: the iteration stops after a round that gains less."""
 
-_SHORT = 50_000
-"""Steps times regimes squared, over all rounds, below which plain Python beats compiled code."""
+_SHORT, _ROUNDS = 50_000, 200
+"""Steps times regimes squared, in so many rounds, up to which plain Python beats compiled code."""
 
 _TRIALS = (25, 50)
 """Rounds for every start, then for the better half; after these only the best continues."""
@@ -225,20 +226,6 @@ class Symbols:
         """How often each level (independent) or each pair of levels (chain) was observed."""
         counts = np.bincount(self.codes, minlength=self.missing + 1)[:-1].astype(np.float64)
         return counts.reshape((self.levels,) * (2 if self.within == "chain" else 1))
-
-
-def checked_levels(segment: ArrayLike, levels: int) -> Ints:
-    """A segment of levels 0, ..., levels - 1, and -1 for unobserved entries, or an error."""
-    codes = np.array(segment)
-    if codes.ndim != 1 or (codes.size and codes.dtype.kind not in "iu"):
-        raise ValueError("segments: each must be a row of whole numbers, the levels of its entries")
-    codes = codes.astype(np.int64)
-    if codes.size and not UNOBSERVED <= codes.min() <= codes.max() < levels:
-        raise ValueError(
-            f"segments: levels must lie between 0 and {levels - 1}, or be {UNOBSERVED} where "
-            f"nothing was observed; got {codes.min()} to {codes.max()}"
-        )
-    return codes
 
 
 def _pairs(codes: Ints, levels: int) -> Ints:
@@ -374,18 +361,20 @@ def refine(model: HiddenModel, segments: Iterable[ArrayLike], iterations: int = 
 
 @dataclass(frozen=True, eq=False)
 class _Prior:
-    moves: float
-    visits: Floats
+    """Pseudo-counts of moves, of symbols (``None`` where emissions are given), and of starts."""
+
+    moves: Floats | float
+    visits: Floats | None
     firsts: float = 0.1
 
     def density(self, run: _Fitted) -> float:
-        """Log-density of the parameters, up to a constant."""
-        with np.errstate(divide="ignore"):  # a model given by the user may have zeros
-            return float(
-                self.moves * np.log(run.transition).sum()
-                + (self.visits * np.log(run.emission)).sum()
-                + self.firsts * np.log(run.initial).sum()
-            )
+        """Log-density of the parameters, up to a constant; -inf where a zero has pseudo-counts."""
+        from scipy.special import xlogy  # noqa: PLC0415  (slow to load)
+
+        pairs: Any = [(self.moves, run.transition), (self.firsts, run.initial)]
+        if self.visits is not None:
+            pairs.append((self.visits, run.emission))
+        return float(sum(xlogy(counts, chances).sum() for counts, chances in pairs))
 
 
 @dataclass(frozen=True, eq=False)
@@ -413,14 +402,14 @@ def _run(
     run = start
     least = tolerance * max(1, int(data.observed.sum()))
     for _ in range(iterations):
-        expected = expectation(run.initial, run.transition, run.emission, data, rounds=200)
+        expected = expectation(run.initial, run.transition, run.emission, data, rounds=_ROUNDS)
         value = expected.log_likelihood + prior.density(run)
         if run.reached and value - run.reached[-1] < least:
             return run
         run = _Fitted(
             shares(expected.firsts + prior.firsts),
             shares(expected.moves + prior.moves),
-            shares(expected.visits + prior.visits),
+            run.emission if prior.visits is None else shares(expected.visits + prior.visits),
             (*run.reached, value),
         )
     return run
@@ -494,8 +483,6 @@ REFITS = 20
 PeopleAs = Literal["each", "hull", "pooled"]
 """Whether each person has a model, for a whole series or mixed at every step, or all have one."""
 
-_ROUNDS = 200
-
 
 def believed_models(
     people: Sequence[Sequence[NDArray[Any]]],
@@ -553,28 +540,11 @@ def people_models(
     """
     weight = checks.positive("shrinkage", shrinkage)
     most = checks.whole("iterations", iterations, 1)
-    return tuple(
-        HiddenModel(_own_moves(model, segments, weight, most), model.emission)
-        for segments in people
-    )
-
-
-def _own_moves(
-    model: HiddenModel, segments: Sequence[ArrayLike], weight: float, iterations: int
-) -> Floats:
-    data = Symbols.of(segments, model.levels, model.within)
-    prior = weight * model.transition
-    transition, initial = np.array(model.transition), np.array(model.regime_distribution)
-    reached = -np.inf
-    for _ in range(iterations):
-        expected = expectation(initial, transition, model.emission, data, rounds=_ROUNDS)
-        value = expected.log_likelihood + float((prior * _log(transition)).sum())
-        if value - reached < TOLERANCE * len(data.codes):
-            break
-        reached = value
-        transition = shares(expected.moves + prior)
-        initial = expected.firsts / expected.firsts.sum()
-    return transition
+    start = _Fitted(model.regime_distribution, model.transition, model.emission)
+    prior = _Prior(weight * model.transition, None, 0.0)
+    each = (Symbols.of(segments, model.levels, model.within) for segments in people)
+    runs = (_run(start, data, prior, most, TOLERANCE) for data in each)
+    return tuple(HiddenModel(run.transition, model.emission) for run in runs)
 
 
 def refits(
@@ -606,8 +576,3 @@ def refits(
         ]
         models.append(refine(model, simulated, iterations=iterations))
     return tuple(models)
-
-
-def _log(values: Floats) -> Floats:
-    """Logarithms, with log 0 = 0: only probabilities that stay 0 are 0."""
-    return np.log(np.where(values > 0, values, 1.0))

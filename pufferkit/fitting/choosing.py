@@ -25,7 +25,7 @@ noise, so that is the class with the most noise; one that contains another never
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache, cached_property
@@ -61,8 +61,8 @@ from pufferkit.fitting.fit import fit
 from pufferkit.fitting.measured_influence import VISITS, MeasuredInfluence, TooFewWindows
 from pufferkit.fitting.people import PARTS, SMOOTHING, Codes, People
 from pufferkit.fitting.row_tests import Check
-from pufferkit.influence.progress import TextProgress
 from pufferkit.influence.curve.profile import InfluenceCurve
+from pufferkit.influence.progress import TextProgress
 from pufferkit.mechanisms.influence_curve import influence_curve, metric_of
 from pufferkit.records import Report
 from pufferkit.threads import one_thread
@@ -486,11 +486,11 @@ class _Trial:
         people, states = len(self.everybody.series), len(self.everybody.states)
         fits, fitted = 1 + len(self.groups), min(entries, self.most)
         again = REFITS if people < FEW_PEOPLE else 1
-        kernels = (1 + people * (1 + PARTS * self.clock.known)) * states
+        kernels = people * (1 + PARTS * self.clock.known)
         takes = {
             "tests": 3e-6 * entries * fits,
-            "the seasonal chain": 5e-4 * self.clock.day * states if self.clock.known else 0.0,
-            "hulls": 2e-8 * kernels**2 * (2 * self.clock.window + 1) * 2 * fits,
+            "the seasonal chain": 1e-3 * self.clock.day * states if self.clock.known else 0.0,
+            "hulls": 1e-6 * kernels * states**2 * (2 * self.clock.window + 1) * (3 + fits),
             "hidden regimes": (3e-5 * fitted + 1e-6 * fitted * fits * again + 0.03 * people * fits)
             * bool(regimes),
         }

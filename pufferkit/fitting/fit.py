@@ -36,8 +36,8 @@ from pufferkit.checks import Floats
 from pufferkit.data.series import Series
 from pufferkit.data.table import Table
 from pufferkit.errors import NotApplicable
-from pufferkit.fitting.baum_welch import PeopleAs, believed_models, checked_levels
-from pufferkit.fitting.people import PARTS, People
+from pufferkit.fitting.baum_welch import PeopleAs, believed_models
+from pufferkit.fitting.people import PARTS, People, checked_levels, tuple_counts
 from pufferkit.fitting.row_tests import conformal_contamination, row_coverage
 from pufferkit.threads import one_thread
 
@@ -367,29 +367,6 @@ def impossible_moves(series: Series, chain: MarkovChain) -> dict[tuple[Hashable,
     rows = [position[state] for state in series.states]
     counts = np.where(chain.transition[np.ix_(rows, rows)] == 0, series.transitions, 0)
     return {(series.states[x], series.states[y]): int(counts[x, y]) for x, y in np.argwhere(counts)}
-
-
-def tuple_counts(segments: Iterable[ArrayLike], levels: int, width: int) -> Floats:
-    """How often each tuple of ``width`` neighbours occurs; an array with ``width`` axes.
-
-    Tuples lie within a segment and have no entry that was not observed.
-
-    Examples
-    --------
-    >>> tuple_counts([[0, 1, 1, -1, 1, 0]], 2, 2).tolist()
-    [[0.0, 1.0], [1.0, 1.0]]
-    """
-    size = checks.whole("levels", levels, 1)
-    counts = np.zeros(size**width)
-    for segment in segments:
-        codes = checked_levels(segment, size)
-        if len(codes) < width:
-            continue
-        shown = np.lib.stride_tricks.sliding_window_view(codes, width)
-        shown = shown[(shown >= 0).all(axis=1)]
-        numbers = shown @ (size ** np.arange(width - 1, -1, -1))
-        counts += np.bincount(numbers, minlength=len(counts))
-    return counts.reshape((size,) * width)
 
 
 def order_table(segments: Iterable[ArrayLike], levels: int, order: int) -> Floats:

@@ -15,11 +15,11 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from pufferkit import checks
 from pufferkit.beliefs.provenance import Provenance
-from pufferkit.checks import Floats
+from pufferkit.checks import Floats, Ints
 from pufferkit.data.calendar import Calendar
 from pufferkit.data.durations import DAY, MONDAY, ticks
 from pufferkit.data.series import UNOBSERVED, Series, joined
@@ -62,6 +62,43 @@ def checked_slots(slots: Sequence[Any] | None, people: Sequence[Codes], day: int
         if row.dtype.kind not in "iu" or (row.size and not 0 <= row.min() <= row.max() < day):
             raise ValueError(f"slots: must be whole numbers from 0 to {day - 1}, the times of day")
     return [row.astype(np.intp) for row in times]
+
+
+def checked_levels(segment: ArrayLike, levels: int) -> Ints:
+    """A segment of levels 0, ..., levels - 1, and -1 for unobserved entries, or an error."""
+    codes = np.array(segment)
+    if codes.ndim != 1 or (codes.size and codes.dtype.kind not in "iu"):
+        raise ValueError("segments: each must be a row of whole numbers, the levels of its entries")
+    codes = codes.astype(np.int64)
+    if codes.size and not UNOBSERVED <= codes.min() <= codes.max() < levels:
+        raise ValueError(
+            f"segments: levels must lie between 0 and {levels - 1}, or be {UNOBSERVED} where "
+            f"nothing was observed; got {codes.min()} to {codes.max()}"
+        )
+    return codes
+
+
+def tuple_counts(segments: Iterable[ArrayLike], levels: int, width: int) -> Floats:
+    """How often each tuple of ``width`` neighbours occurs; an array with ``width`` axes.
+
+    Tuples lie within a segment and have no entry that was not observed.
+
+    Examples
+    --------
+    >>> tuple_counts([[0, 1, 1, -1, 1, 0]], 2, 2).tolist()
+    [[0.0, 1.0], [1.0, 1.0]]
+    """
+    size = checks.whole("levels", levels, 1)
+    counts = np.zeros(size**width)
+    for segment in segments:
+        codes = checked_levels(segment, size)
+        if len(codes) < width:
+            continue
+        shown = np.lib.stride_tricks.sliding_window_view(codes, width)
+        shown = shown[(shown >= 0).all(axis=1)]
+        numbers = shown @ (size ** np.arange(width - 1, -1, -1))
+        counts += np.bincount(numbers, minlength=len(counts))
+    return counts.reshape((size,) * width)
 
 
 PARTS = 4

@@ -36,7 +36,7 @@ from pufferkit.beliefs.mixing_class import MixingClass
 from pufferkit.checks import Floats
 from pufferkit.data.series import Series
 from pufferkit.errors import NotApplicable
-from pufferkit.fitting.people import checked_people, checked_slots
+from pufferkit.fitting.people import checked_people, checked_slots, tuple_counts
 from pufferkit.rounding import EPS, last_passing, last_passing_each
 
 VISITS = 30
@@ -345,14 +345,9 @@ def order_check(series: Series, level: float) -> Check:
     size, name = len(series.states), "one step of memory is enough"
     if size > MOST_STATES:
         return Check(name, None, f"with more than {MOST_STATES} states triples are too many")
-    table = np.zeros(size**3, dtype=np.int64)
-    for codes in series.stretches:
-        if len(codes) > 2:
-            triples = (codes[:-2] * size + codes[1:-1]) * size + codes[2:]
-            table += np.bincount(triples, minlength=size**3)
     return _homogeneous(
         name,
-        np.moveaxis(table.reshape(size, size, size), 1, 0),
+        np.moveaxis(tuple_counts(series.segments, size, 3), 1, 0),
         level,
         "the state before the last one still matters: look at fit(data, 'order')",
     )
@@ -361,15 +356,11 @@ def order_check(series: Series, level: float) -> Check:
 def stationarity_check(series: Series, level: float) -> Check:
     """Whether moves in the first and the second half of the segments follow one distribution."""
     size = len(series.states)
-    table = np.zeros((size, 2, size), dtype=np.int64)
+    table = np.zeros((size, 2, size))
     for codes in series.segments:
-        moves = codes[:-1] * size + codes[1:]
-        seen = (codes[:-1] >= 0) & (codes[1:] >= 0)
-        middle = len(moves) // 2
-        for half, part in enumerate((slice(middle), slice(middle, None))):
-            counted = np.bincount(moves[part][seen[part]], minlength=size * size)
-            counts = counted.reshape(size, size)
-            table[:, half, :] += counts
+        middle = (len(codes) - 1) // 2
+        for half, part in enumerate((codes[: middle + 1], codes[middle:])):
+            table[:, half] += tuple_counts([part], size, 2)
     return _homogeneous(
         "the distribution of the moves does not change over time",
         table,

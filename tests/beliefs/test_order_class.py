@@ -7,7 +7,8 @@ import pytest
 
 from pufferkit import ChainClass, MarkovChain
 from pufferkit.beliefs.order_class import tuple_kernel
-from pufferkit.fitting.fit import order_table, tuple_counts
+from pufferkit.fitting.fit import order_table
+from pufferkit.fitting.people import tuple_counts
 
 SEGMENTS = [[0, 1, 1, 0, 2, 1, 1, 0], [2, 2, -1, 1, 1, 0], [1]]
 

@@ -334,7 +334,7 @@ def fit(
     least = checks.positive("tolerance", tolerance)
     key = checks.whole("seed", seed, 0)
     runs = [
-        _start(data, size, prior, np.random.default_rng([key, number]), windows=number % 2 == 1)
+        _start(data, size, np.random.default_rng([key, number]), windows=number % 2 == 1)
         for number in range(starts)
     ]
     for rounds in _TRIALS if starts > 1 else ():
@@ -415,14 +415,12 @@ def _run(
     return run
 
 
-def _start(
-    data: Symbols, regimes: int, prior: _Prior, rng: np.random.Generator, *, windows: bool
-) -> _Fitted:
+def _start(data: Symbols, regimes: int, rng: np.random.Generator, *, windows: bool) -> _Fitted:
     """Persistent regimes, with emissions scattered around those of all data.
 
     With ``windows`` a regime starts from the levels around a random step, otherwise at random.
     """
-    common = shares(prior.visits[0])
+    common = shares(data.counts + 0.5)
     if windows and data.within == "independent":
         spread = np.array([_levels_about(data, rng) for _ in range(regimes)])
     else:

@@ -734,20 +734,19 @@ def _with_losses(rows: Sequence[Candidate], query: Query, epsilon: float) -> lis
     than the noise asked about, epsilon is the answer. A curve is asked from the most noise on.
     """
     losses: dict[str, dict[str, float]] = {row.name: {} for row in rows}
-    ordered = sorted((row for row in rows if row.scale), key=lambda row: -(row.scale or 0.0))
+    scales = sorted(((row.scale, row.name) for row in rows if row.scale), reverse=True)
     for other in rows:
-        theta = other.beliefs
-        if theta is None:
+        if other.beliefs is None:
             continue
-        curve = InfluenceCurve(theta, query.longest, metric_of(theta, query))
-        for row in ordered:
-            if row is other:
+        curve = InfluenceCurve(other.beliefs, query.longest, metric_of(other.beliefs, query))
+        for scale, name in scales:
+            if name == other.name:
                 continue
-            if other.scale is not None and row.scale >= other.scale:
-                losses[row.name][other.name] = epsilon
+            if other.scale is not None and other.scale <= scale:
+                losses[name][other.name] = epsilon
                 continue
             with suppress(NotApplicable, NoTheorem):
-                losses[row.name][other.name] = curve.epsilon(query.lipschitz / row.scale)
+                losses[name][other.name] = curve.epsilon(query.lipschitz / scale)
     return [replace(row, losses=losses[row.name]) for row in rows]
 
 

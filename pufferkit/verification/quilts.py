@@ -35,13 +35,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit.beliefs.base import Beliefs, Member
-from pufferkit.beliefs.bayesian_network import BayesianNetwork, NetworkClass
+from pufferkit.beliefs.bayesian_network import BayesianNetwork
 from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.beliefs.event_class import EventClass
 from pufferkit.beliefs.graph import Node
 from pufferkit.beliefs.junction_tree import GraphModel, neighbours, spread
 from pufferkit.beliefs.markov_chain import MarkovChain
-from pufferkit.beliefs.markov_random_field import FieldClass
 from pufferkit.beliefs.region_class import RegionClass
 from pufferkit.beliefs.secrets import Events, Sets
 from pufferkit.checks import Bools, Floats
@@ -49,7 +48,7 @@ from pufferkit.mechanisms.release import is_number, is_whole
 from pufferkit.rounding import EPS
 from pufferkit.verification.claims import Allowance, BadBeliefs, Claim, NotChecked, largest
 from pufferkit.verification.graphs import models_of
-from pufferkit.verification.sums import NetworkSums
+from pufferkit.verification.sums import NetworkSums, networks_of
 
 _FAR = 1 << 20
 """The prior of any start never grows along a series, so a nearer entry bounds it."""
@@ -65,11 +64,13 @@ def by_quilts(claim: Claim) -> float:
     """The scale that the recorded quilts need: of every chain or network, at every node."""
     theta: Any = claim.beliefs
     record, scores = claim.record, []
-    networks, rounding = _networks(theta)
+    networks, rounding = networks_of(theta)
     room = record.epsilon - rounding
     if networks:
         if record.mechanism != "markov_quilt":
             raise BadBeliefs(f"are networks, to which {record.mechanism} does not apply")
+        if any(own.parents != networks[0].parents for own in networks):
+            raise BadBeliefs("are networks of different graphs, which have no common quilts")
         claim.checks.append(
             f"markov_quilt: the recorded quilt of every node of a {theta.description}"
         )
@@ -99,30 +100,6 @@ def _named_score(claim: Claim) -> float:
     return _score(max(1, before) + max(1, after) - 1, influence, claim.record.epsilon)
 
 
-@singledispatch
-def _networks(theta: Beliefs) -> tuple[Sequence[BayesianNetwork], float]:
-    """The networks that beliefs are, and how far they are from them; none for chains."""
-    raise BadBeliefs(f"are joint distributions, which have no quilts: a {theta.description}")
-
-
-@_networks.register
-def _(theta: ChainClass) -> tuple[Sequence[BayesianNetwork], float]:
-    return (), 0.0
-
-
-@_networks.register
-def _(theta: NetworkClass) -> tuple[Sequence[BayesianNetwork], float]:
-    return theta.networks, 0.0
-
-
-@_networks.register
-def _(theta: FieldClass) -> tuple[Sequence[BayesianNetwork], float]:
-    if len(theta.fields) > 1:
-        raise BadBeliefs("are several random fields, to which markov_quilt does not apply")
-    ((network,), rounding) = theta.networks()
-    return network.networks, rounding
-
-
 def _cases(theta: Any, claim: Claim) -> list[tuple[Nearby, int]]:
     """Segments, and how many entries in a row are hidden: one list of quilts for each."""
     longest = claim.longest
@@ -145,8 +122,13 @@ def _observed_until(runs: Sequence[int]) -> NDArray[np.intp]:
 
 
 @singledispatch
-def _covering(theta: ChainClass, claim: Claim, longest: int) -> Sequence[Any]:
+def _covering(theta: Beliefs, claim: Claim, longest: int) -> Sequence[Any]:
     """The chains, or the bounds on all chains of a class, that quilts are recorded for."""
+    raise BadBeliefs(f"have no quilts: a {theta.description}")
+
+
+@_covering.register
+def _(theta: ChainClass, claim: Claim, longest: int) -> Sequence[Any]:
     variant = claim.record.evidence.variant
     if claim.record.mechanism == "markov_quilt_approx":
         return mixing_bounds(theta, tight=variant == "tight")

@@ -31,7 +31,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import cache, singledispatch
+from functools import singledispatch
 from itertools import combinations, product
 from math import inf, lcm, prod
 from typing import Any, NamedTuple
@@ -171,24 +171,36 @@ def _asked(claim: Claim) -> RecordedSum:
 
 @singledispatch
 def distance_of(theta: Beliefs, asked: RecordedSum) -> Fraction:
-    """W between any two secrets."""
-    worst = max((_apart(table.rows[:, 0, 0]) for table in _tables(theta, asked)), default=0)
-    return int(worst) * asked.values[1]
+    """W between any two secrets; of several segments distances add up."""
+    if asked.secrets is not None and not networks_of(theta)[0]:
+        pairs = product(_known_chains(theta, asked), asked.secrets)
+        worst = max(_between_events(chain, pair, asked) for chain, pair in pairs)
+    else:
+        worst = max((int(_apart(own.rows[:, 0, 0])) for own in _tables(theta, asked)), default=0)
+    return worst * asked.values[1]
 
 
-@singledispatch
+@distance_of.register
+def _(theta: JointClass, asked: RecordedSum) -> Fraction:
+    """Its answers need not be whole multiples of a unit."""
+    worst = Fraction(0)
+    for given in _given(theta, asked):
+        places = sorted({answer for own in given for answer in own})
+        rows = [[float(own.get(place, 0)) for place in places] for own in given]
+        worst = max(worst, _apart(np.array(rows, dtype=np.longdouble), places))
+    return worst
+
+
 def _loss_of(
     theta: Beliefs, asked: RecordedSum, scale: float, enough: float, reach: int | None
 ) -> float:
-    """The largest loss of a secret."""
-    return largest(_loss(table, scale) for table in _tables(theta, asked))
+    """An upper bound on the loss: the first below ``enough``, or the least tried.
 
-
-@_loss_of.register
-def _(
-    theta: ChainClass, asked: RecordedSum, scale: float, enough: float, reach: int | None
-) -> float:
-    """An upper bound on it: the first below ``enough``, or the least tried."""
+    Of windows around an entry of a chain, which reach further and further.
+    """
+    networks, rounding = networks_of(theta)
+    if networks:
+        return largest(_loss(table, scale) for table in _tables(theta, asked)) + rounding
     best, tried = inf, max(1, reach or _REACH)
     for _ in range(_TRIES if reach else 4 * _TRIES):
         own = asked if asked.days is not None else replace(asked, reach=tried)
@@ -197,13 +209,6 @@ def _(
             break
         tried += tried // 2 + 1
     return best
-
-
-@_loss_of.register
-def _(
-    theta: FieldClass, asked: RecordedSum, scale: float, enough: float, reach: int | None
-) -> float:
-    return largest(_loss(table, scale) for table in _tables(theta, asked)) + theta.networks()[1]
 
 
 # --- what two distributions say -------------------------------------------------------------------
@@ -274,34 +279,36 @@ def _smoothed(sums: Numbers, scale: float) -> Numbers:
 
 
 @singledispatch
-def _tables(theta: Beliefs, asked: RecordedSum) -> Iterator[_SecretSums]:
+def networks_of(theta: Beliefs) -> tuple[Sequence[BayesianNetwork], float]:
+    """The networks that beliefs are, and how far they are from them; none of chains and tables."""
+    return (), 0.0
+
+
+@networks_of.register
+def _(theta: NetworkClass) -> tuple[Sequence[BayesianNetwork], float]:
+    return theta.networks, 0.0
+
+
+@networks_of.register
+def _(theta: FieldClass) -> tuple[Sequence[BayesianNetwork], float]:
+    classes, rounding = theta.networks()
+    return [network for own in classes for network in own.networks], rounding
+
+
+def _tables(theta: Any, asked: RecordedSum) -> Iterator[_SecretSums]:
     """The tables of every secret."""
-    raise BadBeliefs(f"have no recomputation of sums: a {theta.description}")
-
-
-@_tables.register
-def _(theta: ChainClass, asked: RecordedSum) -> Iterator[_SecretSums]:
-    for chain, length in product(_known_chains(theta, asked), sorted(set(asked.lengths))):
-        for secret in theta.every_secret():
-            yield from _of_secret(chain, secret, length, asked)
-
-
-@_tables.register
-def _(theta: NetworkClass, asked: RecordedSum) -> Iterator[_SecretSums]:
-    added = asked.added(theta.states)
-    for network in theta.networks:
-        sums = NetworkSums(network, asked.work, added)
+    networks, _ = networks_of(theta)
+    for network in networks:
+        sums = NetworkSums(network, asked.work, asked.added(theta.states))
         for node in network.nodes if asked.secrets is None else ():
             yield _SecretSums(sums.joint((node,))[:, None, None])
         for pair in asked.secrets or ():
             events = [{_hashable(n): set(allowed) for n, allowed in event} for event in pair]
             yield _SecretSums(np.array([sums.joint((), event) for event in events])[:, None, None])
-
-
-@_tables.register
-def _(theta: FieldClass, asked: RecordedSum) -> Iterator[_SecretSums]:
-    for network in theta.networks()[0]:
-        yield from _tables(network, asked)
+    chains = () if networks else _known_chains(theta, asked)
+    for chain, length in product(chains, sorted(set(asked.lengths))):
+        for secret in theta.every_secret():
+            yield from _of_secret(chain, secret, length, asked)
 
 
 def _hashable(node: Any) -> Hashable:
@@ -313,7 +320,12 @@ def _hashable(node: Any) -> Hashable:
 
 
 @singledispatch
-def _members(theta: ChainClass) -> Sequence[Member]:
+def _members(theta: Beliefs) -> Sequence[Member]:
+    raise BadBeliefs(f"have no recomputation of sums: a {theta.description}")
+
+
+@_members.register
+def _(theta: ChainClass) -> Sequence[Member]:
     return theta.members()
 
 
@@ -322,18 +334,34 @@ def _(theta: EventClass) -> Sequence[Member]:
     return theta.known_chains()
 
 
-def _known_chains(theta: ChainClass, asked: RecordedSum) -> list[MarkovChain]:
+def _known_chains(theta: Any, asked: RecordedSum) -> list[MarkovChain]:
     """The chains of a class that names them with their starts."""
-    theta.check_length(max(asked.lengths))
     try:
         members = _members(theta)
     except NotApplicable as reason:
         raise BadBeliefs(f"name no known chains: {reason}") from None
+    theta.check_length(max(asked.lengths))
     if any(member.any_start for member in members):
         raise BadBeliefs("name chains with any start, and a sum needs known distributions")
     if any(member.chain.has_underflow for member in members):
         raise NotChecked("the probability of some states underflows")
     return [member.chain for member in members]
+
+
+def _between_events(chain: MarkovChain, pair: Any, asked: RecordedSum) -> int:
+    """W between two events about named entries: the sum over the segments that they name."""
+    events = [{int(entry): set(allowed) for entry, allowed in event} for event in pair]
+    total, begin = 0, 0
+    for length in asked.lengths:
+        own = [
+            {n - begin: states for n, states in event.items() if begin < n <= begin + length}
+            for event in events
+        ]
+        if any(own):
+            walk = _walk(chain, length, asked, length)
+            total += int(_apart([walk.whole(event) for event in own]))
+        begin += length
+    return total
 
 
 def _of_secret(
@@ -368,48 +396,53 @@ def _of_secret(
             raise NotChecked(f"the entries of a window have {count} values")
         hidden = Listed(window, tuple(map(str, range(count))))
     automaton = hidden.automaton(chain.states)
-    yield from walk.windows(automaton.moves, automaton.ends, values)
-
-
-@distance_of.register
-def _(theta: ChainClass, asked: RecordedSum) -> Fraction:
-    """Of events about named entries, if there are any: distances of several segments add up."""
-    if asked.secrets is None:
-        return distance_of.dispatch(Beliefs)(theta, asked)
-    worst = 0
-    for chain, pair in product(_known_chains(theta, asked), asked.secrets):
-        events = [{int(entry): set(allowed) for entry, allowed in event} for event in pair]
-        total, begin = 0, 0
-        for length in asked.lengths:
-            own = [
-                {n - begin: states for n, states in event.items() if begin < n <= begin + length}
-                for event in events
-            ]
-            if any(own):
-                walk = _walk(chain, length, asked, length)
-                total += int(_apart([walk.whole(event) for event in own]))
-            begin += length
-        worst = max(worst, total)
-    return worst * asked.values[1]
+    reads = [np.array(own, dtype=np.intp) for own in automaton.moves]
+    yield from walk.windows(reads, automaton.ends)
 
 
 SumMoves = list[tuple[int, Any]]
 """What moves add, and their probabilities, by the case that they lead to and where they begin."""
 
 
+def _moves(matrix: Numbers, reads: NDArray[np.intp], memories: int, adds: Any) -> SumMoves:
+    """The moves of cases, each a memory q and a state x, as q times the states plus x.
+
+    A move from x to y has the probability matrix[x, y], leads to the memory reads[q, y], of so many
+    memories, and adds adds[q, x, y].
+    """
+    from scipy.sparse import csr_array  # noqa: PLC0415  (slow to load)
+
+    size, shape = len(matrix), (len(reads), *matrix.shape)
+    q, x, y = np.nonzero(np.broadcast_to(matrix > 0, shape))
+    to, source, added = reads[q, y] * size + y, q * size + x, np.broadcast_to(adds, shape)[q, x, y]
+    cases = memories * size, len(reads) * size
+    return [
+        (int(add), csr_array((matrix[x, y][own], (to[own], source[own])), shape=cases))
+        for add in np.unique(added)
+        for own in [added == add]
+    ]
+
+
 @dataclass(frozen=True)
 class _Walk:
-    """The cases of the first entry with what they add, and the moves ``into`` entry n + 1.
+    """A chain whose moves add something: the ``first`` entry's cases with what they add.
 
-    ``states`` has the state of every case; sums are below ``room``.
+    ``into(n)`` are the moves into entry n + 1, which read and add as ``adds`` says; sums are below
+    ``room``.
     """
 
+    matrix: Numbers
     first: Numbers
     into: Callable[[int], SumMoves]
-    states: NDArray[np.intp]
+    adds: Any
     length: int
     room: int
     work: Allowance
+
+    @property
+    def states(self) -> NDArray[np.intp]:
+        """The state of every case."""
+        return np.arange(len(self.first)) % len(self.matrix)
 
     def moved(self, table: Numbers, moves: SumMoves) -> Numbers:
         """What is added with one more move, by case; any axes between."""
@@ -509,109 +542,62 @@ class _Walk:
         return chances
 
     def windows(
-        self, reads: Sequence[Any], ends: Sequence[int], values: Sequence[int]
+        self, reads: Sequence[NDArray[np.intp]], ends: Sequence[int]
     ) -> Iterator[_SecretSums]:
         """The label of every window, with the sum over the segment.
 
         Cases within a window are pairs of a memory of the automaton and a state.
         """
-        size, last = len(self.states), self.length - len(reads) + 1
-
-        @cache
-        def into(n: int) -> SumMoves:
-            memories = int(reads[n].max()) + 1
-            parts: dict[int, list[Any]] = {}
-            for add, matrix in self.into(1):
-                here = matrix.tocoo()
-                for memory, row in enumerate(reads[n]):
-                    own = row[here.row] * size + here.row, memory * size + here.col, here.data
-                    parts.setdefault(add, []).append(own)
-            shape = memories * size, len(reads[n]) * size
-            joined = {
-                add: map(np.concatenate, zip(*own, strict=True)) for add, own in parts.items()
-            }
-            return [(add, _sparse(shape, *own)) for add, own in joined.items()]
-
+        size, last = len(self.matrix), self.length - len(reads) + 1
+        into = [_moves(self.matrix, own, int(own.max()) + 1, self.adds) for own in reads]
         after = self.after(last)
         for begun in self.before(last):
             table = np.zeros(((int(reads[0].max()) + 1) * size, begun.shape[1]), np.longdouble)
             table[reads[0][0] * size + np.arange(size)] = begun
-            for n in range(1, len(reads)):
-                table = self.moved(table, into(n))
+            for moves in into[1:]:
+                table = self.moved(table, moves)
             labels = [ends[case // size] for case in range(len(table))]
             cases = [case % size for case in range(len(table))]
             yield _SecretSums(self.joined(table[:, None], after.pop()[:, None], labels, cases))
 
 
-def _sparse(shape: tuple[int, int], to: Any, source: Any, chances: Any) -> Any:
-    from scipy.sparse import csr_array  # noqa: PLC0415  (slow to load)
-
-    return csr_array((chances, (to, source)), shape=shape)
-
-
 def _walk(chain: MarkovChain, length: int, asked: RecordedSum, reach: int) -> _Walk:
-    """The walk of a sum over a segment of a chain, to be followed so far to either side."""
+    """The walk of a sum over a segment of a chain, to be followed so far to either side.
+
+    Of days with enough entries the memory is how many count so far, up to ``needed``; a day is
+    added where that number is reached.
+    """
     matrix, start = (own.astype(np.longdouble) for own in (chain.transition, chain.initial))
     matrix /= matrix.sum(axis=1, keepdims=True)
-    positive = np.concatenate([matrix.ravel(), start])
+    positive, size = np.concatenate([matrix.ravel(), start]), len(matrix)
     entries = min(length, 2 * reach + 2)
     if entries * float(np.log2(positive[positive > 0].min())) < _LEAST:
         raise NotChecked("the probabilities of its tails underflow")
     if asked.days is not None:
-        return _walk_of_days(matrix, start, asked.days, asked.work)
+        inside, needed, lengths = asked.days
+        so_far = np.arange(needed + 1)[:, None]
+        ordinary = np.minimum(so_far + inside, needed)
+        morning = np.broadcast_to(np.minimum(1 * inside, needed), ordinary.shape)
+        new, done = morning == needed, (ordinary == needed) & (so_far < needed)
+        begun = np.zeros(((needed + 1) * size, 2), dtype=np.longdouble)
+        begun[morning[0] * size + np.arange(size), 1 * new[0]] = start
+        asked.work.spend(60.0 * size**2 * (needed + 1) * length)
+        each = [_moves(matrix, ordinary, needed + 1, 1 * done[:, None])]
+        each += [_moves(matrix, morning, needed + 1, 1 * new[:, None])]
+        begins = {int(n) for n in np.cumsum(lengths)}
+        room = len(lengths) + 1
+        return _Walk(matrix, begun, lambda n: each[n in begins], 0, length, room, asked.work)
     first, added = asked.moves or (np.array(asked.values[0], dtype=object), None)
-    if added is None:
-        added = np.tile(first, (len(matrix), 1))
+    added = np.tile(first, (size, 1)) if added is None else added
     top = int(max(np.max(first), np.max(added)))
-    gigabytes = 16e-9 * entries * len(matrix) * (float(entries) * top + 1) / 2
+    gigabytes = 16e-9 * entries * size * (float(entries) * top + 1) / 2
     if gigabytes > _MOST_BYTES / 1e9:
         raise NotChecked(f"distributions of the sum need about {gigabytes:,.0f} GB of memory")
-    moves = []
-    for add in sorted({int(a) for a in added[matrix > 0]}):
-        source, to = np.nonzero((added == add) & (matrix > 0))
-        moves.append((add, _sparse(matrix.shape, to, source, matrix[source, to])))
-    begun = np.zeros((len(matrix), int(max(first)) + 1), dtype=np.longdouble)
-    begun[np.arange(len(matrix)), first.astype(int)] = start
-    return _Walk(
-        begun, lambda _: moves, np.arange(len(matrix)), length, length * top + 1, asked.work
-    )
-
-
-def _walk_of_days(matrix: Numbers, start: Numbers, days: Any, work: Allowance) -> _Walk:
-    """Days with enough entries: cases are a state and how many count so far, up to ``needed``.
-
-    A move adds a day where that number is reached.
-    """
-    inside, needed, lengths = days
-    size, memories = len(matrix), needed + 1
-    begins = {int(n) for n in np.cumsum(lengths)}
-
-    def into(*, new: bool) -> SumMoves:
-        parts: dict[int, list[tuple[int, int, Any]]] = {0: []}
-        for x, y in np.argwhere(matrix > 0).tolist():
-            for q in range(memories):
-                after = min((0 if new else q) + bool(inside[y]), needed)
-                reached = int(after == needed and (new or q < needed))
-                own = y * memories + after, x * memories + q, matrix[x, y]
-                parts.setdefault(reached, []).append(own)
-        shape = (size * memories,) * 2
-        return [(add, _sparse(shape, *zip(*own, strict=True))) for add, own in parts.items() if own]
-
-    ordinary, morning = into(new=False), into(new=True)
-    first = np.zeros((size * memories, 2), dtype=np.longdouble)
-    for y in range(size):
-        after = min(int(inside[y]), needed)
-        first[y * memories + after, int(after == needed)] = start[y]
-    states = np.repeat(np.arange(size), memories)
-    work.spend(60.0 * size**2 * memories * int(sum(lengths)))
-    return _Walk(
-        first,
-        lambda n: morning if n in begins else ordinary,
-        states,
-        int(sum(lengths)),
-        len(lengths) + 1,
-        work,
-    )
+    moves = _moves(matrix, np.zeros((1, size), dtype=np.intp), 1, added.astype(np.int64))
+    begun = np.zeros((size, int(max(first)) + 1), dtype=np.longdouble)
+    begun[np.arange(size), first.astype(int)] = start
+    room = length * top + 1
+    return _Walk(matrix, begun, lambda _: moves, added.astype(np.int64), length, room, asked.work)
 
 
 # --- networks -------------------------------------------------------------------------------------
@@ -714,46 +700,52 @@ class NetworkSums:
 
 # --- tables of data sets, and vectors -------------------------------------------------------------
 
+Rows = Sequence[Sequence[Hashable]]
+
 
 @singledispatch
-def _listed(theta: Beliefs, asked: RecordedSum) -> Iterator[tuple[list[Any], list[Any], Any]]:
-    """Of every distribution: the answers to all data sets, their probabilities, and the secrets.
+def _listed(theta: Beliefs, asked: RecordedSum) -> Iterator[tuple[Rows, list[Any], Any, Any]]:
+    """Of every distribution: all data sets, their probabilities, recorded answers and secrets.
 
-    A secret is a list of events, an event a list of data sets.
+    A secret is a list of events, an event a list of data sets; by default the values of a variable.
     """
-    raise NotChecked(f"there is no recomputation of W for vectors over a {theta.description}")
-
-
-@_listed.register
-def _(theta: FieldClass, asked: RecordedSum) -> Iterator[tuple[list[Any], list[Any], Any]]:
-    for network in theta.networks()[0]:
-        yield from _listed(network, asked)
-
-
-@_listed.register
-def _(theta: NetworkClass, asked: RecordedSum) -> Iterator[tuple[list[Any], list[Any], Any]]:
-    for own in theta.networks:
+    networks, _ = networks_of(theta)
+    if not networks:
+        raise NotChecked(f"there is no recomputation of W for vectors over a {theta.description}")
+    for own in networks:
         rows, masses = _data_sets(own, asked.work)
         events = asked.secrets and [
             [[n for n, row in enumerate(rows) if _within(row, own, e)] for e in pair]
             for pair in asked.secrets
         ]
-        yield _answers(theta, rows, asked, None), masses, events or _values_of(rows)
+        yield rows, masses, None, events
 
 
 @_listed.register
-def _(theta: JointClass, asked: RecordedSum) -> Iterator[tuple[list[Any], list[Any], Any]]:
+def _(theta: JointClass, asked: RecordedSum) -> Iterator[tuple[Rows, list[Any], Any, Any]]:
     joints, none = theta.joints, [None] * len(theta.joints)
     every = zip(joints, asked.data.get("answers") or none, asked.secrets or none, strict=True)
     for joint, recorded, events in every:
-        rows = list(joint.table)
+        yield list(joint.table), list(joint.table.values()), recorded, events
+
+
+def _given(theta: Any, asked: RecordedSum) -> Iterator[list[dict[Any, Fraction]]]:
+    """For every secret the masses of the answers given each of its events, where it can happen."""
+    for rows, probabilities, recorded, secrets in _listed(theta, asked):
         answers = _answers(theta, rows, asked, recorded)
-        yield answers, list(joint.table.values()), events or _values_of(rows)
+        masses = [as_fraction("table", p) for p in probabilities]
+        for events in secrets or _values_of(rows):
+            given: list[dict[Any, Fraction]] = []
+            for event in events:
+                asked.work.spend(2000.0 * len(event))
+                own: dict[Any, Fraction] = {}
+                for n in (n for n in event if masses[n] > 0):
+                    own[answers[n]] = own.get(answers[n], Fraction(0)) + masses[n]
+                given += [own] if own else []
+            yield given
 
 
-def _answers(
-    theta: Any, rows: Sequence[Sequence[Hashable]], asked: RecordedSum, recorded: Any
-) -> list[Any]:
+def _answers(theta: Any, rows: Rows, asked: RecordedSum, recorded: Any) -> list[Any]:
     """The answer to each data set; those to a sum are computed, not read from the file."""
     if asked.weights is not None:
         added: dict[Hashable, Any] = dict(zip(theta.states, asked.weights, strict=True))
@@ -762,25 +754,20 @@ def _answers(
         return [tuple(map(sum, zip(*(added[v] for v in row), strict=True))) for row in rows]
     if recorded is None or len(recorded) != len(rows):
         raise NotChecked("the file does not hold one answer for each row of the distribution")
-    return [
-        tuple(map(Fraction, own))
-        if isinstance(own, list)
-        else None
-        if own is None
-        else Fraction(own)
-        for own in recorded
-    ]
+    read: dict[type, Callable[[Any], Any]] = {
+        list: lambda own: tuple(map(Fraction, own)),
+        type(None): lambda _: None,
+    }
+    return [read.get(type(own), Fraction)(own) for own in recorded]
 
 
-def _values_of(rows: Sequence[Sequence[Hashable]]) -> list[list[list[int]]]:
+def _values_of(rows: Rows) -> Iterator[list[list[int]]]:
     """The values of each variable."""
-    every = []
     for column in zip(*rows, strict=True):
         events: dict[Hashable, list[int]] = {}
         for place, value in enumerate(column):
             events.setdefault(value, []).append(place)
-        every.append(list(events.values()))
-    return every
+        yield list(events.values())
 
 
 def _within(row: Sequence[Hashable], network: BayesianNetwork, event: Any) -> bool:
@@ -803,39 +790,10 @@ def _data_sets(
     return rows, masses
 
 
-@distance_of.register
-def _(theta: JointClass, asked: RecordedSum) -> Fraction:
-    """Its answers need not be whole multiples of a unit."""
-    worst = Fraction(0)
-    for answers, probabilities, secrets in _listed(theta, asked):
-        masses = np.array(probabilities, dtype=np.longdouble)
-        places = sorted({own for own in answers if own is not None})
-        rank = {value: n for n, value in enumerate(places)}
-        for events in secrets:
-            given = np.zeros((len(events), len(places)), dtype=np.longdouble)
-            for row, event in zip(given, events, strict=True):
-                asked.work.spend(2000.0 * len(event))
-                for n in (n for n in event if masses[n] > 0):
-                    row[rank[answers[n]]] += masses[n]
-            worst = max(worst, _apart(given, places))
-    return worst
-
-
 def _vectors_within(most: Fraction, theta: Beliefs, asked: RecordedSum) -> Fraction:
     """How far mass moves between vectors given two secrets, in L1; above ``most`` if it must."""
-    worst = Fraction(0)
-    for answers, probabilities, secrets in _listed(theta, asked):
-        masses = [as_fraction("table", p) for p in probabilities]
-        for events in secrets:
-            given: list[dict[Any, Fraction]] = []
-            for event in events:
-                own: dict[Any, Fraction] = {}
-                for n in (n for n in event if masses[n] > 0):
-                    own[answers[n]] = own.get(answers[n], Fraction(0)) + masses[n]
-                given += [own] if own else []
-            for one, other in combinations(given, 2):
-                worst = max(worst, _moved_within(most, one, other, asked.work))
-    return worst
+    pairs = (pair for given in _given(theta, asked) for pair in combinations(given, 2))
+    return max((_moved_within(most, *pair, asked.work) for pair in pairs), default=Fraction(0))
 
 
 def _moved_within(

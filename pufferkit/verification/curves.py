@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from itertools import accumulate
+from itertools import accumulate, product
 from math import inf, isfinite
 from typing import Any
 
@@ -646,78 +646,71 @@ class _Tilts:
 
 def _formula(steps: Any, a: float) -> Floats:
     """The step of every pair of rows between functions that vary by at most ``a``, by its kind."""
-    size = len(steps.counted)
-    if steps.kind == "rows":
+    kind, size = steps.kind, len(steps.counted)
+    if kind == "ratio":  # of any rows with log-ratios up to this
+        most = _contracted(np.array(steps.ratio), a, 2)
+    elif kind == "diameters":  # over all reweightings of columns at this projective distance
+        most = _contracted(steps.diameters, a, 4)
+    else:
+        known = kind == "rows"
+        most = np.array(a) if known else _contracted(np.array(steps.diameter), a, 4)
+    table = np.broadcast_to(most, (size, size))
+    if kind == "rows":
         table = _row_steps(steps.kernel.values, steps.kernel.possible, a) + float(steps.error)
-        return np.minimum(table, a)
-    if steps.kind == "diameters":  # over all reweightings of columns at this projective distance
-        return _contracted(steps.diameters, a, 4)
-    if steps.kind == "ratio":  # of any rows with log-ratios up to this
-        return np.full((size, size), float(_contracted(np.array(steps.ratio), a, 2)))
-    most = float(_contracted(np.array(steps.diameter), a, 4))
-    if steps.kind == "sets":
+    elif kind == "entries":
+        table = _prefixes(steps.upper, steps.lower, a, _MEANS)
+    elif kind == "sets" and steps.upper.shape[1]:
         above, below = _log_mean(steps.upper, a), _log_mean(steps.lower, a)
+        table = (above[:, None, :] - below[None, :, :]).max(axis=2) + 1e-12
+    elif kind == "sets":
         table = np.zeros((size, size))
-        if steps.upper.shape[1]:
-            table = (above[:, None, :] - below[None, :, :]).max(axis=2) + 1e-12
-        return np.minimum(np.maximum(table, 0.0), most)
-    if steps.kind == "entries":
-        return np.minimum(_relaxed(steps.lower, steps.upper, a), most)
-    raise TypeError(f"there is no formula for steps of kind {steps.kind!r}")
+    elif kind not in ("ratio", "diameters"):
+        raise TypeError(f"there is no formula for steps of kind {kind!r}")
+    return np.minimum(np.maximum(table, 0.0), most)
+
+
+_MEANS = (0.0, 0.0), (1.0, 0.0), (0.0, 1.0), (1.0, 1.0), (0.5, 0.5)
 
 
 def _row_steps(values: Floats, possible: Bools, a: float) -> Floats:
-    """For all rows x, x' the largest log of (1 + c K(x, S)) / (1 + c K(x', S)), c = e^a - 1.
-
-    The best set S is a prefix of the states in the order of K(x, y) / K(x', y).
-    """
+    """The same of known rows; what underflowed may be zero or not."""
     upper = np.where(possible, np.maximum(values, _TINY), 0.0)
     lower = np.where(values >= _TINY, values, 0.0)
-    rest, share = np.exp(-a), -np.expm1(-a)
-    table = np.zeros((len(values), len(values)))
-    many = max(1, _AT_ONCE // lower.size)
-    for start in range(0, len(values), many):
-        first, second = upper[start : start + many, None, :], lower[None]
-        ratio = np.where(first > 0, first / second, -1.0)
-        order = np.argsort(-ratio, axis=2)
-        above, below = (
-            np.take_along_axis(np.broadcast_to(own, ratio.shape), order, axis=2).cumsum(axis=2)
-            for own in (first, second)
-        )
-        rises = share * (above - below) / (rest + share * below)
-        table[start : start + many] = np.log1p(np.maximum(rises, 0.0).max(axis=2))
-    error = 8 * values.shape[1] * EPS
-    return _off_diagonal(np.minimum(np.where(np.isnan(table), inf, table) + error, a))
+    return _off_diagonal(_prefixes(upper, lower, a, _MEANS[:1]))
 
 
-def _relaxed(lower: Floats, upper: Floats, a: float) -> Floats:
-    """The same from bounds on the entries of rows that sum to one.
+def _prefixes(
+    upper: Floats, lower: Floats, a: float, means: Sequence[tuple[float, float]]
+) -> Floats:
+    """For all rows x, x' the largest log of (1 + c K(x, S)) / (1 + c K'(x', S)), c = e^a - 1.
 
-    P(S) is at most both the sum of the upper bounds in S and one less the lower bounds outside of
-    it, so at most any mean of the two, and likewise from below: affine functions of S, by which a
-    prefix is the best.
+    From bounds on the entries of rows that sum to one: K(S) is at most both the sum of the upper
+    bounds in S and one less the lower bounds outside of it, so at most any mean of the two, and
+    likewise from below: affine functions of S, by which the best set is a prefix of the states in
+    the order of their ratios.
     """
-    size, slack = len(lower), 8 * len(lower) * EPS
-    best = np.full((size, size), a)
-    for u, v in ((0.0, 0.0), (1.0, 0.0), (0.0, 1.0), (1.0, 1.0), (0.5, 0.5)):
-        more, less = (1 - u) * upper + u * lower, (1 - v) * lower + v * upper
-        top = u * (np.maximum(1 - lower.sum(axis=1), 0.0) + slack * (u > 0))
-        bottom = v * (1 - upper.sum(axis=1) - slack * (v > 0))
-        ratio = np.where(more[:, None, :] > 0, more[:, None, :] / less[None], -1.0)
+    size, slack = len(lower), 8 * lower.shape[1] * EPS
+    best, rest, share = np.full((size, size), a), np.exp(-a), -np.expm1(-a)
+    many = max(1, _AT_ONCE // lower.size)
+    for (u, v), start in product(means, range(0, size, many)):
+        own = slice(start, start + many)
+        more, less = ((1 - u) * upper + u * lower)[own, None, :], (1 - v) * lower + v * upper
+        top = u * (np.maximum(1 - lower.sum(axis=1), 0.0) + slack * (u > 0))[own, None, None]
+        bottom = v * (1 - upper.sum(axis=1) - slack * (v > 0))[None, :, None]
+        ratio = np.where(more > 0, more / less[None], -1.0)
         order = np.argsort(-ratio, axis=2)
         above, below = (
-            np.take_along_axis(np.broadcast_to(own, ratio.shape), order, axis=2).cumsum(axis=2)
-            for own in (more[:, None, :], less[None])
+            np.take_along_axis(np.broadcast_to(one, ratio.shape), order, axis=2).cumsum(axis=2)
+            for one in (more, less[None])
         )
-        none = np.zeros((size, size, 1))
-        above = np.concatenate([none, above * (1 + slack)], axis=2) + top[:, None, None]
-        below = np.concatenate([none, below * (1 - slack)], axis=2) + bottom[None, :, None]
-        rest, share = np.exp(-a), -np.expm1(-a)
-        under = rest + share * below
-        logs = np.log((rest + share * above) / under).max(axis=2) + 1e-12
-        bounded = (under > 0).all(axis=2)  # else prefixes no longer decide
-        best = np.where(bounded & (logs < best), logs, best)
-    return np.asarray(np.maximum(best, 0.0))
+        above, below = above * (1 + slack), below * (1 - slack)
+        above = np.concatenate([np.broadcast_to(top, (*ratio.shape[:2], 1)), above + top], axis=2)
+        below = np.concatenate([np.broadcast_to(bottom, (*ratio.shape[:2], 1)), below + bottom], 2)
+        rises, under = share * (above - below), rest + share * below
+        logs = np.log1p(np.maximum(rises / under, 0.0).max(axis=2)) + slack
+        bounded = (under > 0).all(axis=2) | (u == v == 0)  # else prefixes no longer decide
+        best[own] = np.where(bounded & (logs < best[own]), logs, best[own])
+    return best
 
 
 def _log_mean(share: Floats, a: float) -> Floats:

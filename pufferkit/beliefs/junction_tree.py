@@ -252,6 +252,28 @@ class CliqueTree:
         return [*trees.values()][::-1]
 
     @classmethod
+    def in_order(
+        cls, sizes: Sequence[int], scopes: Sequence[Sequence[int]], order: Sequence[int]
+    ) -> CliqueTree:
+        """The tree of an order of elimination of some independent parts; each must be whole.
+
+        Examples
+        --------
+        >>> CliqueTree.in_order([2, 2, 2], [(0, 1), (1, 2)], [0, 2, 1]).cliques
+        [(0, 1), (1, 2)]
+        """
+        place = {node: number for number, node in enumerate(order)}
+        if len(place) < len(order) or not set(place) <= set(range(len(sizes))):
+            raise ValueError("order: must name nodes, each once")
+        near = neighbours(len(sizes), scopes)
+        if any(not near[node] <= set(place) for node in place):
+            raise ValueError("order: must name all nodes of a part, or none")
+        elimination = _eliminated(sizes, near, order, MOST_ENTRIES, place)
+        if len(elimination.order) < len(order):
+            raise TooWide("the tables of this order of elimination are too large")
+        return cls._of(elimination)
+
+    @classmethod
     def _of(cls, elimination: _NodeOrder) -> CliqueTree:
         order, around = elimination.order, elimination.around
         place = {node: number for number, node in enumerate(order)}

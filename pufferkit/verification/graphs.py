@@ -1,16 +1,15 @@
 """The influence curve on graphs, from the proof that a release carries.
 
-The record of a model has the cliques of a junction tree and, where more than one node leaves a
-clique, in which order and how (notes/proofs.md: nodes are averaged out one by one). Here the tree
-is checked (every factor lies in a clique, the cliques of a node are connected), and the recorded
-ways are followed. Nothing is searched for and no programme is solved: any ways give a valid bound,
-so a false proof can only fail to show that a scale is enough. Where the values of a separator
-cannot all happen together, one way must serve all of its nodes. Of parts that are too wide for
-cliques the record has, for each node, the most that it ever receives; one pass over the pairs of
-neighbours shows that it is.
+The record of a model has the order in which nodes are eliminated, which makes its junction tree,
+and where more than one node leaves a clique, in which order and how (notes/proofs.md: nodes are
+averaged out one by one). The order is replayed, and the recorded ways are followed. Nothing is
+searched for and no programme is solved: any ways give a valid bound, so a false proof can only fail
+to show that a scale is enough. Where the values of a separator cannot all happen together, one way
+must serve all of its nodes. Of parts that are too wide for cliques the record has, for each node,
+the most that it ever receives; one pass over the pairs of neighbours shows that it is.
 
-Shared with the engine: factors of a model, the distributions of cliques with the bound on their
-error, and the separators between the cliques of a tree (`pufferkit.beliefs.junction_tree`).
+Shared with the engine: factors of a model, the tree of an order, its separators, and the
+distributions of cliques with the bound on their error (`pufferkit.beliefs.junction_tree`).
 """
 
 from __future__ import annotations
@@ -50,7 +49,6 @@ from pufferkit.verification.claims import (
 from pufferkit.verification.plans import Plans, plan_values
 
 _MOST_TEXT = 50_000_000
-_MOST_CLIQUE = 1 << 20
 _LISTED = 5  # values up to which extreme functions are listed
 _LARGEST = 600.0  # no exponential of a larger variation is used
 _UP = 1 + 1e-13  # sums and products of a few positive numbers
@@ -124,18 +122,15 @@ class _Proof:
         work: Allowance,
     ) -> None:
         self.sizes, self.factors, self.work = sizes, factors, work
-        cliques = [tuple(int(n) for n in own) for own in record["cliques"]]
-        parent = [int(c) for c in record["parent"]]
-        home = _checked_tree(sizes, factors, cliques, parent)
-        work.spend(300.0 * sum(prod(sizes[n] for n in own) for own in cliques))
-        shape = CliqueTree([], cliques, parent, home)
+        shape = CliqueTree.in_order(sizes, [scope for scope, _ in factors], record["order"])
+        work.spend(300.0 * sum(prod(sizes[n] for n in own) for own in shape.cliques))
         self.tree = SeparatorTree.of(JunctionTree.on(shape, sizes, factors), sizes)
-        self.at: list[list[int]] = [[] for _ in cliques]
+        self.at: list[list[int]] = [[] for _ in shape.cliques]
         for s, around in enumerate(self.tree.around):
             for c in around:
                 self.at[c].append(s)
         self.order = _in_order(self.tree, self.at)
-        self.wide = [n for n in range(len(sizes)) if home[n] < 0]
+        self.wide = [n for n in range(len(sizes)) if shape.home[n] < 0]
         self.amounts = record.get("amounts", [])
         self.ways: dict[tuple[int, int, int], list[_RecordedWay]] = {}
         if "ways" in record:
@@ -334,39 +329,6 @@ class _Proof:
                 bound = min(bound, _received_at_most(part, self.sizes, own, self.costs, amounts))
             losses.append(bound)
         return largest(losses)
-
-
-def _checked_tree(
-    sizes: Sequence[int],
-    factors: Sequence[LogFactor],
-    cliques: Sequence[tuple[int, ...]],
-    parent: Sequence[int],
-) -> list[int]:
-    """A clique of every node, -1 for nodes outside the tree; refuses what is no junction tree."""
-    count = len(sizes)
-    if len(parent) != len(cliques) or any(
-        not (above == -1 or c < above < len(cliques)) for c, above in enumerate(parent)
-    ):
-        raise ValueError("a clique does not come before its parent")
-    times, edges = [0] * count, [0] * count
-    holding: list[list[int]] = [[] for _ in sizes]
-    for c, own in enumerate(cliques):
-        if len(set(own)) < len(own) or not all(0 <= n < count for n in own):
-            raise ValueError("a clique is not a set of nodes")
-        if prod(sizes[n] for n in own) > _MOST_CLIQUE:
-            raise ValueError("a clique is too large")
-        for n in own:
-            times[n] += 1
-            edges[n] += parent[c] >= 0 and n in cliques[parent[c]]
-            holding[n].append(c)
-    if any(times[n] - edges[n] > 1 for n in range(count)):
-        raise ValueError("the cliques of a node are not connected")
-    sets = [set(own) for own in cliques]
-    for scope, _ in factors:
-        inside = [n for n in scope if times[n]]
-        if inside and not any(sets[c].issuperset(scope) for c in holding[inside[0]]):
-            raise ValueError("a factor lies in no clique")
-    return [own[0] if own else -1 for own in holding]
 
 
 def _in_order(tree: SeparatorTree, at: Sequence[Sequence[int]]) -> list[tuple[int, int]]:

@@ -88,11 +88,11 @@ def test_a_record_that_was_changed_asks_for_more_or_is_not_read():
     release = pk.influence_curve(FLU, CASES, 1).release(FLU.sample(seed=1))
     record = release.verification_data["graphs"][0]
     for changes in (
-        {"cliques": record["cliques"][:-1]},
-        {"parent": [0] * len(record["parent"])},
+        {"order": record["order"][:-1]},
+        {"order": record["order"][:1] * len(record["order"])},
         {"ways": "AAAA"},
         {"ways": packed([[0, 0, 0, [0], [0], "a"]])},
-        {"cliques": [[99], *record["cliques"][1:]]},
+        {"order": [99, *record["order"][1:]]},
     ):
         data = {**release.verification_data, "graphs": [{**record, **changes}]}
         assert not pk.verify(replace(release, verification_data=data)).ok

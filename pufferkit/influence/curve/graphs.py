@@ -1234,14 +1234,11 @@ class GraphLosses:
         return losses
 
     def record(self, b: float) -> dict[str, Any]:
-        """What `verify` needs: the tree, the ways and plans of messages, amounts of wide parts."""
+        """What `verify` needs: the order of elimination, ways, plans, and amounts of wide parts."""
         ways: dict[Any, Any] = {}
         costs = self.costs(b)
         self.passes.losses(costs, ways=ways)
-        record: dict[str, Any] = {
-            "cliques": [list(own) for own in self.tree.cliques],
-            "parent": list(self.tree.parent),
-        }
+        record: dict[str, Any] = {"order": list(self.tree.order)}
         if "ways" in ways:
             plain = [[c, s, n, way.cliques, way.order, way.moves] for c, s, n, way in ways["ways"]]
             record["ways"] = _text(plain)

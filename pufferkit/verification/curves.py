@@ -18,27 +18,26 @@ then every later B is at most C, by induction. Which blocks are used, C, and the
 are read from the record. Any blocks, any C with this inequality and any plan give a bound, so a
 false record can only fail to show that a scale is enough.
 
-A step is evaluated here by a recorded plan (`pufferkit.verification.plans`) or by the
-formula of its kind, see `_formula`. What an engine computes of a step is not read.
+A step is evaluated by a recorded plan or by the formula of its kind
+(`pufferkit.verification.steps`). What an engine computes of a step is not read.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from itertools import accumulate, product
+from itertools import accumulate
 from math import inf, isfinite
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pufferkit.checks import Bools, Floats
 from pufferkit.records import unpacked_matrix
 from pufferkit.rounding import EPS
 from pufferkit.verification.claims import TOLERANCE, Allowance, Claim, NotChecked, largest
 from pufferkit.verification.graphs import loss_on_graphs, models_of
-from pufferkit.verification.plans import LARGEST, Plans, plan_values
+from pufferkit.verification.steps import LARGEST, Evaluator, closed, off_diagonal
 
 _FAR = 500.0
 """The variation between values that are never possible together."""
@@ -49,8 +48,6 @@ _ENDLESS = 1 << 50
 _NAMES = "left", "right"
 _MOST_BLOCKS = 64
 _UP = 1 + 16 * EPS
-_TINY = 1e-280
-_AT_ONCE = 1 << 18
 
 PaidRuns = Sequence[tuple[int, Floats]]
 """Numbers of consecutive entries, and what replacing a value costs there."""
@@ -150,15 +147,15 @@ class _PartProof:
         self.window = min(part.secret.window, self.length)
         self.cost = np.max([cost for _, cost in runs], axis=0)
         if part.emission is not None and part.emission.kind == "given":
-            self.hidden = [(self.length, part.emission(_closed(self.cost)))]
+            self.hidden = [(self.length, part.emission(closed(self.cost)))]
         elif part.emission is not None:
             plans = self._plans("emission")
-            own = plans.step(part.emission, _closed(self.cost))
+            own = plans.step(part.emission, closed(self.cost))
             plans.end()
             self.hidden = [(self.length, own)]
 
-    def _plans(self, name: str) -> _Evaluator:
-        return _Evaluator(self.recorded[name], self.work)
+    def _plans(self, name: str) -> Evaluator:
+        return Evaluator(self.recorded[name], self.work)
 
     def loss(self) -> float:
         """The largest loss; infinite where a limit does not hold."""
@@ -278,12 +275,12 @@ class _PartProof:
         if not self.part.posterior:
             most = max(float(both.max()) for both in sums.values())
             return self._weighed(self.cost + most * outside, here)
-        last, plans = self.recorded["last"], _Evaluator(self.recorded["last"]["plans"], self.work)
+        last, plans = self.recorded["last"], Evaluator(self.recorded["last"]["plans"], self.work)
         entries = last["entries"]
         if not isinstance(entries, list) or not entries or not set(entries) <= set(sums):
             raise TypeError("the last step is taken at entries of the series")
         rest = max(min(float((own - sums[n]).max()) for n in entries) for own in sums.values())
-        steps = [plans.step(self.part.posterior[0], _closed(sums[n])) for n in entries]
+        steps = [plans.step(self.part.posterior[0], closed(sums[n])) for n in entries]
         plans.end()
         loss = self.cost + np.max(steps, axis=0) + max(rest, 0.0) * outside
         return self._weighed(loss, here)
@@ -296,7 +293,7 @@ class _PartProof:
         labels = self.secret.labels
         if self.secret.window > self.length:
             return inf  # there is no such secret, and no such release is made
-        plans = _Evaluator(self.recorded["last"]["plans"], self.work)
+        plans = Evaluator(self.recorded["last"]["plans"], self.work)
         last = self.length - self.window + 1  # where a window begins, or ends from the right
         before = np.max([own for first, _, own in left if first <= last], axis=0)
         after = np.max([own for first, _, own in right if first <= last], axis=0)
@@ -304,10 +301,10 @@ class _PartProof:
         def at(n: int, table: Floats) -> Floats:
             return np.asarray(table[np.ix_(labels.entries[n], labels.entries[n])])
 
-        variation = _closed(at(0, self.cost + before) * _UP)
+        variation = closed(at(0, self.cost + before) * _UP)
         for n, steps in enumerate(labels.steps(), 1):
-            variation = _closed((at(n, self.cost) + plans.step(steps, variation)) * _UP)
-        loss = plans.step(labels.last, _closed((variation + at(-1, after)) * _UP))
+            variation = closed((at(n, self.cost) + plans.step(steps, variation)) * _UP)
+        loss = plans.step(labels.last, closed((variation + at(-1, after)) * _UP))
         plans.end()
         return self._weighed(loss)
 
@@ -329,13 +326,13 @@ class _PartProof:
         """
         limit, plans = (
             _limit(recorded["limit"], len(self.cost)),
-            _Evaluator(recorded["plans"], self.work),
+            Evaluator(recorded["plans"], self.work),
         )
-        variation, adds = _closed(self.cost), np.zeros_like(self.cost)
+        variation, adds = closed(self.cost), np.zeros_like(self.cost)
         for steps in pinned.near:
             own = plans.step(steps, variation)
             adds = np.maximum(adds, own)
-            variation = _closed((self.cost + own) * _UP)
+            variation = closed((self.cost + own) * _UP)
         last = plans.step(pinned.far, limit)
         plans.end()
         holds = np.all(variation <= limit) and np.all((self.cost + last) * _UP <= limit)
@@ -360,7 +357,7 @@ class _PartProof:
         self, steps: Sequence[Any], ahead: int, recorded: Mapping[str, Any]
     ) -> list[Floats] | None:
         """What a side adds at every slot; ``None`` if the limit is above itself after a round."""
-        period, plans = len(steps), _Evaluator(recorded["plans"], self.work)
+        period, plans = len(steps), Evaluator(recorded["plans"], self.work)
         slot, limit = _whole(recorded["slot"]), _limit(recorded["limit"], len(self.cost))
         if not 0 <= slot < period:
             raise TypeError(f"the clock has slots 0 to {period - 1}, not {slot}")
@@ -368,7 +365,7 @@ class _PartProof:
         for _ in range(period):
             slot = (slot - ahead) % period
             adds[slot] = plans.step(steps[slot], variation)
-            variation = _closed((self.cost + adds[slot]) * _UP)
+            variation = closed((self.cost + adds[slot]) * _UP)
         plans.end()
         return adds if np.all(variation <= limit) else None
 
@@ -391,7 +388,7 @@ class _SideProof:
             self._limits(recorded["limits"]),
             self._blocks(recorded["blocks"]),
         )
-        self.steps = _Evaluator(recorded["plans"], work)
+        self.steps = Evaluator(recorded["plans"], work)
         self.rows: Adds = []
         self.met: Adds = []  # the variation of the entries so far
 
@@ -510,244 +507,15 @@ class _SideProof:
 
     def _closure(self, variation: Floats) -> Floats:
         """The triangle closure; infinite where a way between values that never meet was shorter."""
-        closed = _closed(variation)
-        if self.masked and not closed[self.counted].max(initial=0.0) <= _FAR / 2:
-            return np.where(self.counted, inf, closed)
-        return closed
-
-
-# --- steps ----------------------------------------------------------------------------------------
-
-
-def evaluated(steps: Any, variation: Floats, plans: Any, work: Allowance) -> Floats:
-    """A bound on the step of every pair of values, by the text of its plans or by its formula."""
-    with np.errstate(all="ignore"):
-        return _Evaluator(plans, work).step(steps, variation)
-
-
-class _Evaluator:
-    """Steps by the recorded plans, one after another, or by formulas."""
-
-    def __init__(self, text: Any, work: Allowance) -> None:
-        self.plans, self.work = None if text is None else Plans(text), work
-        self.tilts: dict[int, Any] = {}
-
-    def step(self, steps: Any, variation: Floats) -> Floats:
-        """A bound on the step of every pair of values at this variation, 0 on the diagonal."""
-        self.work.spend(2e4)
-        if steps.kind == "plans":
-            return self._by_plans(steps, variation)
-        if steps.kind == "contaminated":
-            rows = steps.rows
-            table = self._by_plans(steps.programmes, _with_extremes(variation))[:rows, rows:]
-            return _off_diagonal(table)
-        if steps.kind == "tilted":  # rows reweighted by a function that varies by the tilt
-            most = float(variation.max())
-            more = 2 * float(_contracted(np.array(float(steps.tilt)), most, 4))
-            return _off_diagonal((self._by_plans(steps.programmes, variation) + more) * _UP)
-        if not float(variation.max()) <= LARGEST:
-            return np.where(np.eye(len(variation)) > 0, 0.0, inf)
-        if steps.kind == "any distribution":
-            self.work.spend(2.0 * len(variation) ** 4)
-            if id(steps) not in self.tilts:
-                self.tilts[id(steps)] = steps, _Tilts(steps)  # with the steps, so that ids stay
-            return np.asarray(self.tilts[id(steps)][1].step(variation))
-        widest = float(np.where(steps.counted, variation, 0.0).max())
-        table = _formula(steps, widest)
-        # A way over a value that is not possible is never the shorter one.
-        worst = float(table[steps.counted].max(initial=0.0))
-        return _off_diagonal(np.where(steps.counted, table, worst))
-
-    def _by_plans(self, steps: Any, variation: Floats) -> Floats:
-        """The largest over the kernels of a hull; without plans, at the largest variation."""
-        tables = []
-        for kernel in steps.kernels:
-            self.work.spend(100.0 * len(kernel) ** 2 * kernel.shape[1])
-            if not float(variation.max()) <= LARGEST:
-                own = np.full((len(kernel), len(kernel)), inf)
-            elif self.plans is not None:
-                own = plan_values(kernel, variation, self.plans.following(kernel), steps.half)
-            else:
-                own = _row_steps(kernel, kernel > 0, float(variation.max()))
-            tables.append(own)
-        largest: Floats = np.max(tables, axis=0)
-        return _off_diagonal(largest + float(steps.error))
-
-    def end(self) -> None:
-        """All recorded plans must have been used."""
-        if self.plans is not None:
-            self.plans.end()
-
-
-def _with_extremes(variation: Floats) -> Floats:
-    """The variation with the largest and the smallest value of a function as two more states.
-
-    For rows of which a share is unknown: it is at the largest value above, the smallest below.
-    """
-    k = len(variation)
-    larger = np.zeros((k + 2, k + 2))
-    larger[:k, :k] = variation
-    larger[k, :k], larger[:k, k + 1] = variation.max(axis=0), variation.max(axis=1)
-    larger[k, k + 1] = variation.max()
-    return larger
-
-
-class _Tilts:
-    """Steps to an entry of any distribution (PAIRS Theorem 5): over pairs u, u' the largest s.
-
-    tanh(s / 4) = tanh(D / 4) tanh(B(u, u') / 4),  D = log of P(u,x) P(u',x') / (P(u,x') P(u',x)),
-
-    with P the kernel of a block; s = B(u, u') where the denominator is zero.
-    """
-
-    def __init__(self, steps: Any) -> None:
-        self.rows, self.keep = steps.rows, np.flatnonzero(steps.columns)
-        values, possible = steps.kernel.values[self.keep], steps.kernel.possible[self.keep]
-        self.sure = possible & (values >= _TINY)
-        self.possible, self.roots = possible, np.where(possible, np.sqrt(values), 0.0)
-        self.error = float(steps.error)
-        few = max(1, _AT_ONCE // max(1, values.shape[1] * len(values) ** 2))
-        starts = np.flatnonzero(self.rows)
-        self.chunks = [starts[n : n + few] for n in range(0, len(starts), few)]
-        self.only = [self._tilts(own) for own in self.chunks] if len(self.chunks) == 1 else None
-
-    def _tilts(self, x: NDArray[np.intp]) -> tuple[Floats, Bools | None]:
-        """Tanh(D / 4) for some x and every x', u, u', and where nothing is forgotten."""
-        mine, others = self.roots[:, x].T, self.roots.T  # x, u;  x', u'
-        above = mine[:, None, :, None] * others[None, :, None, :]
-        below = others[None, :, :, None] * mine[:, None, None, :]
-        tilts = (above - below) / (above + below)
-        if self.sure.all() and float(tilts.max()) * _UP + self.error < 1:
-            return tilts, None
-        sure, every = self.sure[:, x].T, self.sure.T
-        known = sure[:, None, :, None] & every[None, :, None, :]
-        known = known & every[None, :, :, None] & sure[:, None, None, :]
-        counts = self.possible[:, x].T[:, None, :, None] & self.possible.T[None, :, None, :]
-        flat = counts & ~(known & (tilts * _UP + self.error < 1))
-        return np.where(counts & ~flat, tilts, 0.0), flat
-
-    def step(self, variation: Floats) -> Floats:
-        ahead = variation[np.ix_(self.keep, self.keep)]
-        gains, size = np.tanh(ahead / 4), len(variation)
-        table = np.zeros((size, size))
-        for x, own in zip(self.chunks, self.only or map(self._tilts, self.chunks), strict=True):
-            tilts, flat = own
-            most = (tilts * gains).max(axis=(2, 3), initial=0.0) * _UP
-            most = np.minimum(most + self.error * float(gains.max(initial=0.0)), 1 - EPS)
-            table[x] = 4 * np.arctanh(most) * _UP
-            if flat is not None:
-                certain = np.where(flat, ahead, 0.0).max(axis=(2, 3), initial=0.0)
-                table[x] = np.maximum(table[x], certain)
-        # A way over a value that is not possible is never the shorter one.
-        both = np.outer(self.rows, self.rows)
-        inside = _off_diagonal(np.where(both, table, 0.0))
-        return _off_diagonal(np.where(both, table, inside.max(initial=0.0)))
-
-
-def _formula(steps: Any, a: float) -> Floats:
-    """The step of every pair of rows between functions that vary by at most ``a``, by its kind."""
-    kind, size = steps.kind, len(steps.counted)
-    if kind == "ratio":  # of any rows with log-ratios up to this
-        most = _contracted(np.array(steps.ratio), a, 2)
-    elif kind == "diameters":  # over all reweightings of columns at this projective distance
-        most = _contracted(steps.diameters, a, 4)
-    else:
-        known = kind == "rows"
-        most = np.array(a) if known else _contracted(np.array(steps.diameter), a, 4)
-    table = np.broadcast_to(most, (size, size))
-    if kind == "rows":
-        table = _row_steps(steps.kernel.values, steps.kernel.possible, a) + float(steps.error)
-    elif kind == "entries":
-        table = _prefixes(steps.upper, steps.lower, a, _MEANS)
-    elif kind == "sets" and steps.upper.shape[1]:
-        above, below = _log_mean(steps.upper, a), _log_mean(steps.lower, a)
-        table = (above[:, None, :] - below[None, :, :]).max(axis=2) + 1e-12
-    elif kind == "sets":
-        table = np.zeros((size, size))
-    elif kind not in ("ratio", "diameters"):
-        raise TypeError(f"there is no formula for steps of kind {kind!r}")
-    return np.minimum(np.maximum(table, 0.0), most)
-
-
-_MEANS = (0.0, 0.0), (1.0, 0.0), (0.0, 1.0), (1.0, 1.0), (0.5, 0.5)
-
-
-def _row_steps(values: Floats, possible: Bools, a: float) -> Floats:
-    """The same of known rows; what underflowed may be zero or not."""
-    upper = np.where(possible, np.maximum(values, _TINY), 0.0)
-    lower = np.where(values >= _TINY, values, 0.0)
-    return _off_diagonal(_prefixes(upper, lower, a, _MEANS[:1]))
-
-
-def _prefixes(
-    upper: Floats, lower: Floats, a: float, means: Sequence[tuple[float, float]]
-) -> Floats:
-    """For all rows x, x' the largest log of (1 + c K(x, S)) / (1 + c K'(x', S)), c = e^a - 1.
-
-    From bounds on the entries of rows that sum to one: K(S) is at most both the sum of the upper
-    bounds in S and one less the lower bounds outside of it, so at most any mean of the two, and
-    likewise from below: affine functions of S, by which the best set is a prefix of the states in
-    the order of their ratios.
-    """
-    size, slack = len(lower), 8 * lower.shape[1] * EPS
-    best, rest, share = np.full((size, size), a), np.exp(-a), -np.expm1(-a)
-    many = max(1, _AT_ONCE // lower.size)
-    for (u, v), start in product(means, range(0, size, many)):
-        own = slice(start, start + many)
-        more, less = ((1 - u) * upper + u * lower)[own, None, :], (1 - v) * lower + v * upper
-        top = u * (np.maximum(1 - lower.sum(axis=1), 0.0) + slack * (u > 0))[own, None, None]
-        bottom = v * (1 - upper.sum(axis=1) - slack * (v > 0))[None, :, None]
-        ratio = np.where(more > 0, more / less[None], -1.0)
-        order = np.argsort(-ratio, axis=2)
-        above, below = (
-            np.take_along_axis(np.broadcast_to(one, ratio.shape), order, axis=2).cumsum(axis=2)
-            for one in (more, less[None])
-        )
-        above, below = above * (1 + slack), below * (1 - slack)
-        above = np.concatenate([np.broadcast_to(top, (*ratio.shape[:2], 1)), above + top], axis=2)
-        below = np.concatenate([np.broadcast_to(bottom, (*ratio.shape[:2], 1)), below + bottom], 2)
-        rises, under = share * (above - below), rest + share * below
-        logs = np.log1p(np.maximum(rises / under, 0.0).max(axis=2)) + slack
-        bounded = (under > 0).all(axis=2) | (u == v == 0)  # else prefixes no longer decide
-        best[own] = np.where(bounded & (logs < best[own]), logs, best[own])
-    return best
-
-
-def _log_mean(share: Floats, a: float) -> Floats:
-    """log(1 + share (e^a - 1)), less a."""
-    return np.asarray(np.log(np.exp(-a) - np.expm1(-a) * share))
-
-
-def _contracted(limit: Floats, a: float, scale: int) -> Floats:
-    """The s with tanh(s / scale) = tanh(limit / scale) tanh(a / scale), rounded up."""
-    most, least = np.maximum(limit, a), np.minimum(limit, a)
-    small = scale * np.arctanh(np.tanh(limit / scale) * np.tanh(a / scale)) * (1 + 1e-14)
-    high, low = 2 * most / scale, 2 * least / scale
-    large = low + np.log1p(np.exp(-high - low)) - np.log1p(np.exp(low - high))
-    large = scale / 2 * large * (1 + 1e-14) + 1e-15 * scale
-    found = np.minimum(np.where(least < 8, small, large), least)
-    return np.where(np.isfinite(most) & np.isfinite(found), found, least)
-
-
-# --- matrices -------------------------------------------------------------------------------------
-
-
-def _closed(variation: Floats) -> Floats:
-    """The triangle closure: shortest paths, rounded up; the allowed functions stay the same."""
-    closed = _off_diagonal(variation)
-    for middle in range(len(closed)):
-        ways = closed[:, middle, None] + closed[None, middle, :]
-        closed = np.minimum(closed, ways * (1 + 2 * EPS))
-    return closed
+        nearest = closed(variation)
+        if self.masked and not nearest[self.counted].max(initial=0.0) <= _FAR / 2:
+            return np.where(self.counted, inf, nearest)
+        return nearest
 
 
 def _plus(cost: Floats, adds: Floats) -> Floats:
     """The sum, rounded up; exact where the cost is zero."""
     return np.where(cost > 0, (cost + adds) * (1 + 4 * EPS), adds)
-
-
-def _off_diagonal(table: Floats) -> Floats:
-    return np.where(np.eye(len(table)) > 0, 0.0, table)
 
 
 def _at(rows: Adds, entry: int) -> Floats:
@@ -766,4 +534,4 @@ def _limit(recorded: Any, size: int) -> Floats:
     limit = np.full((size, size), recorded) if number else unpacked_matrix(recorded, size)
     if not (np.isfinite(limit).all() and limit.min() >= 0):
         raise TypeError("a limit must have a number for each pair of values")
-    return _off_diagonal(limit)
+    return off_diagonal(limit)

@@ -46,11 +46,17 @@ from pufferkit.verification.claims import (
     NotChecked,
     largest,
 )
-from pufferkit.verification.plans import Plans, plan_values
+from pufferkit.verification.steps import (
+    LARGEST,
+    Plans,
+    closed,
+    off_diagonal,
+    plan_values,
+    row_steps,
+)
 
 _MOST_TEXT = 50_000_000
 _LISTED = 5  # values up to which extreme functions are listed
-_LARGEST = 600.0  # no exponential of a larger variation is used
 _UP = 1 + 1e-13  # sums and products of a few positive numbers
 
 
@@ -87,7 +93,7 @@ def loss_on_graphs(models: Sequence[GraphModel], claim: Claim) -> float:
         raise NotChecked("there is no theorem for graphs with other spending beside")
     if not isinstance(records, list) or len(records) != len(models):
         raise BadBeliefs("have no junction trees recorded in the verification data")
-    if not (np.isfinite(cost).all() and cost.max(initial=0.0) <= _LARGEST):
+    if not (np.isfinite(cost).all() and cost.max(initial=0.0) <= LARGEST):
         raise NotChecked("a cost is too large to compute with")
     place = {state: number for number, state in enumerate(states)}
     losses = []
@@ -171,7 +177,7 @@ class _Proof:
         for s, own_nodes in enumerate(tree.separators):
             if len(own_nodes) == 1:
                 total = costs[own_nodes[0]] + self.sums[s, own_nodes[0]] * _UP
-                losses.append(float(_closed(total[None]).max(initial=0.0)))
+                losses.append(float(closed(total).max(initial=0.0)))
         return largest(losses)
 
     def _told(self, n: int, c: int, without: Sequence[int]) -> Floats:
@@ -219,7 +225,7 @@ class _Proof:
         result = {}
         for n in kept:
             total = (added[n] + self._told(n, c, (s,))) * _UP
-            result[n] = np.minimum(total, everything) * (1 - np.eye(len(total)))
+            result[n] = off_diagonal(np.minimum(total, everything))
         return result
 
     def _followed(
@@ -246,14 +252,14 @@ class _Proof:
             (n,) = way.order
             kernel = self._kernel(c, kept[0], n)
             self.work.spend(100.0 * kernel.size * len(kernel))
-            steps = plan_values(kernel, _closed(variations[n][None])[0], self.plans[c, s])
-            return {kept[0]: (steps + self._slack(1)) * (1 - np.eye(len(steps)))}
+            steps = plan_values(kernel, closed(variations[n]), self.plans[c, s])
+            return {kept[0]: off_diagonal(steps + self._slack(1))}
         left = {n: variations[n] for n in way.order}
         left |= {n: np.zeros_like(self.costs[n]) for n in targets}
         paid, slack = 0.0, self._slack(1)
         for n, move in zip(way.order, way.moves, strict=True):
             mine, axis = left.pop(n), own.index(n)
-            if move == "a" and mine.max() <= _LARGEST:
+            if move == "a" and mine.max() <= LARGEST:
                 self.work.spend(3e4 + 60.0 * table.size * len(left))
                 means = _means(_given_others(table, axis), mine)
                 rest = [m for m in own if m != n]
@@ -294,7 +300,7 @@ class _Proof:
         for d, (one, other) in zip(row, pairwise([*nodes, end]), strict=True):
             kernel = kernel @ self._kernel(d, one, other)
         variation = told.pop(end)
-        if not variation.max() <= _LARGEST:
+        if not variation.max() <= LARGEST:
             raise ValueError("a variation is too large to compute with")
         self.work.spend(5e4 + 100.0 * kernel.size * len(row))
         paid = sum(float(own.max()) for own in told.values()) * _UP
@@ -390,8 +396,8 @@ def _extreme(variation: Floats) -> Floats:
     whose arcs lead from some values to the others.
     """
     values, logs = len(variation), list[list[float]]()
-    closed = _closed(variation[None])[0]
-    rows = closed.tolist()
+    nearest = closed(variation)
+    rows = nearest.tolist()
     for tree in _joins(values):
         g, todo = {tree[0][1]: 0.0}, list(tree)
         while todo:
@@ -403,49 +409,31 @@ def _extreme(variation: Floats) -> Floats:
             elif y not in g:
                 todo.append((y, z))
         logs.append([g[y] for y in range(values)])
-    inside = (closed + np.array(logs)[:, None, :]).min(axis=2)
+    inside = (nearest + np.array(logs)[:, None, :]).min(axis=2)
     return np.asarray(np.exp(inside - inside.max(axis=1, keepdims=True)))
 
 
-def _closed(variation: Floats) -> Floats:
-    """Shortest ways between values, rounded up."""
-    closed = variation
-    for middle in range(variation.shape[1]):
-        ways = closed[:, :, middle, None] + closed[:, None, middle, :]
-        closed = np.minimum(closed, ways * (1 + 4 * EPS))
-    return closed
+Means = tuple[Floats, float | None]
 
 
-def _means(kernel: Floats, variation: Floats) -> tuple[Floats, Floats | None, float]:
-    """Means of extreme functions of the last axis, or the kernel itself and e^V - 1."""
-    values = kernel.shape[-1]
-    if values <= _LISTED:
-        slack = 1e-14 * (1 + float(variation.max()))
-        return np.log(kernel @ _extreme(variation).T), None, slack
-    return kernel, np.expm1(variation.max(keepdims=True)), 1e-14 * values
+def _means(kernel: Floats, variation: Floats) -> Means:
+    """Logs of means of extreme functions of the last axis, or the kernel and the largest V."""
+    if kernel.shape[-1] > _LISTED:
+        return kernel, float(variation.max())
+    return np.log(kernel @ _extreme(variation).T), None
 
 
-def _steps(means: tuple[Floats, Floats | None, float], axis: int, slack: float) -> Floats:
+def _steps(means: Means, axis: int, slack: float) -> Floats:
     """The largest step for each pair of values along an axis, over all values of the others."""
-    logs, growth, rounding = means
-    rows = np.moveaxis(logs, axis, 0)
+    table, most = means
+    rows = np.moveaxis(table, axis, 0)
     rows = rows.reshape(len(rows), -1, rows.shape[-1])
-    steps = np.zeros((len(rows), len(rows)))
-    for one, other in permutations(range(len(rows)), 2):
-        if growth is None:
-            steps[one, other] = float((rows[one] - rows[other]).max())
-        else:
-            # Any set of values may be more likely by the largest factor; the best has the largest
-            # ratios.
-            p, q = rows[one], rows[other]
-            ratio = np.divide(p, q, out=np.where(p > 0, inf, 0.0), where=q > 0)
-            order = np.argsort(-ratio, axis=-1)
-            above, below = (
-                1 + float(growth.max()) * np.cumsum(np.take_along_axis(own, order, -1), axis=-1)
-                for own in (p, q)
-            )
-            steps[one, other] = float(np.log(above / below).max())
-    return np.maximum(steps, 0.0) + (slack + rounding) * (1 - np.eye(len(rows)))
+    if most is not None:
+        steps = np.max([row_steps(own, own > 0, most) for own in rows.swapaxes(0, 1)], axis=0)
+    else:
+        steps = np.array([(row - rows).max(axis=(1, 2)) for row in rows])
+        slack += 1e-14 * (1 + float(np.abs(rows).max()))
+    return off_diagonal(np.maximum(steps, 0.0) + slack)
 
 
 def _received_at_most(

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import pufferkit as pk
-from pufferkit.verification import curves
+from pufferkit.verification import steps as formulas
 from pufferkit.verification.claims import Allowance
-from pufferkit.verification.curves import evaluated
+from pufferkit.verification.steps import evaluated
 
 
 def by_all_sets(kernel, variation):
@@ -42,9 +42,9 @@ def by_rows(kernel, variation):
     return evaluated(steps, variation * outside, None, Allowance(1e12))
 
 
-@pytest.mark.parametrize("at_once", [1, curves._AT_ONCE], ids=["row by row", "at once"])
+@pytest.mark.parametrize("at_once", [1, formulas._AT_ONCE], ids=["row by row", "at once"])
 def test_steps_are_those_of_the_best_sets(at_once, monkeypatch):
-    monkeypatch.setattr(curves, "_AT_ONCE", at_once)
+    monkeypatch.setattr(formulas, "_AT_ONCE", at_once)
     rng = np.random.default_rng(3)
     for _ in range(400):
         kernel, variation = a_kernel(rng), float(rng.choice([1e-3, 0.5, 3, 50, 599]))

@@ -26,8 +26,10 @@ Policy = Literal["refuse", "keep first", "shift"]
 
 _MICRO = timedelta(microseconds=1)
 _HALF_HOUR, _HOUR = timedelta(minutes=30) // _MICRO, timedelta(hours=1) // _MICRO
-_DATE = re.compile(r"(\d{1,4})([-/.])(\d{1,2})\2(\d{1,4})(?:[ T]+(\S.*))?")
-_CLOCKS = ("%H:%M:%S%.f", "%H:%M:%S", "%H:%M", "%I:%M:%S%.f", "%I:%M:%S", "%I:%M")
+_MOMENT = re.compile(
+    r"(\d{1,4})([-/.])(\d{1,2})\2(\d{1,4})"
+    r"(?:([ T]+)(\d{1,2}:\d{2}(?::\d{2}(?:\.\d+)?)?)\s*([AaPp][Mm])?(Z|[+-]\d{2}(?::?\d{2})?)?)?"
+)
 _OFFSET = re.compile(r"(?:UTC|GMT)?([+-])(\d{1,2})(?::?(\d{2}))?")
 
 
@@ -148,14 +150,8 @@ def parsed(table: Opened, time: str, first: str | None) -> tuple[pl.Expr, tuple[
     notes: tuple[str, ...] = ()
     if pl.Series([text]).cast(pl.Float64, strict=False).item() is not None:
         ways = [column.cast(kind, strict=False) for kind in (pl.Int64, pl.Float64)]
-    elif _is_iso(text):
-        forms = _precisions(_iso(table.name, text))
-        ways = [column.str.to_datetime(form, time_unit="us", strict=False) for form in forms]
-        ways += [pl.coalesce(ways)]
-        if text.endswith("Z"):
-            ways = [way.dt.replace_time_zone("UTC") for way in ways]
     else:
-        ways, notes = _calendar(table, time, text)
+        ways, notes = _moments(table, time, text)
     lost = [way.is_null() & column.is_not_null() & (column != "") for way in ways]
     for way, unread in zip(ways, lost, strict=True):
         if not table.lazy.select(unread.any()).collect().item():
@@ -170,28 +166,6 @@ def parsed(table: Opened, time: str, first: str | None) -> tuple[pl.Expr, tuple[
     )
 
 
-def _is_iso(text: str) -> bool:
-    try:
-        datetime.fromisoformat(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _iso(name: str, text: str) -> str:
-    """The format of an ISO timestamp."""
-    date, gap, rest = text[:10], text[10:11], text[11:]
-    pattern = "%Y-%m-%d"
-    if gap:
-        body = rest.replace("Z", "+").replace("-", "+").partition("+")[0]
-        pattern += gap + (_time_of_day(body) or "?")
-        zone = rest[len(body) :]
-        pattern += ("Z" if zone == "Z" else "%#z") if zone else ""
-    if len(date) != 10 or "?" in pattern:
-        raise _no_time(name, text)
-    return pattern
-
-
 def _no_time(name: str, text: str) -> ValueError:
     return ValueError(
         f"{name}: row 1 has time {text!r}; write times as numbers, like 2024-03-04T08:15 or like "
@@ -199,61 +173,41 @@ def _no_time(name: str, text: str) -> ValueError:
     )
 
 
-def _time_of_day(text: str) -> str | None:
-    if re.fullmatch(r"\d{1,2}:\d{2}", text):
-        return "%H:%M"
-    if re.fullmatch(r"\d{1,2}:\d{2}:\d{2}(\.\d+)?", text):
-        return "%H:%M:%S" + ("%.f" if "." in text else "")
-    return None
+def _moments(table: Opened, time: str, text: str) -> tuple[list[pl.Expr], tuple[str, ...]]:
+    """A column of dates, with or without a time of day, AM and PM, or a zone; notes on them.
 
-
-def _precisions(pattern: str) -> list[str]:
-    """A format with a time of day, and those that differ from it in their precision alone."""
-    own = next((clock for clock in _CLOCKS if clock in pattern), None)
-    if own is None:
-        return [pattern]
-    return [
-        pattern,
-        *(
-            pattern.replace(own, clock)
-            for clock in _CLOCKS
-            if clock != own and clock[:2] == own[:2]
-        ),
-    ]
-
-
-def _calendar(table: Opened, time: str, text: str) -> tuple[list[pl.Expr], tuple[str, ...]]:
-    """Dates like 16/12/2006 and 2006/12/16, with or without a time of day; also with AM and PM."""
+    The formats are that of the first cell, those that differ in their precision alone, and all.
+    """
     import polars as pl  # noqa: PLC0415
 
-    half = re.search(r"\s*\b[AaPp][Mm]$", text)
-    match = _DATE.fullmatch(text[: half.start()] if half else text)
-    clock = "" if match is None or match[5] is None else _time_of_day(match[5])
-    if match is None or clock is None:
+    match, notes = _MOMENT.fullmatch(text), list[str]()
+    if match is None:
         raise _no_time(table.name, text)
-    sign, notes = match[2], []
-    if len(match[1]) == 4:
-        order = ("%Y", "%m", "%d")
-    elif len(match[4]) != 4:
+    year, sign, _, last, gap, clock, half, zone = match.groups()
+    if len(year) == 4:
+        order = ["%Y", "%m", "%d"]
+    elif len(last) != 4:
         raise ValueError(f"{table.name}: row 1 has time {text!r}; write years in four digits")
     else:
         dates = table.form.dates
         if dates is None:
             dates = _day_or_month_first(table, time, text)
             notes.append(dates)
-        order = ("%d", "%m", "%Y") if dates == "day first" else ("%m", "%d", "%Y")
-    column = pl.col(time).str.strip_chars()
-    pattern = sign.join(order)
+        order = ["%d", "%m", "%Y"] if dates == "day first" else ["%m", "%d", "%Y"]
+    column, pattern = pl.col(time).str.strip_chars(), sign.join(order)
     if not clock:
         return [column.str.to_date(pattern, strict=False).cast(pl.Datetime("us"))], tuple(notes)
-    pattern += f" {clock}"
-    column = column.str.replace(r"[ T]+", " ")
+    if half or not re.match(r"\d{4}-\d\d-\d\d[ T]\d\d:", text):
+        gap, column = " ", column.str.replace(r"[ T]+", " ")
     if half:
-        pattern = pattern.replace("%H", "%I") + " %p"
         column = column.str.replace(r"\s*([AaPp][Mm])$", " $1").str.to_uppercase()
-    forms = _precisions(pattern)
+    hour, end = ("%I", " %p") if half else ("%H", "Z" if zone == "Z" else "%#z" if zone else "")
+    own = ":%M" + (":%S" if clock.count(":") > 1 else "") + ("%.f" if "." in clock else "")
+    every = [own, *(form for form in (":%M:%S%.f", ":%M:%S", ":%M") if form != own)]
+    forms = [f"{pattern}{gap}{hour}{form}{end}" for form in every]
     ways = [column.str.to_datetime(form, time_unit="us", strict=False) for form in forms]
-    return [*ways, pl.coalesce(ways)], tuple(notes)
+    ways.append(pl.coalesce(ways))
+    return [way.dt.replace_time_zone("UTC") if zone == "Z" else way for way in ways], tuple(notes)
 
 
 def _day_or_month_first(table: Opened, time: str, text: str) -> Any:

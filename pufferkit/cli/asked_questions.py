@@ -106,7 +106,7 @@ def asked(
     named = question.named(beliefs.states)
     if not isinstance(named, Quantile):
         return AskedQuestion(named.bind(beliefs.states, lengths), named)
-    with terminal.working("comparing two methods"):
+    with terminal.progress("comparing two methods"):
         plan = pk.plan_quantile(beliefs, float(named.share), named.levels, lengths, epsilon)
     terminal.summary(plan)
     return AskedQuestion(plan.query, named, plan)

@@ -83,7 +83,7 @@ def audit(
     from pufferkit.audit import trained_attack  # noqa: PLC0415
 
     boosted = None
-    with terminal.working("attacking"):
+    with terminal.progress("attacking"):
         if local:
             response = _response(beliefs, epsilon, local)
             longest = max(lengths)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
@@ -18,10 +17,10 @@ from pufferkit.cli.flags import Text, option, refuse_given
 from pufferkit.cli.inputs import Book, Form, Rows, with_options
 from pufferkit.cli.question_options import QuestionOptions
 from pufferkit.mechanisms.explain import meaning
+from pufferkit.mechanisms.usefulness import warn_if_drowned
 
 if TYPE_CHECKING:
     from pufferkit import Releases, Table
-    from pufferkit.beliefs.base import Beliefs
 
 _RULES = {"day": "1d", "week": "7d", "month": "month", "year": "year"}
 
@@ -157,48 +156,52 @@ def _one(task: Task, rule: str | None) -> None:
     calibration = made(mechanism, beliefs, query, task.price)
     if book.ledger is None or owed(beliefs.sources) is None:  # else the account charges it
         calibration.checked(part)
-    usefulness_output.refuse_drowned(calibration, beliefs, output.anyway)
-    with book.payer() as payer:
+    with usefulness_output.guarded(beliefs, output.anyway), book.payer() as payer:
         if payer is None:
+            warn_if_drowned(calibration, beliefs, anyway=False)
             answer: Any = calibration.release(series, anyway=True)
         else:
-            given = question.named(beliefs.states) if rule is not None else query
-            answer = _paid(payer, series, beliefs, given, task, rule or task.period)
+            answer = pk.release(
+                series,
+                beliefs,
+                question.named(beliefs.states) if rule is not None else query,
+                task.price,
+                account=payer,
+                mechanism=mechanism or "best",
+                window=rule or task.period,
+                label=book.label,
+            )
     if rule is not None:
-        _windows(answer, output)
+        record = {name: json.loads(one.to_json()) for name, one in answer.items()}
+        if answer.left_out:
+            terminal.note(f"covered in part, and left out: {', '.join(answer.left_out)}")
+        _handed(output, json.dumps(record, indent=2), [f"{n}\n{one}" for n, one in answer.items()])
         return
-    record = _with_source(about.record(answer), task, series) + "\n"
-    written = {} if out is None else {out: record.encode()}
+    text, pages = _with_source(about.record(answer), task, series), {}
+    means = meaning(calibration)
     if plot is not None:
         exact = [float(value) for value in query.exact(part)] if output.show_exact else None
-        written[plot] = about.picture(answer, exact, plot)
-    means = meaning(calibration)
+        pages[plot] = about.picture(answer, exact, plot)
     if report is not None:
-        written[report] = about.report(answer, beliefs, means, record)
+        pages[report] = about.report(answer, beliefs, means, text + "\n")
+    _handed(output, text, about.shown(answer), pages, means)
+
+
+def _handed(
+    output: Output,
+    record: str,
+    shown: Sequence[Any],
+    pages: Mapping[Path, bytes] | None = None,
+    means: Sequence[str] = (),
+) -> None:
+    """Write the record and what else was asked for; print the record, or what it says."""
+    out = output.file
+    written = {**({} if out is None else {out: f"{record}\n".encode()}), **(pages or {})}
     outputs.write_all(written)
-    as_record = out is None or output.as_json
-    for shown in [record.rstrip()] if as_record else about.shown(answer):
-        terminal.say(shown)
+    for one in [record] if out is None or output.as_json else shown:
+        terminal.say(one)
     terminal.summary("\n".join(means))
     terminal.written(written)
-
-
-def _paid(
-    payer: pk.Account, series: pk.Series, beliefs: Beliefs, query: Any, task: Task, window: Any
-) -> Any:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # already confirmed
-        return pk.release(
-            series,
-            beliefs,
-            query,
-            task.price,
-            account=payer,
-            mechanism=inputs.known_mechanism(task.mechanism) or "best",
-            window=window,
-            label=task.book.label,
-            anyway=True,
-        )
 
 
 def _with_source(record: str, task: Task, series: pk.Series) -> str:
@@ -218,19 +221,6 @@ def _with_source(record: str, task: Task, series: pk.Series) -> str:
         source["timezone"] = series.calendar.timezone
     source |= {"read_as": list(series.read_as)} if series.read_as else {}
     return json.dumps({**json.loads(record), "read_from": source}, indent=2)
-
-
-def _windows(answers: Any, output: Output) -> None:
-    """A release for each month or year, by its name."""
-    record = {name: json.loads(answer.to_json()) for name, answer in answers.items()}
-    text = json.dumps(record, indent=2)
-    outputs.write_all({} if output.file is None else {output.file: f"{text}\n".encode()})
-    if answers.left_out:
-        terminal.note(f"covered in part, and left out: {', '.join(answers.left_out)}")
-    plain = output.file is not None and not output.as_json
-    shown = (f"{name}\n{answer}" for name, answer in answers.items())
-    terminal.say("\n".join(shown) if plain else text)
-    terminal.written([] if output.file is None else [output.file])
 
 
 def _check_exact(question: QuestionOptions, plot: Path | None) -> None:
@@ -266,17 +256,13 @@ def _several(task: Task) -> None:
             answer = pk.release(
                 series, beliefs, parts.asked, task.epsilon, account=payer, label=book.label
             )
-    record = _with_source(parts.record(answer), task, series)
-    written = {} if output.file is None else {output.file: record.encode() + b"\n"}
+    pages = {}
     if output.plot is not None:
         from pufferkit import plots  # noqa: PLC0415
 
-        written[output.plot] = plots.picture(plots.figure_of(answer), output.plot)
-    outputs.write_all(written)
-    plain = output.file is not None and not output.as_json
-    for shown in parts.shown(answer) if plain else [record]:
-        terminal.say(shown)
-    terminal.written(written)
+        pages[output.plot] = plots.picture(plots.figure_of(answer), output.plot)
+    record = _with_source(parts.record(answer), task, series)
+    _handed(output, record, parts.shown(answer), pages)
 
 
 def _of_all(task: Task) -> list[str]:

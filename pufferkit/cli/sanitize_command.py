@@ -61,7 +61,7 @@ def sanitize(
     check_table(target)
     chain = _one_chain(model)
     series = inputs.read_data(file, state, inputs.Rows(time, segment=segment), form, chain.states)
-    with terminal.working("searching for the least noise"):
+    with terminal.progress("searching for the least noise"):
         mechanism = cheapest_noise(chain, epsilon, adversary, length, design=design)
     if adversary == "ignorant":
         terminal.warn("an adversary who knows some entries may learn more than epsilon allows")

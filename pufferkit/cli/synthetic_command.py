@@ -44,7 +44,7 @@ def synthetic(
     outputs.check_outputs([out], [release, hours], plot)
     calendar = None if begins is None else pk.Calendar(begins, every)
     moves, others = _released(release), None if hours is None else _released(hours)
-    with terminal.working("drawing entries"):
+    with terminal.progress("drawing entries"):
         made = pk.synthetic(moves, length, hours=others, calendar=calendar, seed=seed)
     from pufferkit.data.write import write_columns  # noqa: PLC0415
 

@@ -236,7 +236,7 @@ def note(message: str) -> None:
 
 def summary(text: Said | str) -> None:
     """Lines on stderr about what was read or spent; suppressed by --quiet."""
-    if not _SPEECH["quiet"]:
+    if not _SPEECH["quiet"] and text:
         say(text, err=True)
 
 
@@ -323,18 +323,6 @@ def steps() -> Iterator[TextProgress]:
             line.update(task, description=words)
 
         yield report
-
-
-@contextmanager
-def working(message: str) -> Iterator[None]:
-    """A spinner on stderr during a long computation; nothing without a terminal."""
-    if _silent():
-        yield
-        return
-    from rich.console import Console  # noqa: PLC0415
-
-    with Console(stderr=True).status(message):
-        yield
 
 
 @contextmanager

@@ -30,7 +30,7 @@ def ways(beliefs: Beliefs, plan: Plan, target: Target | None) -> list[Remedy]:
     if wanted is None or wanted.is_met(plan.best, beliefs):
         return []
     rows = (row.calibration for row in plan.entries if row.mechanism == "influence_curve")
-    with terminal.working("searching for remedies"):
+    with terminal.progress("searching for remedies"):
         return pk.remedies(beliefs, plan.query, plan.epsilon, wanted, present=next(rows))
 
 
@@ -58,17 +58,6 @@ def soon(mechanism: str | None, beliefs: Beliefs, query: Query, epsilon: float) 
     return calibrate(mechanism, beliefs, query, epsilon)
 
 
-def refuse_drowned(calibration: Calibration, beliefs: Beliefs, anyway: bool) -> None:
-    """Raise with remedies if noise drowns the answer; with ``anyway``, only warn."""
-    useful = pk.Usefulness.of(calibration, beliefs=beliefs)
-    if not useful.drowned:
-        return
-    if anyway:
-        terminal.warn(useful.warning)
-        return
-    raise ValueError(_refusal(useful.warning, calibration, beliefs))
-
-
 def _refusal(warning: str, calibration: Calibration, beliefs: Beliefs) -> str:
     """Why nothing was released, with remedies."""
     from pufferkit.mechanisms.target_errors import least_noise, worth_having  # noqa: PLC0415
@@ -89,19 +78,15 @@ def _refusal(warning: str, calibration: Calibration, beliefs: Beliefs) -> str:
 def guarded(beliefs: Beliefs, anyway: bool) -> Iterator[None]:
     """Refuse what the package warns of as drowned, before it charges; with ``anyway``, say it."""
     with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always", pk.DrownedAnswer)
-        if not anyway:
-            warnings.simplefilter("error", pk.DrownedAnswer)
+        warnings.simplefilter("ignore", UserWarning)  # a large epsilon is questioned by `question`
+        warnings.simplefilter("always" if anyway else "error", pk.DrownedAnswer)
         try:
             yield
         except pk.DrownedAnswer as drowned:
             text = str(drowned).partition("; anyway=")[0]
             raise ValueError(_refusal(text, drowned.calibration, beliefs)) from None
     for warning in said:
-        if issubclass(warning.category, pk.DrownedAnswer):
-            terminal.warn(str(warning.message).partition("; anyway=")[0])
-        else:
-            warnings.warn(warning.message, stacklevel=3)
+        terminal.warn(str(warning.message).partition("; anyway=")[0])
 
 
 def question(epsilon: float) -> None:
@@ -120,7 +105,7 @@ def error_picture(beliefs: Beliefs, plan: Plan, target: Target | None, path: Pat
 
     half = (_EPSILONS - 1) / 2
     epsilons = [plan.epsilon * 10 ** ((n - half) / half) for n in range(_EPSILONS)]
-    with terminal.working("trying other epsilons"):
+    with terminal.progress("trying other epsilons"):
         rows = error_rows(beliefs, plan.query, epsilons)
     figure = plots.error_figure(
         rows,

@@ -312,6 +312,14 @@ def _digest_known(claim: Claim) -> bool:
     return known and whole and plain and not quilts and not claim.proof.get("secrets")
 
 
+def _as_asked(question: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What was asked, and of each part, without what is read from the answer afterwards."""
+    own = {name: value for name, value in (question or {}).items() if name != "derive"}
+    if "parts" in own:
+        own["parts"] = [{**part, "question": _as_asked(part["question"])} for part in own["parts"]]
+    return own
+
+
 def _not_asked(claim: Claim) -> Iterator[str]:
     """Contradictions between a record and the same question, asked again."""
     record, query, kind = claim.record, claim.query, claim.record.kind
@@ -326,8 +334,8 @@ def _not_asked(claim: Claim) -> Iterator[str]:
     if record.total != total:
         entries = sum(record.observed or record.lengths)
         yield f"total: the {kind} of {entries} entries sum to {total}, not {record.total}"
-    told, made = record.question or {}, query.question or {}
-    for name in made.keys() - {"derive"}:
+    told, made = _as_asked(record.question), _as_asked(query.question)
+    for name in made:
         if canonical(told.get(name)) != canonical(made[name]):
             yield f"question: its {name} do not follow from what was asked"
     known = set(() if claim.theta is None else claim.theta.states)

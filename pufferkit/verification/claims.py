@@ -13,7 +13,7 @@ length the row with the least noise covers the others.
 from __future__ import annotations
 
 import csv
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from functools import cached_property
@@ -637,27 +637,29 @@ _OF_NOISE = ("mechanism", "epsilon", "guarantee", "beliefs", "sampler", "step", 
 _OF_QUERY = ("kind", "labels", "lengths", "lipschitz", "total", "question")
 
 
+def _numbers(row: Any) -> bool:
+    return isinstance(row, list) and all(is_number(n) and isfinite(n) for n in row)
+
+
 def _columns(rows: Any, question: Question) -> dict[str, list[Any]]:
+    """The columns of a table: equally long, numbers where they belong."""
     if not isinstance(rows, Mapping):
         raise ValueError("releases: rows must be an object of columns")
     columns = {name: column for name, column in rows.items() if column is not None}
     columns.setdefault("value", columns.get("raw"))
-    needed = ("entries", "length", "scale", "raw", "value")
-    if any(not isinstance(columns.get(name), list) for name in needed) or not columns["scale"]:
-        raise ValueError(f"releases: rows must have the columns {', '.join(needed)}, not empty")
+    empty = "group" in columns and question.per != "entries"  # a declared group may be
+    rules: dict[str, tuple[str, Callable[[Any], bool]]] = {
+        "entries": ("whole numbers above 0", lambda n: is_whole(n) and n + empty > 0),
+        "length": ("whole numbers above 0", lambda n: is_whole(n) and n > 0),
+        "scale": ("finite numbers above 0", lambda n: is_number(n) and 0 < n < inf),
+        "raw": ("lists of finite numbers", _numbers),
+        "value": ("lists of finite numbers", _numbers),
+    }
+    if any(not isinstance(columns.get(name), list) for name in rules) or not columns["scale"]:
+        raise ValueError(f"releases: rows must have the columns {', '.join(rules)}, not empty")
     if len({len(column) for column in columns.values()}) != 1:
         raise ValueError("releases: the columns of the rows are not equally long")
-    empty = "group" in columns and question.per != "entries"  # a declared group may be
-    least = {"entries": 0 if empty else 1, "length": 1, "days": 1}
-    for name, bound in least.items():
-        if not all(is_whole(value) and value >= bound for value in columns.get(name, ())):
-            raise ValueError(f"releases: {name} must be whole numbers above 0")
-    if not all(is_number(value) and 0 < value < inf for value in columns["scale"]):
-        raise ValueError("releases: scale must be finite numbers above 0")
-    for name in ("raw", "value"):
-        if not all(
-            isinstance(row, list) and all(is_number(n) and isfinite(n) for n in row)
-            for row in columns[name]
-        ):
-            raise ValueError(f"releases: {name} must be lists of finite numbers")
+    for name, (rule, fits) in (rules | {"days": rules["length"]}).items():
+        if not all(map(fits, columns.get(name, ()))):
+            raise ValueError(f"releases: {name} must be {rule}")
     return columns

@@ -2,9 +2,9 @@
 
 The variation B bounds log g(y) / g(z) of a positive function g. The step of two distributions p and
 q is the largest log-ratio of the means of such a g. A formula bounds it by the largest B alone, for
-rows that are known, within bounds, or near one another (`_formula`); PAIRS Theorem 5 for an entry
-of any distribution (`_Tilts`). All others are values of recorded transport plans: every plan is an
-upper bound, and none is solved for.
+rows that are known, within bounds, or near one another (`_formula`); another for an entry of any
+distribution (`_any_distribution`). All others are values of recorded transport plans: every plan is
+an upper bound, and none is solved for.
 
     step(p, q; B)  =  log min over plans of max over z of  sum_y x_yz e^B(y,z) / q_z,
 
@@ -249,7 +249,6 @@ class Evaluator:
 
     def __init__(self, text: Any, work: Allowance) -> None:
         self.plans, self.work = None if text is None else Plans(text), work
-        self.tilts: dict[int, Any] = {}
 
     def step(self, steps: Any, variation: Floats) -> Floats:
         """A bound on the step of every pair of values at this variation, 0 on the diagonal."""
@@ -268,9 +267,7 @@ class Evaluator:
             return np.where(np.eye(len(variation)) > 0, 0.0, inf)
         if steps.kind == "any distribution":
             self.work.spend(2.0 * len(variation) ** 4)
-            if id(steps) not in self.tilts:
-                self.tilts[id(steps)] = steps, _Tilts(steps)  # with the steps, so that ids stay
-            return np.asarray(self.tilts[id(steps)][1].step(variation))
+            return _any_distribution(steps, variation)
         widest = float(np.where(steps.counted, variation, 0.0).max())
         table = _formula(steps, widest)
         # A way over a value that is not possible is never the shorter one.
@@ -311,56 +308,33 @@ def _with_extremes(variation: Floats) -> Floats:
     return larger
 
 
-class _Tilts:
+def _any_distribution(steps: Any, variation: Floats) -> Floats:
     """Steps to an entry of any distribution (PAIRS Theorem 5): over pairs u, u' the largest s.
 
     tanh(s / 4) = tanh(D / 4) tanh(B(u, u') / 4),  D = log of P(u,x) P(u',x') / (P(u,x') P(u',x)),
 
     with P the kernel of a block; s = B(u, u') where the denominator is zero.
     """
-
-    def __init__(self, steps: Any) -> None:
-        self.rows, self.keep = steps.rows, np.flatnonzero(steps.columns)
-        values, possible = steps.kernel.values[self.keep], steps.kernel.possible[self.keep]
-        self.sure = possible & (values >= _TINY)
-        self.possible, self.roots = possible, np.where(possible, np.sqrt(values), 0.0)
-        self.error = float(steps.error)
-        few = max(1, _AT_ONCE // max(1, values.shape[1] * len(values) ** 2))
-        starts = np.flatnonzero(self.rows)
-        self.chunks = [starts[n : n + few] for n in range(0, len(starts), few)]
-        self.only = [self._tilts(own) for own in self.chunks] if len(self.chunks) == 1 else None
-
-    def _tilts(self, x: NDArray[np.intp]) -> tuple[Floats, Bools | None]:
-        """Tanh(D / 4) for some x and every x', u, u', and where nothing is forgotten."""
-        mine, others = self.roots[:, x].T, self.roots.T  # x, u;  x', u'
-        above = mine[:, None, :, None] * others[None, :, None, :]
-        below = others[None, :, :, None] * mine[:, None, None, :]
+    keep, error = np.flatnonzero(steps.columns), float(steps.error)
+    values, possible = steps.kernel.values[keep].T, steps.kernel.possible[keep].T  # x, u
+    roots, sure = np.where(possible, np.sqrt(values), 0.0), possible & (values >= _TINY)
+    ahead, table = variation[np.ix_(keep, keep)], np.zeros_like(variation)
+    gains = np.tanh(ahead / 4)
+    for x in np.flatnonzero(steps.rows):  # of every x', u, u'
+        above = roots[x][None, :, None] * roots[:, None, :]
+        below = roots[:, :, None] * roots[x][None, None, :]
         tilts = (above - below) / (above + below)
-        if self.sure.all() and float(tilts.max()) * _UP + self.error < 1:
-            return tilts, None
-        sure, every = self.sure[:, x].T, self.sure.T
-        known = sure[:, None, :, None] & every[None, :, None, :]
-        known = known & every[None, :, :, None] & sure[:, None, None, :]
-        counts = self.possible[:, x].T[:, None, :, None] & self.possible.T[None, :, None, :]
-        flat = counts & ~(known & (tilts * _UP + self.error < 1))
-        return np.where(counts & ~flat, tilts, 0.0), flat
-
-    def step(self, variation: Floats) -> Floats:
-        ahead = variation[np.ix_(self.keep, self.keep)]
-        gains, size = np.tanh(ahead / 4), len(variation)
-        table = np.zeros((size, size))
-        for x, own in zip(self.chunks, self.only or map(self._tilts, self.chunks), strict=True):
-            tilts, flat = own
-            most = (tilts * gains).max(axis=(2, 3), initial=0.0) * _UP
-            most = np.minimum(most + self.error * float(gains.max(initial=0.0)), 1 - EPS)
-            table[x] = 4 * np.arctanh(most) * _UP
-            if flat is not None:
-                certain = np.where(flat, ahead, 0.0).max(axis=(2, 3), initial=0.0)
-                table[x] = np.maximum(table[x], certain)
-        # A way over a value that is not possible is never the shorter one.
-        both = np.outer(self.rows, self.rows)
-        inside = off_diagonal(np.where(both, table, 0.0))
-        return off_diagonal(np.where(both, table, inside.max(initial=0.0)))
+        known = (sure & sure[x])[:, :, None] & (sure & sure[x])[:, None, :]
+        counts = possible[x][None, :, None] & possible[:, None, :]
+        bends = counts & known & (tilts * _UP + error < 1)
+        most = np.where(bends, tilts * gains, 0.0).max(axis=(1, 2), initial=0.0) * _UP
+        most = np.minimum(most + error * float(gains.max(initial=0.0)), 1 - EPS)
+        certain = np.where(counts & ~bends, ahead, 0.0).max(axis=(1, 2), initial=0.0)
+        table[x] = np.maximum(4 * np.arctanh(most) * _UP, certain)
+    # A way over a value that is not possible is never the shorter one.
+    both = np.outer(steps.rows, steps.rows)
+    inside = off_diagonal(np.where(both, table, 0.0))
+    return off_diagonal(np.where(both, table, inside.max(initial=0.0)))
 
 
 def _formula(steps: Any, a: float) -> Floats:

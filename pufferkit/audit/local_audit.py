@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from pufferkit import checks
 from pufferkit.audit.answer_model import Conditioned, check_steps, conditioned, cumulative_rows
+from pufferkit.audit.exact_loss import furthest_apart
 from pufferkit.audit.limits import ScoreEvent, choose, detectable_epsilon, proven_epsilon
 from pufferkit.audit.report import (
     Audit,
@@ -78,35 +79,23 @@ def _local_entry(
     entry: int,
     fixed: Mapping[int, int],
 ) -> tuple[float, Hashable, Hashable, tuple[int, ...]] | None:
-    logs, labels = [], []
-    for code, label in enumerate(chain.states):
-        try:
-            path = conditioned(chain, length, {**fixed, entry: code})
-        except ValueError:
-            continue  # a value that cannot happen is no secret
-        path, matrix = seen_through(mechanism, path)
-        table = path.initial[None, :] * matrix.T  # outputs so far, state now
-        for own in path.which:
-            moved = table @ path.matrices[own]
-            table = (moved[:, None, :] * matrix.T[None, :, :]).reshape(-1, len(matrix))
+    guesses = _guesses(mechanism, chain, length, entry, fixed)
+    if len(guesses) < 2:
+        return None
+    logs = []
+    for guess in guesses:
+        seen = guess.matrix.T
+        table = guess.hidden.initial[None, :] * seen  # outputs so far, state now
+        for own in guess.hidden.which:
+            moved = table @ guess.hidden.matrices[own]
+            table = (moved[:, None, :] * seen[None, :, :]).reshape(-1, seen.shape[1])
         with np.errstate(divide="ignore"):
             logs.append(np.log(table.sum(axis=1)))
-        labels.append(label)
-    if len(logs) < 2:
-        return None
     stacked = np.stack(logs)
-    top = stacked.max(axis=0)
-    possible = np.isfinite(top)
-    spread = np.full(top.shape, -np.inf)
-    spread[possible] = top[possible] - stacked.min(axis=0)[possible]
-    place = int(spread.argmax())
-    output = np.unravel_index(place, (mechanism.matrix.shape[1],) * length)
-    return (
-        float(spread[place]),
-        labels[int(stacked[:, place].argmax())],
-        labels[int(stacked[:, place].argmin())],
-        tuple(int(z) for z in output),
-    )
+    possible = np.flatnonzero(np.isfinite(stacked.max(axis=0)))
+    loss, at, one, other, _ = furthest_apart(stacked[:, possible])
+    output = np.unravel_index(possible[at], (mechanism.matrix.shape[1],) * length)
+    return loss, guesses[one].label, guesses[other].label, tuple(int(z) for z in output)
 
 
 def known_codes(chain: MarkovChain, length: int, known: Mapping[int, Hashable]) -> dict[int, int]:
@@ -158,7 +147,7 @@ def audit_response(
             if at in fixed:
                 raise ValueError(f"known: entry {at + 1} is the one attacked; attack another")
             pilot = min(_PILOT if known is not None or not facts else _SHORT_PILOT, trials)
-            for one, other in combinations(_secrets(mechanism, chain, length, at, fixed), 2):
+            for one, other in combinations(_guesses(mechanism, chain, length, at, fixed), 2):
                 choice = choose(
                     _score(one, other, one.emitted(pilot, rng)),
                     _score(one, other, other.emitted(pilot, rng)),
@@ -283,21 +272,22 @@ def _sampler(mechanism: Any, chain: MarkovChain) -> Callable[[Emitted], Emitted 
     return sanitised
 
 
-def _secrets(
+def _guesses(
     mechanism: LocalMechanism,
     chain: MarkovChain,
     length: int,
     at: int,
     fixed: Mapping[int, int],
 ) -> list[_Guess]:
-    secrets = []
+    """The values that an entry can take; one that cannot happen is no secret."""
+    guesses = []
     for code, label in enumerate(chain.states):
         try:
             path = conditioned(chain, length, {**fixed, at: code})
-            secrets.append(_Guess(label, path, mechanism))
+            guesses.append(_Guess(label, path, mechanism))
         except ValueError:
-            continue  # a value that cannot happen is no secret
-    return secrets
+            continue
+    return guesses
 
 
 def _score(one: _Guess, other: _Guess, symbols: Emitted) -> Floats:

@@ -28,7 +28,7 @@ import numpy as np
 from pufferkit import checks
 from pufferkit.beliefs import graph as checked
 from pufferkit.beliefs.base import GraphClass
-from pufferkit.beliefs.finite_joint import FiniteJoint, labels
+from pufferkit.beliefs.finite_joint import FiniteJoint
 from pufferkit.beliefs.graph import Graph, Node, NodeValues, TableRows, bits
 from pufferkit.beliefs.junction_tree import (
     TINY,
@@ -39,6 +39,7 @@ from pufferkit.beliefs.junction_tree import (
     LogFactor,
     contract,
 )
+from pufferkit.beliefs.markov_chain import labels
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
 from pufferkit.records import JsonRecord, read_text

@@ -33,7 +33,7 @@ from numpy.typing import ArrayLike
 from pufferkit import checks
 from pufferkit.beliefs.base import KINDS, Beliefs, Distribution, Member, Mixing
 from pufferkit.beliefs.chain_parts import chain_parts
-from pufferkit.beliefs.markov_chain import MarkovChain, at_step, plain_labels
+from pufferkit.beliefs.markov_chain import MarkovChain, at_step, labels
 from pufferkit.beliefs.provenance import Provenance
 from pufferkit.beliefs.secrets import Runs, Secrets
 from pufferkit.checks import Floats
@@ -457,7 +457,7 @@ within one segment, and nothing else'
         """The class that ``to_dict`` described; a single chain is a class of one."""
         kind = data.get("kind", _ONE)
         if "states" in data:
-            data = {**data, "states": plain_labels(data["states"])}
+            data = {**data, "states": labels(data["states"])}
         if not isinstance(kind, str) or kind not in chain_kinds():
             known = ", ".join(chain_kinds())
             raise ValueError(f"model: kind {kind!r} is unknown; it must be one of {known}")

@@ -24,6 +24,7 @@ import numpy as np
 
 from pufferkit import checks
 from pufferkit.beliefs.base import ListedClass
+from pufferkit.beliefs.markov_chain import labels
 from pufferkit.records import JsonRecord
 from pufferkit.shown import Shown
 
@@ -181,12 +182,7 @@ class FiniteJoint(Shown, JsonRecord):
         except (TypeError, ValueError) as error:
             raise ValueError(f"model: rows must be [values, probability] ({error})") from None
         names = data.get("names")
-        return cls(table, None if names is None else labels(names))
-
-
-def labels(values: Iterable[Any]) -> tuple[Hashable, ...]:
-    """Labels as read from JSON, where a tuple has become a list."""
-    return tuple(labels(x) if isinstance(x, list) else x for x in values)
+        return cls(table, labels(names))
 
 
 def _fraction(text: str) -> Fraction:

@@ -216,10 +216,11 @@ def reversed_kernel(transition: Floats, before: Floats, after: Floats) -> Floats
 def part_of_kernels(kernels: Kernels, length: int) -> Part:
     """What the engine needs to know of these kernels, for series of this length."""
     _check_memory(kernels)
-    left = [_steps(kernels, vertices, kernels.rounding) for vertices in kernels.backward]
-    right = [_steps(kernels, vertices, 0.0) for vertices in kernels.forward]
+    plain, emission = kernels.emission is None, kernels.emission
+    left = [_steps(kernels, own, kernels.rounding, plain) for own in kernels.backward]
+    right = [_steps(kernels, own, 0.0, plain) for own in kernels.forward]
     seasons = kernels.period > 1
-    if seasons and kernels.emission is not None:
+    if seasons and not plain:
         raise NotApplicable(f"{kernels.name}: hidden states with seasons have no theorem here")
     sides = not seasons and kernels.sojourns is None
     windows = kernels.window > 1 and kernels.paths is None and not kernels.contamination
@@ -230,7 +231,7 @@ def part_of_kernels(kernels: Kernels, length: int) -> Part:
         kernels.possible,
         clock=Seasons(left, right, kernels.start) if seasons else None,
         sojourns=kernels.sojourns,
-        emission=_emission(kernels),
+        emission=None if emission is None else _steps(kernels, emission, 0.0, True),
         posterior=[Transport(vertices, kernels.rounding) for vertices in kernels.posterior],
         follows=[np.any(np.array(v) > 0, axis=0) for v in kernels.forward] if windows else (),
         secret=_secret(kernels),
@@ -253,35 +254,20 @@ def _check_memory(kernels: Kernels) -> None:
         )
 
 
-def _emission(kernels: Kernels) -> Steps | None:
-    """The step between the distributions of an entry given two hidden states."""
-    if kernels.emission is None:
-        return None
-    if kernels.contamination:
-        return Contaminated(kernels.emission, kernels.contamination)
-    return Transport(kernels.emission)
-
-
-def _steps(kernels: Kernels, vertices: Sequence[Floats], error: float) -> Steps:
-    if kernels.emission is None and kernels.contamination:
+def _steps(kernels: Kernels, vertices: Sequence[Floats], error: float, spoiled: bool) -> Steps:
+    """The step between two rows, into which any distribution may be mixed if it is spoiled."""
+    if spoiled and kernels.contamination:
         return Contaminated(vertices, kernels.contamination, error)
     return Transport(vertices, error)
 
 
 def _secret(kernels: Kernels) -> Secret:
-    paths, sets = kernels.paths, None
+    paths, sets, labels = kernels.paths, None, None
     if kernels.sets > 1:
         left = PinnedSide(kernels.backward[0][0], kernels.rounding)
         sets = left, PinnedSide(kernels.forward[0][0], 0.0)
-    return Secret(
-        kernels.window,
-        None if paths is None else _label_losses(paths, kernels.rounding),
-        sets,
-        kernels.sets,
-        kernels.parts,
-        kernels.secret == "regime",
-    )
-
-
-def _label_losses(paths: Paths, error: float) -> LabelLosses:
-    return LabelLosses(paths.entries, paths.kernels, paths.posterior, error + paths.error)
+    if paths is not None:
+        error = kernels.rounding + paths.error
+        labels = LabelLosses(paths.entries, paths.kernels, paths.posterior, error)
+    regime = kernels.secret == "regime"
+    return Secret(kernels.window, labels, sets, kernels.sets, kernels.parts, regime)

@@ -240,12 +240,11 @@ class MarkovChain(Shown, checks.Frozen, JsonRecord):
                 f"initial: has {len(distribution)} entries but transition has {len(matrix)} rows; "
                 "both must follow the same states"
             )
-        labels = state_labels(states, len(matrix))
         checks.assign(
             self,
             initial=distribution,
             transition=matrix,
-            states=labels,
+            states=state_labels(states, len(matrix)),
             fitted_on=fitted_on,
             step=seconds("step", step),
         )
@@ -492,7 +491,7 @@ class MarkovChain(Shown, checks.Frozen, JsonRecord):
         if "transition" not in data:
             raise ValueError("model: must have 'transition', the transition matrix of the chain")
         states, source = (
-            plain_labels(data.get("states")),
+            labels(data.get("states")),
             Provenance.from_dict(data.get("fitted_on")),
         )
         step = data.get("step")
@@ -531,23 +530,21 @@ def common_step(name: str, steps: Iterable[float | None], said: Any = None) -> f
     return known[0]
 
 
-def plain_labels(states: Any) -> Any:
-    """Labels read from JSON, where tuples of states have become lists."""
-    if not isinstance(states, list):
-        return states
-    return [tuple(label) if isinstance(label, list) else label for label in states]
+def labels(values: Any) -> Any:
+    """Labels as read from JSON, where tuples have become lists; anything else as it is."""
+    return tuple(map(labels, values)) if isinstance(values, (list, tuple)) else values
 
 
 def state_labels(states: Iterable[Hashable] | None, count: int) -> tuple[Hashable, ...]:
     """Checked labels for ``count`` states; 0, 1, ... if none are given."""
     if states is None:
         return tuple(range(count))
-    labels = checks.distinct_states(states)
-    if len(labels) != count:
+    named = checks.distinct_states(states)
+    if len(named) != count:
         raise ValueError(
-            f"states: {len(labels)} labels for {count} states; give one label for each row"
+            f"states: {len(named)} labels for {count} states; give one label for each row"
         )
-    return labels
+    return named
 
 
 def gth(transition: Floats) -> Floats:

@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike
 from pufferkit import checks
 from pufferkit.beliefs.base import Distribution, GraphClass
 from pufferkit.beliefs.bayesian_network import MOST_ROWS, BayesianNetwork, NetworkClass
-from pufferkit.beliefs.finite_joint import FiniteJoint, labels
+from pufferkit.beliefs.finite_joint import FiniteJoint
 from pufferkit.beliefs.graph import Node, NodeValues, node_labels
 from pufferkit.beliefs.junction_tree import (
     JunctionTree,
@@ -35,6 +35,7 @@ from pufferkit.beliefs.junction_tree import (
     parts,
     spread,
 )
+from pufferkit.beliefs.markov_chain import labels
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
 from pufferkit.records import JsonRecord

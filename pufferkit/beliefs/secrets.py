@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit import checks
-from pufferkit.beliefs.markov_chain import plain_labels
+from pufferkit.beliefs.markov_chain import labels
 from pufferkit.records import written
 
 MOST_PATTERNS = 1024
@@ -203,13 +203,13 @@ class Secrets(ABC):
         if kind == "sets":
             return Secrets.sets(data["count"])
         if kind == "counted" and data["times"] is None:
-            return Secrets.throughout(list(plain_labels(data["states"])), data["window"])
+            return Secrets.throughout(list(labels(data["states"])), data["window"])
         if kind == "counted":
-            states = list(plain_labels(data["states"]))
+            states = list(labels(data["states"]))
             return Secrets.at_least(states, data["window"], data["times"])
         if kind == "patterns":
-            labels = tuple(str(label) for label in data["labels"])
-            return Listed(checks.whole("window", data["window"], 1), labels)
+            named = tuple(str(label) for label in data["labels"])
+            return Listed(checks.whole("window", data["window"], 1), named)
         if kind == "pairs":
             return Secrets.pairs({(a, b): multiple for a, b, multiple in data["pairs"]})
         raise ValueError(f"secrets: kind {kind!r} is unknown")

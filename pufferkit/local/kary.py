@@ -43,7 +43,6 @@ from collections.abc import Iterator
 from functools import lru_cache
 from itertools import islice
 from math import inf
-from time import process_time
 from typing import NamedTuple
 
 import numpy as np
@@ -52,7 +51,6 @@ from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Bools, Floats
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.curve.steps import LARGEST, Transport, closure, off_diagonal
-from pufferkit.influence.curve.transport_plans import PlansAtOnce, all_steps
 from pufferkit.local.losses import MOST_BLOCK, Loss, entry_bound, known_adversary
 from pufferkit.rounding import EPS, round_up
 
@@ -70,7 +68,6 @@ _FEW = 64
 _SETTLED = 1e-9
 _SLACK = 1e-10
 _ROUNDS = 60
-_SMALL = 4_000
 
 
 class SideLoss(NamedTuple):
@@ -193,8 +190,7 @@ class KarySide:
 class _AnswerSteps:
     """F: the variation of a side with one entry more, for a kernel and its answers.
 
-    The programmes of all answers are solved together, in numpy, beginning with the plans of
-    ``like``, a kernel close by; by compiled loops, where they are too many.
+    The programmes of each answer begin with the plans of ``like``, a kernel close by.
     """
 
     def __init__(self, kernel: Floats, matrix: Floats, like: _AnswerSteps | None = None) -> None:
@@ -203,26 +199,9 @@ class _AnswerSteps:
         sums = weighted.sum(axis=2)
         logs = np.log(sums)
         self._ratios = logs[:, :, None] - logs[:, None, :]
-        given = weighted / sums[:, :, None]
-        self._together = self._each = None
-        if given.size * self.rows <= _SMALL and all_steps.patient():
-            parts = len(given)
-            self._together = PlansAtOnce(given.reshape(-1, self.states), 0, parts)
-            if like is not None and like._together is not None:
-                self._together.start_like(like._together)
-        else:
-            self._each = [Transport([own]) for own in given]
-
-    def _steps(self, limit: Floats) -> Floats:
-        """The steps of every answer."""
-        if self._together is None:
-            return np.array([steps(limit) for steps in self._each or ()])
-        begun = process_time()
-        parts = len(self._ratios)
-        steps = self._together(limit).reshape(parts, self.rows, parts, self.rows)
-        all_steps.patient(process_time() - begun)
-        own: Floats = steps[np.arange(parts), :, np.arange(parts)]
-        return own
+        self._steps = [Transport([own]) for own in weighted / sums[:, :, None]]
+        for own, other in zip(self._steps, like._steps if like else (), strict=False):
+            own.start_like(other)
 
     def padding(self, error: float) -> Floats:
         """More than rounding can have taken off; ``error`` is that of the kernel."""
@@ -235,7 +214,7 @@ class _AnswerSteps:
         limit = closure(variation)
         if not limit.max() <= LARGEST:
             return np.where(np.eye(self.rows) > 0, 0.0, np.inf)
-        largest = (self._ratios + self._steps(limit)).max(axis=0)
+        largest = (self._ratios + [steps(limit) for steps in self._steps]).max(axis=0)
         moved: Floats = np.maximum(largest, 0.0) * (1 + 4 * EPS) + self.padding(error)
         return moved
 

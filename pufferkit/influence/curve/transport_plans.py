@@ -707,15 +707,12 @@ class PlansAtOnce:
     exchange of arcs moves the paths of these nodes by one vector. Each call starts from the last
     trees; a pair whose tree is infeasible now begins again from its best single column. What
     depends on the trees alone is computed when they change: most calls change none.
-
-    ``parts``: the rows are those of so many kernels, and only pairs within one are asked for.
     """
 
-    def __init__(self, kernel: Floats, half: int, parts: int = 1) -> None:
+    def __init__(self, kernel: Floats, half: int) -> None:
         self._size, self._states = kernel.shape
         x, other = np.indices((self._size, self._size))
         asked = (x < half) & (other >= half) if half else x != other
-        asked &= x * parts // self._size == other * parts // self._size
         same = (kernel[:, None, :] == kernel[None, :, :]).all(axis=2)
         self._x, self._other = np.nonzero(asked & ~same)
         self._p, self._q = kernel[self._x], kernel[self._other]

@@ -312,7 +312,7 @@ def test_json_may_be_written_by_hand():
             {"nodes": ["a"], "parents": [[], []], "tables": []},
             "'parents' lists 2 entries for 1 nodes",
         ),
-        ({"parents": {"a": 1}, "tables": {}}, "model: this network is malformed"),
+        ({"parents": {"a": 1}, "tables": {}}, r"parents\[.a.\]: must be a tuple of nodes"),
     ],
 )
 def test_bad_json_is_refused(data, message):

@@ -91,6 +91,7 @@ if TYPE_CHECKING:
     from pufferkit.mechanisms.release import Evidence as Evidence
     from pufferkit.mechanisms.release import Guarantee as Guarantee
     from pufferkit.mechanisms.release import Release as Release
+    from pufferkit.mechanisms.shaped import shaped as shaped
     from pufferkit.mechanisms.synthetic import synthetic as synthetic
     from pufferkit.mechanisms.target_errors import Target as Target
     from pufferkit.mechanisms.target_errors import epsilon_for as epsilon_for
@@ -135,6 +136,7 @@ _HOMES = {
     "fitting.measured_influence": ["measured_influence"],
     "influence.curve.profile": ["InfluenceCurve"],
     "mechanisms.exact_sum": ["exact_sum"],
+    "mechanisms.shaped": ["shaped"],
     "mechanisms.explain": ["PairTable", "explain", "posterior"],
     "mechanisms.influence_curve": ["entry_epsilon", "influence_curve"],
     "mechanisms.plan": ["Plan", "plan"],

@@ -50,7 +50,7 @@ from pufferkit.data.joint import joint_query
 from pufferkit.data.query import Query, Question, bound
 from pufferkit.data.series import Series
 from pufferkit.errors import LedgerError, NotApplicable, NoTheorem, OverBudget
-from pufferkit.mechanisms.calibration import OF_SUMS, Calibration, check_states, in_order, requested
+from pufferkit.mechanisms.calibration import ALONE, Calibration, check_states, in_order, requested
 from pufferkit.mechanisms.influence_curve import HORIZON, endless, goes_on
 from pufferkit.mechanisms.joint_plan import JointPlan, check_pairs, joint_plan
 from pufferkit.mechanisms.plan import MECHANISMS, OPTIONS, Plan, calibrate, plan
@@ -97,7 +97,7 @@ def best_for(beliefs: Beliefs, query: Query, epsilon: float) -> Calibration:
     """The least noise among mechanisms with a per-entry bound, which compose."""
     made: list[Calibration] = []
     for name in MECHANISMS:
-        if name not in OF_SUMS | OPTIONS | {"entry_dp"}:  # which hides no entries
+        if name not in ALONE | OPTIONS | {"entry_dp"}:  # which hides no entries
             with suppress(NotApplicable):
                 made.append(calibrate(name, beliefs, query, epsilon))
     return min(made, key=lambda one: one.mean_scale)

@@ -29,7 +29,7 @@ from pufferkit.errors import NotApplicable, NoTheorem
 from pufferkit.influence.curve.graphs import record_loss
 from pufferkit.influence.curve.profile import InfluenceCurve, PairRun, metric_of_sum
 from pufferkit.influence.curve.steps import off_diagonal
-from pufferkit.mechanisms.calibration import OF_SUMS, Calibration
+from pufferkit.mechanisms.calibration import ALONE, OF_SUMS, Calibration
 from pufferkit.mechanisms.influence_curve import Contribution, contributions_of
 from pufferkit.mechanisms.release import Guarantee
 from pufferkit.records import ByDigest
@@ -39,7 +39,7 @@ from pufferkit.rounding import EPS, round_up
 
 
 QUILTS = frozenset({"markov_quilt", "markov_quilt_approx"})
-ENTRYWISE = QUILTS | OF_SUMS | {"influence_curve", "gk16", "group_dp", "entry_dp"}
+ENTRYWISE = QUILTS | ALONE | {"influence_curve", "gk16", "group_dp", "entry_dp"}
 """Mechanisms that give a per-entry bound, whatever else they promise. The mechanisms for sums do
 so for sums only: their theorem does not involve the Lipschitz constant of another query."""
 _NEAR = 1e-9
@@ -155,7 +155,9 @@ class Spending:
                 )
             gaps = None
         theta = calibration.beliefs
-        added = contributions_of(theta, calibration.query, calibration.scales)
+        added: tuple[Contribution, ...] | None = calibration.spent_rows
+        if added is None:
+            added = contributions_of(theta, calibration.query, calibration.scales)
         return cls(
             calibration.mechanism,
             calibration.epsilon,

@@ -77,7 +77,7 @@ from pufferkit.beliefs.finite_joint import FiniteJoint, JointClass
 from pufferkit.checks import Bools, Floats, Ints
 from pufferkit.errors import NotApplicable, NoTheorem
 from pufferkit.influence.quilts.chains import MixingInfluence, hardest
-from pufferkit.mechanisms.calibration import GAPS, OF_SUMS, Calibration
+from pufferkit.mechanisms.calibration import ALONE, GAPS, OF_SUMS, Calibration
 from pufferkit.mechanisms.markov_quilt import influence_between
 from pufferkit.mechanisms.release import Guarantee
 from pufferkit.mechanisms.wasserstein import known_members, values_of
@@ -88,7 +88,7 @@ from pufferkit.shown import Shown
 # -- windows -------------------------------------------------------------------------------------
 
 
-PRIVATE = QUILTS | {"influence_curve", "gk16", "group_dp", "wasserstein", "exact_sum"}
+PRIVATE = QUILTS | ALONE | {"influence_curve", "gk16", "group_dp"}
 """Mechanisms that promise Pufferfish privacy for every entry they use."""
 
 _ONE_BY_ONE = 8

@@ -15,10 +15,12 @@ from pufferkit.audit.exact_loss import MOST_ENTRIES, in_one_scale, worst_release
 from pufferkit.audit.local_audit import audit_response, worst_response
 from pufferkit.audit.release_audit import audit_release, worst_choice
 from pufferkit.audit.report import Audit, LocalMechanism, WorstCase, belief_of
+from pufferkit.audit.shaped_audit import audit_shaped, worst_shaped
 from pufferkit.beliefs.base import Beliefs, as_beliefs
 from pufferkit.errors import NotApplicable, NoTheorem
 from pufferkit.mechanisms.calibration import Calibration, check_states
 from pufferkit.mechanisms.influence_curve import loss_at
+from pufferkit.mechanisms.shaped import ShapedCalibration
 from pufferkit.rounding import round_up
 from pufferkit.threads import one_thread
 
@@ -92,7 +94,8 @@ def audit(
         raise ValueError("length, known: only for local mechanisms; a query has its own lengths")
     theta = as_beliefs(belief_of(mechanism, beliefs))
     check_states(theta, mechanism.query)
-    result = audit_release(mechanism, theta, trials, confidence, entry, rng)
+    attack: Any = audit_shaped if isinstance(mechanism, ShapedCalibration) else audit_release
+    result: Audit = attack(mechanism, theta, trials, confidence, entry, rng)
     own = mechanism.beliefs
     if own is None or as_beliefs(own).digest == theta.digest:
         return result
@@ -102,7 +105,7 @@ def audit(
 def _learned_outside(calibration: Calibration, theta: Beliefs) -> float:
     """The loss to these beliefs, by their own influence curve."""
     query = calibration.query
-    if query.chooses or calibration.scales is not None:
+    if query.chooses or calibration.scales is not None or calibration.spent_rows is not None:
         return inf
     try:
         return loss_at(theta, query, round_up(query.lipschitz / calibration.scale))
@@ -170,5 +173,7 @@ def worst_case(
     check_states(theta, mechanism.query)
     if mechanism.query.chooses:
         return worst_choice(theta, mechanism)
+    if isinstance(mechanism, ShapedCalibration):
+        return worst_shaped(theta, mechanism)
     secrets = distributions_of(theta, mechanism)
     return worst_release(theta, in_one_scale(mechanism), mechanism.scale, secrets)

@@ -42,6 +42,7 @@ MECHANISMS = {
     BEST: "the least noise that composes with later releases",
     "influence_curve": "the influence curve",
     "influence_curve_per_bin": "the influence curve, with a scale for each bin",
+    "shaped": "noise shaped to what an entry reveals of hidden regimes",
     "exact_sum": "the least noise for one number and no other",
     "wasserstein": "the Wasserstein Mechanism, for one number and no other; slow",
     "markov_quilt": "the Markov Quilt Mechanism",

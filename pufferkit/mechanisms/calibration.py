@@ -47,7 +47,10 @@ GAPS = (
 OF_SUMS = frozenset({"wasserstein", "exact_sum"})
 """Mechanisms that use the distribution of the answer: their noise is for these lengths only."""
 
-NO_CHOICE = OF_SUMS | {"gk16"}
+ALONE = OF_SUMS | {"shaped"}
+"""Mechanisms that promise for one release: what follows is charged by event-level epsilons."""
+
+NO_CHOICE = ALONE | {"gk16"}
 """Mechanisms for sums with Laplace noise, which do not cover the noisy choice of a level."""
 
 
@@ -151,6 +154,14 @@ class Calibration(Shown, Asked):
         return self.query.lipschitz / self.scale
 
     @property
+    def spent_rows(self) -> tuple[tuple[float, ...], ...] | None:
+        """For mixtures of coordinates: rows by state, apart as far as the noise tells them apart.
+
+        The least of each column is 0, and the largest L1 distance 1, which costs `entry_epsilon`.
+        """
+        return None
+
+    @property
     def sensitivity(self) -> float:
         """The distance that the scale was calibrated for, by which the grid of the noise is paid.
 
@@ -170,6 +181,13 @@ class Calibration(Shown, Asked):
         largest = max(self.scales or (self.scale,))
         discrete = noise.is_discrete(self.query.unit, largest, self.query.largest)
         return self.query.unit if discrete else None
+
+    @property
+    def family(self) -> noise.Family:
+        """The kind of the noise."""
+        if self.query.chooses:
+            return "noisy choice"
+        return "laplace" if self.unit is None else "discrete laplace"
 
     @property
     def mean_scale(self) -> float:
@@ -261,11 +279,7 @@ class Calibration(Shown, Asked):
             raw=values,
             scale=self.scale if chosen else self.drawn_scale,
             scales=self.scales,
-            noise="noisy choice"
-            if chosen
-            else "laplace"
-            if self.unit is None
-            else "discrete laplace",
+            noise=self.family,
             unit=None if chosen else self.unit,
             sampler=self.sampler,
             epsilon=self.epsilon,

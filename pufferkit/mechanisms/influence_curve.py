@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache, lru_cache, singledispatch
@@ -19,10 +19,11 @@ from pufferkit.checks import Floats
 from pufferkit.data.query import Query, Question
 from pufferkit.data.series import SegmentPattern
 from pufferkit.errors import NotApplicable, NoTheorem
-from pufferkit.influence.curve.engine import EntryLoss
+from pufferkit.influence.curve.engine import EntryLoss, PartCurve, everything
 from pufferkit.influence.curve.graphs import GraphCurve, graph_work, record_loss
 from pufferkit.influence.curve.profile import InfluenceCurve, Run, as_metric, metric_of_sum
 from pufferkit.influence.progress import Progress
+from pufferkit.influence.shape.design import best_scales
 from pufferkit.mechanisms.calibration import Calibration, chains_only, checked
 from pufferkit.mechanisms.release import Evidence
 from pufferkit.records import ByDigest
@@ -117,8 +118,6 @@ Metric = Floats | None
 Solved = tuple[float, Evidence, dict[str, Any] | None]
 """An event-level epsilon, the binding evidence, and verification data."""
 
-_EARLY = 20  # an entry further from the start has forgotten it, for the search of proportions
-
 
 def influence_curve(
     beliefs: Any,
@@ -150,9 +149,8 @@ def influence_curve(
     secrets
         Other secrets than single entries; short for beliefs made by `ChainClass.with_secrets`.
     per_bin
-        A scale for each coordinate of a vector, so that their total is about the least: rare levels
-        of a histogram get less noise, common ones more. For sums over chains
-        with a known initial distribution.
+        A scale for each coordinate of a sum of vectors, so that their total is about the least:
+        rare levels of a histogram get less noise, common ones more.
     progress
         Called with the number of scales tried, and about how many there will be.
 
@@ -298,19 +296,48 @@ def _calibrated(
 
 
 def scale_per_bin(one_scale: Calibration) -> Calibration:
-    """A scale for each bin, in the best proportions, in place of the one scale of the curve."""
+    """A scale for each bin, in the best proportions, in place of the one scale of the curve.
+
+    Noise of scale s_j on coordinate j costs an entry the sum over j of |V_j(x) - V_j(x')| / s_j,
+    and the theorem of the curve takes any cost. So rare levels, which reveal little of their
+    neighbours, may have less noise. The search (`pufferkit.influence.shape.design`) gives the
+    proportions; how large the scales must be is decided by the curve.
+    """
     query, epsilon, theta = one_scale.query, one_scale.epsilon, one_scale.beliefs
     assert theta is not None
     added = _check_bins(theta, query)
-    chains = chains_only(theta, "a scale for each bin")
-    if chains.names_secrets and not chains.kernels():
-        raise NotApplicable("a scale for each bin needs a stationary start for these secrets")
-    from pufferkit.mechanisms.per_bin import relative_scales  # noqa: PLC0415  (few need it)
-
-    # Where the start decides, it does so at one of the first entries.
-    settled = one_scale.evidence.node > _EARLY
-    scales = relative_scales(chains, query.longest, epsilon, added, one_scale.scale, settled)
+    apart = np.abs(added[:, None, :] - added[None, :, :])
+    losses = _losses_at(theta, query.longest)
+    start = np.full(query.size, one_scale.scale)
+    scales = best_scales(
+        lambda s: losses(apart @ (1 / s)),
+        lambda s: float(s.sum()),
+        start,
+        epsilon,
+        seconds=_SECONDS,
+    )
+    if scales is None:
+        raise NotApplicable("nothing is to be hidden, so no bin needs a scale of its own")
     return _calibrated(theta, query, epsilon, scales.tolist())
+
+
+def _losses_at(theta: Beliefs, length: int) -> Callable[[Floats], Floats]:
+    """From the cost of every entry to the losses of all pairs of secrets."""
+    if theta.entries is not None:
+        return lambda cost: np.array([record_loss(theta, cost)])
+    chains = chains_only(theta, "a scale for each bin")
+    chains.check_length(length)
+    curves = [PartCurve(part, length) for part in chains.parts(length)]
+
+    def losses(cost: Floats) -> Floats:
+        runs = [(length, cost)]
+        rows = [curve.losses(runs) for curve in curves]
+        each = [np.max([loss for *_, loss in own], axis=0).ravel() for own in rows if own]
+        if len(each) < len(rows):  # nothing is forgotten: every entry is paid for
+            each.append(everything(runs) * (cost / max(float(cost.max()), 1e-300)).ravel())
+        return np.asarray(np.nan_to_num(np.concatenate(each), nan=np.inf))
+
+    return losses
 
 
 def _check_bins(theta: Beliefs, query: Query) -> Floats:
@@ -325,9 +352,6 @@ def _check_bins(theta: Beliefs, query: Query) -> Floats:
             f"a scale for each bin takes long for more than {MOST_BINS} bins, here are "
             f"{query.size}; merge levels, or use one scale for all"
         )
-    corners = chains_only(theta, "a scale for each bin").corners()
-    if not corners or any(m.any_start for m in corners):
-        raise NotApplicable("a scale for each bin needs chains with a known initial distribution")
     return added
 
 
@@ -342,8 +366,8 @@ def _scales_at(
     return tuple(round_up(float(scale), 8 + 2 * query.size) for scale in each * (apart / b))
 
 
-MOST_BINS = 12
-"""Most coordinates for which the proportions of the scales are searched."""
+MOST_BINS, _SECONDS = 40, 5.0
+"""Most coordinates for which the proportions of the scales are searched, and for about how long."""
 
 Contribution = float | tuple[float, ...]
 """The contribution of a state to a number, or to each coordinate of a vector."""

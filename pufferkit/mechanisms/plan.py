@@ -18,10 +18,11 @@ from pufferkit.beliefs.provenance import PRIVATE_NOTE, words_of_tests
 from pufferkit.beliefs.secrets import Secrets
 from pufferkit.data.query import Query, Question
 from pufferkit.errors import NotApplicable, TakesLong, printable
+from pufferkit.influence.curve.profile import InfluenceCurve, metric_of_sum
 from pufferkit.influence.progress import NamedProgress
 from pufferkit.influence.sums.least_scale import outer_loss
 from pufferkit.mechanisms.baselines import entry_dp, gk16, group_dp
-from pufferkit.mechanisms.calibration import OF_SUMS, Calibration, checked
+from pufferkit.mechanisms.calibration import ALONE, Calibration, checked
 from pufferkit.mechanisms.exact_sum import exact_sum
 from pufferkit.mechanisms.explain import in_odds
 from pufferkit.mechanisms.influence_curve import (
@@ -34,6 +35,7 @@ from pufferkit.mechanisms.influence_curve import (
 from pufferkit.mechanisms.joint_plan import JointPlan, Questions, joint_plan
 from pufferkit.mechanisms.markov_quilt import markov_quilt, markov_quilt_approx
 from pufferkit.mechanisms.release import BOUND_WORDS, Guarantee, half_width
+from pufferkit.mechanisms.shaped import shaped, shaping_work
 from pufferkit.mechanisms.usefulness import Usefulness, questioned
 from pufferkit.mechanisms.wasserstein import wasserstein
 from pufferkit.noise import SAMPLER_NAMES
@@ -48,6 +50,7 @@ Mechanism = Callable[..., Calibration]
 MECHANISMS: dict[str, Mechanism] = {
     "influence_curve": influence_curve,
     "influence_curve_per_bin": partial(influence_curve, per_bin=True),
+    "shaped": shaped,
     "exact_sum": exact_sum,
     "wasserstein": wasserstein,
     "markov_quilt": markov_quilt,
@@ -59,7 +62,7 @@ MECHANISMS: dict[str, Mechanism] = {
 }
 """Every mechanism by name, all with the same signature."""
 
-_REPORTING = ("wasserstein", "markov_quilt", "influence_curve")
+_REPORTING = ("wasserstein", "markov_quilt", "influence_curve", "shaped")
 _BOUNDED = ("exact_sum", "markov_quilt", "wasserstein")
 """Mechanisms that say how far they are, and those that give up after a given amount of work."""
 
@@ -69,8 +72,8 @@ OPTIONS = frozenset({"influence_curve_per_bin"})
 MOST_BINS = 6
 """Most bins for which a plan computes a scale for each bin."""
 
-QUICK = tuple(name for name in MECHANISMS if name not in OF_SUMS | OPTIONS)
-"""Mechanisms that need no distribution of a sum, and so are quick."""
+QUICK = tuple(name for name in MECHANISMS if name not in ALONE | OPTIONS)
+"""Mechanisms that need no distribution of a sum and no search of directions, and so are quick."""
 
 LONG_WORK = 5e8
 """Most nanoseconds, about, that a plan spends on a mechanism that may take long."""
@@ -116,7 +119,7 @@ class PlanRow:
     @property
     def alone(self) -> bool:
         """Whether the noise is meant for this release only."""
-        return self.calibration is not None and self.mechanism in OF_SUMS
+        return self.calibration is not None and self.mechanism in ALONE
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
@@ -440,7 +443,7 @@ def plan(
             entries.append(PlanRow(name, calibration, _why(calibration, together), together, tight))
 
     least = min(
-        row.calibration.scale
+        row.calibration.mean_scale
         for row in entries
         if row.calibration is not None and row.pufferfish and row.mechanism not in OPTIONS
     )
@@ -464,8 +467,12 @@ def _found(mechanism: str, rows: Sequence[PlanRow]) -> Calibration | None:
 def _together(calibration: Calibration) -> float | None:
     """The epsilon of two such releases: the loss on the influence curve at twice the cost."""
     theta = calibration.beliefs
-    if calibration.mechanism not in OF_SUMS or theta is None or calibration.query.rows is None:
+    if calibration.mechanism not in ALONE or theta is None or calibration.query.rows is None:
         return None
+    if calibration.spent_rows is not None:
+        metric = metric_of_sum(calibration.spent_rows)
+        curve = InfluenceCurve(theta, calibration.query.longest, metric)
+        return curve.epsilon(2 * calibration.entry_epsilon)
     return loss_at(theta, calibration.query, 2 * calibration.entry_epsilon)
 
 
@@ -473,13 +480,11 @@ def _takes_long(name: str, theta: Beliefs, query: Query, most_work: float) -> st
     """Why a plan leaves a mechanism out, before anything is computed; ``None`` if it does not."""
     if name == "influence_curve" and (work := curve_work(theta)) > _MORE_FOR_THE_CURVE * most_work:
         return f"it would take about {work / 1e9:.0f} s"
-    if name not in OPTIONS:
-        return None
-    if query.size > MOST_BINS:
-        return f"with more than {MOST_BINS} bins it takes too long"
-    chains = len(_chains(theta))
-    if chains > 1 and chains * query.size > _MOST_BY_BIN:
-        return f"for {query.size} bins and {chains} chains it takes too long"
+    if name == "shaped" and (work := shaping_work(theta, query)) > most_work:
+        return f"it would take about {work / 1e9:.0f} s"
+    many = max(1, len(_chains(theta))) * query.size
+    if name in OPTIONS and (query.size > MOST_BINS or many > max(MOST_BINS, _MOST_BY_BIN)):
+        return f"for {query.size} bins and these beliefs it takes too long"
     return None
 
 
@@ -519,7 +524,7 @@ def _why(calibration: Calibration, together: float | None) -> str:
         each = zip(calibration.query.labels, calibration.scales, strict=True)
         scales = ", ".join(f"{printable(label)} {scale:.4g}" for label, scale in each)
         return f"a scale for each bin: {scales}; {calibration.evidence}"
-    if calibration.mechanism not in OF_SUMS:
+    if calibration.mechanism not in ALONE:
         return str(calibration.evidence)
     return f"{_one_release(together)}; {calibration.evidence}"
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
+from functools import cached_property
 from importlib import import_module
 from typing import Any, Literal, get_args
 
@@ -29,6 +30,7 @@ from pufferkit.data.durations import seconds
 from pufferkit.data.joint import Several, check_parts
 from pufferkit.data.query import KINDS, Question, remade
 from pufferkit.errors import printable
+from pufferkit.influence.shape.shaping import Rotated
 from pufferkit.mechanisms.post_processing import Derived, derive, rank_error
 from pufferkit.noise import Family, Sampler
 from pufferkit.records import Report
@@ -41,11 +43,14 @@ Variant = Literal["definition", "formula", "paper", "tight"]
 """Which reading of a theorem: influence by [Q] Definition 4.1 or by (5) as printed; mixing by [Q]
 Lemma C.1 as in the paper, or by the operator norm, which is tighter."""
 
-Bound = Literal["curve", "quilts", "distance", "window", "neighbours", "group", "entry"]
+Bound = Literal[
+    "curve", "directions", "quilts", "distance", "window", "neighbours", "group", "entry"
+]
 """Which theorem decided the scale; in words, `BOUND_WORDS`."""
 
 BOUND_WORDS: dict[Bound, str] = {
     "curve": "the influence curve, pair of values by pair",
+    "directions": "what hidden regimes show in each direction (SHAPE Theorem S)",
     "quilts": "Markov quilts ([Q] Theorem 4.3)",
     "distance": "the Wasserstein distance ([Q] Theorem 3.2)",
     "window": "the distribution of the sum, over a window",
@@ -405,10 +410,14 @@ class Release(Report):
             return ((float(levels[0]), float(levels[-1])),)
         count = len(self.raw) if simultaneous else 1
         scales = self.scales or (self.scale,) * len(self.raw)
-        around = [
-            interval_around(raw, scale, level, count, self.unit)
-            for raw, scale in zip(self.raw, scales, strict=True)
-        ]
+        if self.rotated is not None:
+            widths = self.rotated.half_widths(_checked_level(level), count).tolist()
+            around = [(raw - own, raw + own) for raw, own in zip(self.raw, widths, strict=True)]
+        else:
+            around = [
+                interval_around(raw, scale, level, count, self.unit)
+                for raw, scale in zip(self.raw, scales, strict=True)
+            ]
         totals = self.totals
         known: tuple[Any, Any] | None = None
         if self.presentation == "within range":
@@ -427,6 +436,14 @@ class Release(Report):
             for value, (low, high) in zip(self.value, cut, strict=True)
         )
 
+    @cached_property
+    def rotated(self) -> Rotated | None:
+        """For shaped noise: the mixtures of numbers that got it, and the scale of each."""
+        if self.noise != "discrete sech":
+            return None
+        recorded = (self.verification_data or {})["shape"]
+        return Rotated.from_dict(recorded, sum(self.observed or self.lengths))
+
     def table_rows(self) -> list[dict[str, Any]]:
         """One for each coordinate: label, value and its interval at 95%."""
         return [
@@ -438,8 +455,10 @@ class Release(Report):
 
     def caption(self) -> str:
         """The question, epsilon, mechanism and scale, in one line."""
-        head = f"{self.query}: {self.mechanism}, epsilon {self.epsilon:g}, noise scale "
-        head += in_words(self.scale, self.scales)
+        head = f"{self.query}: {self.mechanism}, epsilon {self.epsilon:g}, "
+        if self.rotated is not None:
+            return f"{head}mean error {self.rotated.errors.mean():.4g} of each number"
+        head += f"noise scale {in_words(self.scale, self.scales)}"
         head += " (exponential mechanism)" if self.noise == "noisy choice" else ""
         return head
 
@@ -759,13 +778,18 @@ def expected_size(scale: float, unit: Fraction | None = None) -> float:
 
 def half_width(scale: float, level: float, count: int = 1, unit: Fraction | None = None) -> float:
     """Half the width of the interval that contains ``count`` draws at once."""
-    level = checks.real("level", level)
-    if not 0 < level < 1:
-        raise ValueError(f"level: must lie between 0 and 1, got {level:g}; for example 0.95")
+    level = _checked_level(level)
     outside = -math.expm1(math.log(level) / count)
     if unit is None:
         return -scale * math.log(outside)
     return float(_units_to_either_side(scale, outside, unit) * unit)
+
+
+def _checked_level(level: float) -> float:
+    level = checks.real("level", level)
+    if not 0 < level < 1:
+        raise ValueError(f"level: must lie between 0 and 1, got {level:g}; for example 0.95")
+    return level
 
 
 def interval_around(

@@ -25,6 +25,7 @@ from typing import Literal
 from pufferkit.noise.grid_noise import grid_exponent, grid_sampler, laplace, paid_scale
 from pufferkit.noise.opendp_draws import choice_cost, choice_scale, noisy_choice
 from pufferkit.noise.randomised_response import WORD, flip_threshold, response_stream, responses
+from pufferkit.noise.sech import LARGEST_SCALE as LARGEST_SECH
 from pufferkit.noise.sech import DiscreteSech
 from pufferkit.noise.whole_noise import (
     SAMPLER_NAMES,
@@ -36,11 +37,13 @@ from pufferkit.noise.whole_noise import (
     whole_sampler,
 )
 
-Family = Literal["laplace", "discrete laplace", "noisy choice"]
-"""Laplace noise on a fine grid, discrete Laplace noise on the multiples of the answer's unit, or
-exponential noise on scores, of which only the place of the best is released."""
+Family = Literal["laplace", "discrete laplace", "discrete sech", "noisy choice"]
+"""Laplace noise on a fine grid, discrete Laplace noise on the multiples of the answer's unit,
+discrete sech noise on whole mixtures of its numbers, or exponential noise on scores, of which only
+the place of the best is released."""
 
 __all__ = [
+    "LARGEST_SECH",
     "SAMPLER_NAMES",
     "WORD",
     "DiscreteSech",

@@ -292,7 +292,9 @@ def _not_believed(claim: Claim, usual: Guarantee) -> Iterator[str]:
             f"step: the data have an entry every {of_seconds(record.step)}, the beliefs are about "
             f"entries {of_seconds(theta.step)} apart"
         )
-    options = {} if evidence.horizon is None else {"horizon": evidence.horizon}
+    options: dict[str, Any] = {} if evidence.horizon is None else {"horizon": evidence.horizon}
+    if record.mechanism == "shaped":
+        options["shape"] = claim.proof["shape"]["objective"]
     asked = requested(record.mechanism, theta, claim.query, record.epsilon, options)
     if _digest_known(claim) and record.calibration != digest(asked):
         yield "calibration: is not the digest of these beliefs, this question and this epsilon"
@@ -362,7 +364,9 @@ def _not_drawn(record: Release, query: Query) -> Iterator[str]:
     noise, unit = record.noise, record.unit
     if query.chooses != (noise == "noisy choice"):
         yield f"noise: a {record.kind} is not released by {noise}"
-    if query.chooses and record.mechanism in ("gk16", "wasserstein", "exact_sum"):
+    if (record.mechanism == "shaped") != (noise == "discrete sech"):
+        yield f"noise: {record.mechanism} does not add {noise} noise"
+    if query.chooses and record.mechanism in ("gk16", "wasserstein", "exact_sum", "shaped"):
         yield f"mechanism: {record.mechanism} is for numbers with noise, not for a choice"
     if query.chooses and set(record.raw) - set((query.question or {})["levels"]):
         yield "raw: is not one of the levels"

@@ -39,6 +39,7 @@ from pufferkit.verification.claims import (
 from pufferkit.verification.curves import by_curve
 from pufferkit.verification.graphs import largest_part, models_of
 from pufferkit.verification.quilts import by_neighbours, by_quilts
+from pufferkit.verification.shapes import by_directions
 from pufferkit.verification.sums import by_distance, by_loss
 
 MOST_WORK = 10**11
@@ -83,6 +84,7 @@ THEOREMS = {
     "markov_quilt": Theorem(Guarantee.PUFFERFISH, "quilts", ("definition", "formula"), by_quilts),
     "markov_quilt_approx": Theorem(Guarantee.PUFFERFISH, "quilts", ("paper", "tight"), by_quilts),
     "influence_curve": Theorem(Guarantee.PUFFERFISH, "curve", (None,), by_curve),
+    "shaped": Theorem(Guarantee.PUFFERFISH, "directions", (None,), by_directions),
     "wasserstein": Theorem(Guarantee.PUFFERFISH, "distance", (None,), by_distance),
     "exact_sum": Theorem(Guarantee.PUFFERFISH, "window", (None,), by_loss),
 }

@@ -15,12 +15,14 @@ CHAIN = pk.MarkovChain.steady(ROWS, states=STATES)
 OTHER = pk.MarkovChain.steady([ROWS[0], ROWS[2], ROWS[1]], states=STATES)
 COUNT = pk.count("a", 12)
 FREQUENCIES = pk.relative_frequencies(STATES, 12)
+MOODS = pk.RegimeClass([[0.9, 0.1], [0.2, 0.8]], [[0.7, 0.2, 0.1], [0.1, 0.3, 0.6]], states=STATES)
 EVENTS = [({1: "a"}, {1: "b"})], [({1: "a"}, {1: "c"})]
 
 
 def requests():
     """Calibrations that differ in what was asked for, by name."""
-    made = {name: calibrate(name, CHAIN, COUNT, 1) for name in MECHANISMS if name != PER_BIN}
+    for_one = set(MECHANISMS) - {PER_BIN, "shaped"}
+    made = {name: calibrate(name, CHAIN, COUNT, 1) for name in MECHANISMS if name in for_one}
     made |= {f"{name}, again": calibrate(name, CHAIN, COUNT, 1) for name in list(made)}
     return made | {
         "other epsilon": pk.influence_curve(CHAIN, COUNT, 1.5),
@@ -32,6 +34,9 @@ def requests():
         "shares, per bin": pk.influence_curve(CHAIN, FREQUENCIES, 1, per_bin=True),
         "secrets": pk.wasserstein(CHAIN, COUNT, 1, secrets=EVENTS[0]),
         "other secrets": pk.wasserstein(CHAIN, COUNT, 1, secrets=EVENTS[1]),
+        "shaped": pk.shaped(MOODS, FREQUENCIES, 1),
+        "shaped, again": pk.shaped(MOODS, FREQUENCIES, 1),
+        "shaped otherwise": pk.shaped(MOODS, FREQUENCIES, 1, shape="largest"),
         "runs": pk.influence_curve(CHAIN, COUNT, 1, secrets=pk.Secrets.runs(2)),
         "several questions": joint_plan(CHAIN, {"n": (COUNT, 20)}).calibration,
         "several questions, other error": joint_plan(CHAIN, {"n": (COUNT, 21)}).calibration,

@@ -25,12 +25,7 @@ def test_no_output_tells_more_than_epsilon(transition, start, epsilon):
     chain = pk.MarkovChain.steady(transition) if start is None else None
     chain = chain or pk.MarkovChain(start, transition)
     query = pk.histogram([0, 1, 2], 5)
-    try:
-        made = pk.influence_curve(chain, query, epsilon, per_bin=True)
-    except pk.NotApplicable:
-        # Nothing is forgotten: every entry is paid for.
-        assert pk.influence_curve(chain, query, epsilon).scale == pytest.approx(10 / epsilon)
-        return
+    made = pk.influence_curve(chain, query, epsilon, per_bin=True)
     lost = largest_loss(chain.initial, transition, BINS, made.scales, 5)
     assert lost <= epsilon * (1 + 1e-9)
     assert pk.audit.exact_loss(made) == pytest.approx(lost, rel=1e-9)
@@ -72,11 +67,9 @@ def test_its_row_in_a_plan_is_an_option():
     [
         (ACTIVE, pk.count(1, 30), "at least three"),
         (ACTIVE, pk.Query("own", len, 1, 30, labels="abc"), "at least three"),
-        (pk.ChainClass.any_start(ACTIVE.transition), pk.histogram([0, 1, 2], 30), "known initial"),
-        (pk.ChainClass.mixing(3, 0.1, 0.5), pk.histogram([0, 1, 2], 30), "known initial|no matrix"),
         (
-            pk.MarkovChain.steady(np.full((13, 13), 1 / 13)),
-            pk.histogram(list(range(13)), 30),
+            pk.MarkovChain.steady(np.full((41, 41), 1 / 41)),
+            pk.histogram(list(range(41)), 30),
             "merge levels",
         ),
     ],
@@ -84,6 +77,34 @@ def test_its_row_in_a_plan_is_an_option():
 def test_where_it_does_not_apply(beliefs, query, why):
     with pytest.raises(pk.NotApplicable, match=why):
         pk.influence_curve(beliefs, query, 1, per_bin=True)
+
+
+MOODS = pk.RegimeClass([[0.95, 0.05], [0.1, 0.9]], [[0.8, 0.15, 0.05], [0.1, 0.3, 0.6]])
+NEAR = pk.MarkovChain.steady([[0.8, 0.15, 0.05], [0.2, 0.7, 0.1], [0.1, 0.4, 0.5]])
+
+
+@pytest.mark.parametrize(
+    "beliefs",
+    [
+        pk.ChainClass.any_start(ACTIVE.transition),
+        pk.ChainClass.mixing(3, 0.1, 0.5),
+        pk.ChainClass.hull(ACTIVE, NEAR),
+        MOODS,
+        pk.ChainClass.of(ACTIVE).with_secrets(pk.Secrets.at_least(1, within=4, times=2)),
+    ],
+)
+def test_every_class_of_the_curve_is_served(beliefs):
+    query = pk.histogram([0, 1, 2], 100)
+    one, each = (pk.influence_curve(beliefs, query, 2, per_bin=own) for own in (False, True))
+    assert sum(each.scales) <= 3 * one.scale * (1 + 1e-4)
+    assert pk.verify(each.release(DATA, anyway=True)).ok
+
+
+def test_regimes_lose_no_more_than_epsilon_by_the_definition():
+    query = pk.histogram([0, 1, 2], 5)
+    made = pk.influence_curve(MOODS, query, 1, per_bin=True)
+    assert sum(made.scales) < 3 * pk.influence_curve(MOODS, query, 1).scale
+    assert 0.5 < pk.audit.exact_loss(made) <= 1 + 1e-9
 
 
 def test_release_record_intervals_and_verify():

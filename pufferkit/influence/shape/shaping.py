@@ -126,33 +126,39 @@ class Shape(checks.Frozen):
         return Shape(self.directions, scales, self.noise)
 
 
-def back_on_bins(shape: Shape) -> Floats:
-    """The matrix P, k x m, that brings the coordinates back on the bins.
+def back_on_bins(shape: Shape, wanted: Floats | None = None) -> Floats:
+    """The matrix P that brings the coordinates back on the bins, or on other sums, in rows.
 
     With T entries and the noisy coordinates y, the histogram is T / k + P (y - V'1 T / k): least
-    squares in units of the scales, among all histograms of T entries. On single bins P = I.
+    squares in units of the scales, among all histograms of T entries. On single bins P = I. An
+    answer to which an entry x adds row x of ``wanted`` is its sum over this histogram.
     """
     k, m = shape.directions.shape
-    if k == m and np.array_equal(shape.directions, np.eye(k)):
+    if wanted is None and k == m and np.array_equal(shape.directions, np.eye(k)):
         return np.eye(k)
+    asked = np.eye(k) if wanted is None else wanted
     centred = np.eye(k) - 1 / k
     rates = np.array([float(1 / scale) for scale in shape.scales])
     seen = rates[:, None] * shape.directions.T @ centred
-    if np.linalg.matrix_rank(seen) < k - 1:
+    inverse = np.linalg.pinv(seen)
+    lost = (asked.T @ centred) @ (np.eye(k) - inverse @ seen)
+    if np.abs(lost).max() > 1e-6 * np.abs(asked).max():
         raise ValueError(
-            f"directions: {m} coordinates must tell all histograms of {k} bins apart; add some"
+            f"directions: {m} coordinates must tell all histograms of {k} bins apart that the "
+            "answer tells apart; add some"
         )
-    return np.asarray(centred @ np.linalg.pinv(seen) * rates)
+    return np.asarray(asked.T @ centred @ inverse * rates)
 
 
-def bin_errors(shape: Shape) -> Floats:
-    """The mean absolute error of each bin, E |sum_j P_xj s_j U_j|.
+def bin_errors(shape: Shape, wanted: Floats | None = None) -> Floats:
+    """The mean absolute error of each bin, E |sum_j P_xj s_j U_j|, or of other sums.
 
     By the characteristic function phi of the error it is (2 / pi) times the integral of (1 -
     phi(t)) / t^2 over t > 0, with factors sech(pi t / 2) for sech noise and 1 / (1 + t^2) for
     Laplace.
     """
-    weights = np.abs(back_on_bins(shape)) * np.array([float(scale) for scale in shape.scales])
+    scales = np.array([float(scale) for scale in shape.scales])
+    weights = np.abs(back_on_bins(shape, wanted)) * scales
     spread = np.sqrt((weights**2).sum(axis=1))
     share = weights / np.maximum(spread, 1e-300)[:, None]
     at = _TIMES[:, None, None] * share[None]
@@ -163,3 +169,153 @@ def bin_errors(shape: Shape) -> Floats:
     falls = -np.expm1(-logs.sum(axis=2)) / _TIMES[:, None] ** 2
     inside = np.trapezoid(falls, _TIMES, axis=0) + falls[0] * _TIMES[0]
     return np.asarray((2 / pi) * (inside + 1 / _TIMES[-1]) * spread)
+
+
+@dataclass(frozen=True, eq=False)
+class Rotated(checks.Frozen):
+    """Numbers that are sums over entries, the coordinates they are mixed into, and sech noise.
+
+    Attributes
+    ----------
+    added
+        Row x is what an entry of state x adds to each number, in whole units.
+    mix
+        Column j says which whole multiples of the numbers make coordinate j.
+    scales
+        The scale of the noise on each coordinate, in its unit.
+    unit
+        Of the numbers.
+    total
+        How many entries are counted, which is known.
+
+    Examples
+    --------
+    >>> bins = [[1, 0, 0], [0, 1, 0], [0, 0, 1]]
+    >>> rotated = Rotated(bins, [[1, 0], [0, 1], [-1, -1]], (4, 2), 1, 10)
+    >>> rotated.exact([[5, 3, 2]]).tolist()
+    [[3, 1]]
+    >>> rotated.back([[3, 1]]).round(6).tolist()
+    [[5.0, 3.0, 2.0]]
+    >>> Rotated.from_dict(rotated.to_dict(), 10).scales == rotated.scales
+    True
+    """
+
+    added: NDArray[np.int64]
+    mix: NDArray[np.int64]
+    scales: tuple[Fraction, ...]
+    unit: Fraction
+    total: int
+
+    def __post_init__(self) -> None:
+        added, mix = np.array(self.added), np.array(self.mix)
+        for name, own in (("added", added), ("mix", mix)):
+            whole = own.ndim == 2 and own.size and np.issubdtype(own.dtype, np.integer)
+            if not whole or int(np.abs(own).max()) > LARGEST_WHOLE:
+                raise ValueError(f"{name}: must be a matrix of whole numbers below 2^20")
+        if added.shape[1] != len(mix):
+            raise ValueError(f"mix: must have {added.shape[1]} rows, one for each number")
+        unit = as_fraction("unit", self.unit)
+        if not unit > 0:
+            raise ValueError(f"unit: must be above zero, got {float(unit):g}")
+        scales = tuple(as_fraction("scales", scale) for scale in self.scales)
+        checks.assign(
+            self,
+            added=checks.frozen(added.astype(np.int64)),
+            mix=checks.frozen(mix.astype(np.int64)),
+            scales=scales,
+            unit=unit,
+            total=checks.whole("total", self.total, 0),
+        )
+        self.shape  # noqa: B018  (checks the directions and the scales)
+
+    @cached_property
+    def shape(self) -> Shape:
+        """What an entry adds to each coordinate, and the noise there."""
+        return Shape(self.added @ self.mix, self.scales, "sech")
+
+    @cached_property
+    def weights(self) -> Floats:
+        """Row i has the share of the noise of each coordinate in the error of number i."""
+        return checks.frozen(back_on_bins(self.shape, self.added.astype(float)))
+
+    @cached_property
+    def errors(self) -> Floats:
+        """The mean absolute error of each number."""
+        sizes = bin_errors(self.shape, self.added.astype(float)) * float(self.unit)
+        return checks.frozen(np.asarray(sizes))
+
+    def exact(self, answers: Any) -> NDArray[np.int64]:
+        """The coordinates of exact answers, one in each row."""
+        units = [[int(Fraction(number) / self.unit) for number in row] for row in answers]
+        return np.array(units, dtype=np.int64).reshape(-1, len(self.mix)) @ self.mix
+
+    def back(self, coordinates: Any) -> Floats:
+        """The answers of least squares, from noisy coordinates in rows."""
+        mean = self.total / len(self.added)
+        around = np.asarray(coordinates, float) - self.shape.directions.sum(axis=0) * mean
+        level = self.added.sum(axis=0) * mean
+        return np.asarray((level + around @ self.weights.T) * float(self.unit))
+
+    def half_widths(self, level: float, count: int = 1) -> Floats:
+        """Half the width of the interval of each number; of ``count`` numbers at once."""
+        outside = (1 - level) / count
+        scales = np.array([float(scale) for scale in self.scales])
+        sizes = np.abs(self.weights)
+        if scales.min() < _SMOOTH:  # the noise is coarse: bounded coordinate by coordinate
+            return np.asarray(sizes @ _reaches(scales, outside / len(scales)) * float(self.unit))
+        # Discrete noise is real noise rounded, to about e^(-pi^2 scale).
+        widths = _quantiles(sizes * scales, 1 - outside) + sizes.sum(axis=1) / 2
+        return np.asarray(widths * (1 + 1e-9) * float(self.unit))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, without the number of entries."""
+        return {
+            "added": self.added.tolist(),
+            "mix": self.mix.tolist(),
+            "scales": [str(scale) for scale in self.scales],
+            "unit": str(self.unit),
+        }
+
+    @classmethod
+    def from_dict(cls, data: Any, total: int) -> Rotated:
+        """The shape that a record holds."""
+        scales = tuple(Fraction(scale) for scale in data["scales"])
+        return cls(data["added"], data["mix"], scales, Fraction(data["unit"]), total)
+
+
+_SMOOTH = 2.0
+"""From this scale on discrete noise differs from real noise by less than one part in 10^8."""
+
+
+def _reaches(scales: Floats, outside: float) -> Floats:
+    """The n with P(|Z| > n) <= outside for discrete sech noise of each scale.
+
+    P(|Z| > n) <= 2 sum over i > n of 2 e^{-i / s}, over the sum of sech, which is at least 1.
+    """
+    room = 4 / (outside * -np.expm1(-1 / scales))
+    return np.asarray(np.ceil(scales * np.log(room)))
+
+
+def _quantiles(weights: Floats, level: float) -> Floats:
+    """For each row the q with P(|sum_j w_j U_j| <= q) = level, for independent sech noise U_j.
+
+    P(|X| <= q) = (2 / pi) times the integral of sin(q t) / t phi(t) over t > 0, phi(t) the product
+    of sech(pi w_j t / 2), by the midpoint rule.
+    """
+    found = []
+    for row in weights:
+        spread = pi / 2 * float(np.sqrt((row**2).sum()))
+        if not spread > 0:
+            found.append(0.0)
+            continue
+        width = 0.02 / spread
+        times = (np.arange(4000) + 0.5) * width
+        x = pi / 2 * times[:, None] * row
+        heights = np.exp(-(x + np.log1p(np.exp(-2 * x)) - np.log(2.0)).sum(axis=1)) / times
+        low, high = 0.0, 100 * spread
+        for _ in range(60):
+            middle = (low + high) / 2
+            inside = (2 / pi) * float(np.sin(times * middle) @ heights) * width
+            low, high = (middle, high) if inside < level else (low, middle)
+        found.append(high)
+    return np.array(found)

@@ -11,7 +11,7 @@ import numpy as np
 
 from pufferkit.checks import Floats
 from pufferkit.errors import NoTheorem
-from pufferkit.influence.curve.engine import CostRuns, Part, PartCurve
+from pufferkit.influence.curve.engine import CostRuns, EntryLoss, Part, PartCurve
 from pufferkit.influence.curve.steps import Contaminated, HiddenCost, Transport, closure
 from pufferkit.influence.curve.transport_plans import bases_of, packed
 from pufferkit.influence.shape.costs import beside_costs, regime_costs
@@ -152,17 +152,33 @@ class ShapedCurve:
         shown.known.clear()
         return [(run.count, shown.learn(shape, run)) for run in over]
 
-    @one_thread()
     def loss(self, shape: Shape, over: CountedRuns | None = None) -> float:
         """The largest loss of a secret, over all parts."""
+        return self.binding(shape, over)[1].value
+
+    @one_thread()
+    def binding(self, shape: Shape, over: CountedRuns | None = None) -> tuple[str, EntryLoss]:
+        """The part and the entry that lose most, and how much."""
         runs = _active(self.length if over is None else over, shape, self.length)
-        largest = 0.0
-        for place in range(len(self.parts)):
-            value = self._curve(place)[0].loss(self._runs(place, shape, runs)).value
-            if not isfinite(value):
+        name, largest = "", EntryLoss(0.0, 1)
+        for place, part in enumerate(self.parts):
+            loss = self._curve(place)[0].loss(self._runs(place, shape, runs))
+            if not isfinite(loss.value):
                 raise NoTheorem("the loss of this shape is no finite number; give larger scales")
-            largest = max(largest, value)
-        return largest
+            if not name or loss.value > largest.value:
+                name, largest = part.name, loss
+        return name, largest
+
+    @one_thread()
+    def pairs(self, shape: Shape) -> list[Floats]:
+        """The losses of all pairs of secrets of each part; infinite where there is no bound."""
+        runs = _active(self.length, shape, self.length)
+        losses = []
+        for place in range(len(self.parts)):
+            rows = self._curve(place)[0].losses(self._runs(place, shape, runs))
+            own = [np.inf] if not rows else np.max([loss for *_, loss in rows], axis=0).ravel()
+            losses.append(np.nan_to_num(own, nan=np.inf))
+        return losses
 
     @one_thread()
     def proof(self, shape: Shape, over: CountedRuns | None = None) -> dict[str, Any]:

@@ -315,5 +315,38 @@ def hours() -> Figure:
     return figure
 
 
+def shaped() -> Figure:
+    """Noise that is loud in one direction, and the error of each bin before and after.
+
+    Left: the shares of two states in a day asleep, and awake, and the regions that hold 95% of
+    noisy answers, equal and shaped. Right: the error of each bin.
+    """
+    states = ["rest", "sit", "walk", "run"]
+    shown = np.array([[0.90, 0.06, 0.03, 0.01], [0.20, 0.40, 0.28, 0.12]])
+    moods = pk.RegimeClass([[0.99, 0.01], [0.02, 0.98]], shown, states=states)
+    query = pk.histogram(states, 10_000)
+    equal, made = pk.influence_curve(moods, query, 1), pk.shaped(moods, query, 1)
+    figure, (plane, bars) = panels(2, 2 * WIDE, 3.6, "", shared=False)
+    rng = np.random.default_rng(3)
+    weights = made.rotated.weights * [float(s) for s in made.rotated.scales]
+    sech = np.log(np.tan(np.pi / 2 * rng.random((400, weights.shape[1]))))
+    clouds = rng.laplace(scale=equal.scale, size=(400, 4)), sech @ weights.T
+    for cloud, colour, name in zip(clouds, (PALE, BLUE), ("equal", "shaped"), strict=True):
+        plane.scatter(cloud[:, 0], cloud[:, 1], s=9, color=colour, label=f"{name} noise")
+    moved = shown[1] - shown[0]
+    reach = 2.5 * equal.scale * moved / np.abs(moved).max()
+    plane.annotate("", reach[:2], -reach[:2], arrowprops={"arrowstyle": "<->", "color": ORANGE})
+    plane.text(*(reach[:2] * 1.1), "asleep or awake", color=ORANGE, ha="center", va="bottom")
+    far = 4 * equal.scale
+    plane.set(xlim=(-far, far), ylim=(-far, far), xlabel="error of rest", ylabel="error of sit")
+    plane.legend(frameon=False, fontsize=9, loc="lower left")
+    names = [f"{state}, {kind}" for state in states for kind in ("equal", "shaped")]
+    errors = [n for x in made.rotated.errors for n in (equal.scale, float(x))]
+    notes = [f"{n:.0f}" for n in errors]
+    ranked(bars, names, errors, notes, "mean error of a bin", colours=[GREY, BLUE] * len(states))
+    return figure
+
+
 if __name__ == "__main__":
+    shaped().savefig(Path(__file__).parent / "images" / "shaped-noise.svg")
     drowns().savefig(Path(__file__).parent / "images" / "three-panels.png", dpi=150)

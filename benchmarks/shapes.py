@@ -1,0 +1,43 @@
+"""What shaped noise gains: ``python -m benchmarks.shapes FILE...`` for fits of regimes.
+
+A file holds ``A``, the matrix of the regimes, and ``E``, what is seen in each, as numpy saves them.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from time import process_time
+
+import numpy as np
+
+import pufferkit as pk
+
+EPSILONS = 0.2, 1.0, 5.0
+
+
+def main() -> None:
+    for path in map(Path, sys.argv[1:]):
+        fit = np.load(path)
+        moods = pk.RegimeClass(fit["A"], fit["E"], emissions=0.0)
+        query = pk.histogram(moods.states, 10**6)
+        for epsilon in EPSILONS:
+            begun = process_time()
+            errors = [
+                made.expected_l1_error
+                for made in (
+                    pk.influence_curve(moods, query, epsilon),
+                    pk.influence_curve(moods, query, epsilon, per_bin=True),
+                    pk.shaped(moods, query, epsilon),
+                )
+            ]
+            each = ", ".join(f"{errors[0] / error:.2f}" for error in errors[1:])
+            print(
+                f"{path.stem}, epsilon {epsilon:g}: equal {errors[0]:.0f}; times less per bin, "
+                f"shaped: {each}; {process_time() - begun:.1f} s",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()

@@ -29,7 +29,8 @@ from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.checks import Floats
 from pufferkit.mechanisms.release import Release
 from pufferkit.verification.claims import TOLERANCE, Allowance, BadBeliefs, Claim, largest
-from pufferkit.verification.curves import evaluated, loss_of_part
+from pufferkit.verification.curves import loss_of_part
+from pufferkit.verification.steps import closed, evaluated
 
 _MOST_CORNERS = 9
 _ROOM = 1e-12
@@ -142,11 +143,7 @@ class _Hidden:
         self.work.spend(1e3 * len(bound) ** 2 * 2.0 ** min(len(self.rates), _MOST_CORNERS))
         own = np.max([self._of(rows) for rows in self._rows()], axis=0)
         bound = np.where(own < bound, own, bound)
-        np.fill_diagonal(bound, 0.0)
-        for middle in range(len(bound)):
-            ways = bound[:, middle, None] + bound[None, middle, :]
-            bound = np.minimum(bound, ways * (1 + _ROOM))
-        return bound
+        return closed(bound)
 
     def _rows(self) -> Sequence[Floats]:
         """For each vertex the distributions of an entry: of regime z, rows z, 0 to z, n - 1."""

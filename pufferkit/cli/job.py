@@ -117,6 +117,7 @@ def _taken(
 ) -> dict[str, Any]:
     """The lines that a command takes: none that what was given replaces."""
     said = {name for name, value in given.items() if value not in (None, (), [])}
+    makes_beliefs = "files" in known and "model" not in known
     lines = {name: own for section in settings.values() for name, own in section.items()}
     if said & {"query", "ask"}:  # another question has other arguments
         lines = {k: v for k, v in lines.items() if k not in {"query", "ask", *OPTIONS}}
@@ -124,11 +125,10 @@ def _taken(
         lines.pop("epsilon", None)
     if said & {"public"}:  # other people, read as the data of the job are
         lines.pop("file", None)
-    elif said & {"length"}:
+    elif said & {"length"} and not makes_beliefs:  # in place of the data
         lines = {k: v for k, v in lines.items() if k not in settings.get("data", {})}
     if said & {"cuts", "levels", "labels"}:
         lines = {k: v for k, v in lines.items() if k not in {"cuts", "levels", "labels"}}
-    makes_beliefs = "files" in known and "model" not in known
     if makes_beliefs:  # of public files, which no job names
         kept = {**settings.get("data", {}), **settings.get("question", {})}
         made = {"epsilon": lines.get("epsilon"), "out": lines.get("model")}
@@ -139,6 +139,8 @@ def _taken(
     places = {"files": None if public else [file], "data": file, "release": result}
     if "release" in known:  # verify and synthetic read what the job wrote
         lines.pop("out", None)
+    if "data" in known and "public" not in said and "subject" in lines:
+        lines.setdefault("segment", lines.pop("subject"))  # people are independent of one another
     if "files" not in known and "data" not in known:
         lines = {k: v for k, v in lines.items() if k not in settings.get("data", {})}
     lines |= {name: place for name, place in places.items() if place is not None}

@@ -65,6 +65,7 @@ from pufferkit.influence.curve.profile import InfluenceCurve
 from pufferkit.influence.progress import TextProgress
 from pufferkit.mechanisms.influence_curve import influence_curve, metric_of
 from pufferkit.records import Report
+from pufferkit.shown import aligned
 from pufferkit.threads import one_thread
 
 REGIMES = (2, 3, 4, 6, 8, 12)
@@ -327,10 +328,7 @@ class Choice(Report):
         """Every class: folds survived, noise, and the loss to the adversaries of the others."""
         cells = [("class", "folds survived", "noise", "loss to the others' adversaries")]
         cells += [(row[0], row[2], row[3], row[4]) for row in self.table()]
-        wide = [max(len(row[n]) for row in cells) for n in range(4)]
-        return "\n".join(
-            "  ".join(c.ljust(w) for c, w in zip(row, wide, strict=True)).rstrip() for row in cells
-        )
+        return "\n".join(aligned(cells, ""))
 
     def remarks(self) -> list[str]:
         """The promise of each class, the recommended one, and what to do."""

@@ -84,9 +84,14 @@ def test_a_table_of_subjects(folder: Path):
     said = good("init", "people.csv", "--model", "model.json", "--json")
     columns = {"state": "activity", "time": "minute", "subject": "person"}
     assert json.loads(said)["columns"] == columns
+    assert "histogram over 600 entries in 2 segments" in " ".join(good("plan").split())
+    assert "verdict" in good("audit", "--trials", "200")
     good("release", "--anyway")
     assert Path("releases.csv").read_text().count("\n") == 3
     assert good("verify").startswith("ok")
+    Path("public.csv").write_text(Path("people.csv").read_text())
+    said = run("beliefs", "choose", "public.csv", "--length", "0").stderr
+    assert "lengths: must be" in said  # the columns are those of the job
 
 
 @pytest.mark.parametrize(

@@ -46,6 +46,7 @@ from pufferkit.fitting.members import (
 )
 from pufferkit.fitting.people import Codes, People, checked_people
 from pufferkit.fitting.row_tests import (
+    COVERAGE,
     VISITS,
     Check,
     coverage_check,
@@ -597,9 +598,9 @@ def _in_order(table: Table, theta: ChainClass) -> Any:
 
 def _coverage(counts: Any, starts: Any, theta: ChainClass, level: float) -> Check:
     try:
-        return coverage_check(counts, starts, theta, level)
+        return coverage_check(theta, counts, starts, level)
     except NotApplicable as reason:
-        return Check("the class covers the data", None, str(reason))
+        return Check(COVERAGE, None, str(reason))
 
 
 def _noise(series: Series, theta: ChainClass, epsilon: float) -> dict[str, float | None]:

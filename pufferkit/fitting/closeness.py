@@ -25,8 +25,8 @@ Secrets that the adversary thinks impossible are not compared; what only one of 
 possible, given such a secret, makes the divergence infinite.
 
 **Networks.** The log-ratio of two networks is a sum of log-ratios of tables, so its maximum over
-all data with X_i = a is found as a sum of products is, with maxima for sums and sums for products.
-Two passes over the buckets of one elimination order give it for every node and value.
+all data with X_i = a is found as a sum of products is, with maxima for sums and sums for products:
+all other nodes are eliminated, the least connected first.
 """
 
 from __future__ import annotations
@@ -186,79 +186,51 @@ def _maxima(
 ) -> list[Floats]:
     """For every node and value, the largest log first(x) / second(x) over data x with it."""
     place = {node: number for number, node in enumerate(nodes)}
-    sizes = [first.sizes[node] for node in nodes]
     tables: list[_ScopedTable] = []
     for network, sign, never in ((first, 1.0, -_NEVER), (second, -1.0, _UNSEEN)):
         for node in nodes:
             own = network.arrays[node]
             logs = np.where(own > 0, sign * np.log(np.where(own > 0, own, 1.0)), never)
             tables.append(((*(place[p] for p in network.parents[node]), place[node]), logs))
-    order, scopes = _order(len(nodes), [set(scope) for scope, _ in tables])
-    largest = max(prod(sizes[u] for u in scopes[v]) * sizes[v] for v in order)
-    if largest > MOST_ENTRIES:
-        raise NotApplicable(
-            f"closeness of these networks needs tables of {largest:.1e} entries (at most "
-            f"{MOST_ENTRIES:.0e}); cut them into parts"
-        )
-    rank = {v: number for number, v in enumerate(order)}
-    held: dict[int, list[_ScopedTable]] = {v: [] for v in (*order, -1)}
-    for scope, values in tables:
-        held[min(scope, key=lambda v: rank[v])].append((scope, values))
-    below: dict[int, list[int]] = {v: [] for v in (*order, -1)}
-    for v in order:
-        below[min(scopes[v], key=lambda u: rank[u], default=-1)].append(v)
-    up: dict[int, _ScopedTable] = {}
-    for v in order:
-        up[v] = _kept(_sum([*held[v], *(up[u] for u in below[v])]), scopes[v])
-    down: dict[int, _ScopedTable] = {-1: ((), np.zeros(()))}
-    result: dict[int, Floats] = {}
-    for v in (-1, *reversed(order)):
-        before = [_sum([*held[v], down[v]])]
-        for u in below[v]:
-            before.append(_sum([before[-1], up[u]]))
-        if v >= 0:
-            result[v] = _kept(before[-1], (v,))[1]
-        after: _ScopedTable = (), np.zeros(())
-        for number in range(len(below[v]) - 1, -1, -1):
-            u = below[v][number]
-            down[u] = _kept(_sum([before[number], after]), scopes[u])
-            after = _sum([after, up[u]])
-    return [result[v] for v in range(len(nodes))]
+    order = _order([set(scope) for scope, _ in tables])
+    return [_maximum(tables, [v for v in order if v != kept]) for kept in range(len(nodes))]
+
+
+def _maximum(tables: Sequence[_ScopedTable], gone: Sequence[int]) -> Floats:
+    """The largest sum of the tables over these variables, one after another."""
+    left = list(tables)
+    for v in gone:
+        scope, values = _sum([table for table in left if v in table[0]])
+        left = [table for table in left if v not in table[0]]
+        left.append((tuple(u for u in scope if u != v), values.max(axis=scope.index(v))))
+    return _sum(left)[1]
 
 
 def _sum(tables: Sequence[_ScopedTable]) -> _ScopedTable:
-    scope: tuple[int, ...] = tuple(dict.fromkeys(v for own, _ in tables for v in own))
+    sizes = {v: size for own, values in tables for v, size in zip(own, values.shape, strict=True)}
+    if prod(sizes.values()) > MOST_ENTRIES:
+        raise NotApplicable(
+            f"closeness of these networks needs tables of {prod(sizes.values()):.1e} entries (at "
+            f"most {MOST_ENTRIES:.0e}); cut them into parts"
+        )
     total: Floats = np.zeros(())
     for own, values in tables:
-        moved = np.transpose(values, [own.index(v) for v in scope if v in own])
-        total = total + moved[tuple(slice(None) if v in own else None for v in scope)]
-    return scope, total
+        moved = np.transpose(values, [own.index(v) for v in sizes if v in own])
+        total = total + moved[tuple(slice(None) if v in own else None for v in sizes)]
+    return tuple(sizes), total
 
 
-def _kept(table: _ScopedTable, keep: tuple[int, ...]) -> _ScopedTable:
-    scope, values = table
-    gone = tuple(axis for axis, v in enumerate(scope) if v not in keep)
-    return tuple(v for v in scope if v in keep), values.max(axis=gone) if gone else values
-
-
-def _order(
-    count: int, families: Sequence[set[int]]
-) -> tuple[list[int], dict[int, tuple[int, ...]]]:
-    """Variables, least connected first, and what each is joined with when it goes."""
-    near: dict[int, set[int]] = {v: set() for v in range(count)}
-    for family in families:
-        for v in family:
-            near[v] |= family - {v}
-    order, scopes = [], {}
+def _order(families: Sequence[set[int]]) -> list[int]:
+    """Variables, least connected first; those that remain are joined when one goes."""
+    near = {v: set().union(*(one for one in families if v in one)) for v in set().union(*families)}
+    order: list[int] = []
     while near:
         v = min(near, key=lambda u: (len(near[u]), u))
-        around = near.pop(v)
         order.append(v)
-        scopes[v] = tuple(sorted(around))
+        around = near.pop(v) - {v}
         for u in around:
-            near[u] |= around - {u}
-            near[u].discard(v)
-    return order, scopes
+            near[u] = (near[u] | around) - {v}
+    return order
 
 
 _ROUNDING = 1e-12

@@ -2,14 +2,6 @@
 
 A matrix counted from a series is information about that series. Counted from the series to be
 released, it would itself be a release without noise; count it from public or historical data.
-
-Tables with a memory of m entries are shrunk towards those of one entry less. With N the counts of
-tuples of neighbours within segments, all observed,
-
-    P_m(y | x_1..x_m) = (N(x_1..x_m, y) + kappa P_{m-1}(y | x_2..x_m)) / (N(x_1..x_m, .) + kappa),
-
-down to P_0(y) = (N(y) + 1/2) / (n + k/2). So every tuple has a distribution of the next entry,
-every transition is possible, and a tuple that never occurred has the prediction of its newer part.
 """
 
 from __future__ import annotations
@@ -25,7 +17,7 @@ from numpy.typing import ArrayLike
 
 from pufferkit import checks
 from pufferkit.beliefs.chain_class import ChainClass
-from pufferkit.beliefs.hidden_model import Within, shares
+from pufferkit.beliefs.hidden_model import Within
 from pufferkit.beliefs.hull_class import HullClass
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.beliefs.order_class import MOST_TUPLES, OrderClass
@@ -37,15 +29,12 @@ from pufferkit.data.series import Series
 from pufferkit.data.table import Table
 from pufferkit.errors import NotApplicable
 from pufferkit.fitting.baum_welch import PeopleAs, believed_models
-from pufferkit.fitting.people import PARTS, People, checked_levels, tuple_counts
+from pufferkit.fitting.people import PARTS, People, shrunk_tables
 from pufferkit.fitting.row_tests import conformal_contamination, row_coverage
 from pufferkit.threads import one_thread
 
 Start = Literal["stationary", "first"]
 Kind = Literal["chain", "around", "seasonal", "hull", "order", "regimes"]
-
-SHRINKAGE = 5.0
-"""Pseudo-entries by which each row is shrunk towards that of one entry of memory less."""
 
 _MOST = 0.99
 
@@ -370,7 +359,7 @@ def impossible_moves(series: Series, chain: MarkovChain) -> dict[tuple[Hashable,
 
 
 def order_table(segments: Iterable[ArrayLike], levels: int, order: int) -> Floats:
-    """P_m(y | x_1..x_m) of the formula above, an array with order + 1 axes, y last.
+    """P_m(y | x_1..x_m) of `shrunk_tables`, an array with order + 1 axes, y last.
 
     Parameters
     ----------
@@ -385,8 +374,4 @@ def order_table(segments: Iterable[ArrayLike], levels: int, order: int) -> Float
             f"order: {size} levels with {steps} steps of memory make {size**steps:,} tuples, "
             f"more than {MOST_TUPLES:,}; use a lower order, or merge levels"
         )
-    pieces = [checked_levels(segment, size) for segment in segments]
-    table = shares(tuple_counts(pieces, size, 1) + 0.5)
-    for width in range(2, steps + 2):
-        table = shares(tuple_counts(pieces, size, width) + SHRINKAGE * table)
-    return checks.frozen(table)
+    return checks.frozen(shrunk_tables(segments, size, steps)[-1])

@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, singledispatch
-from math import inf
 from typing import Any
 
 import numpy as np
@@ -29,7 +28,7 @@ from pufferkit.beliefs.seasonal_class import SeasonalClass
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
 from pufferkit.fitting.baum_welch import log_likelihood
-from pufferkit.fitting.people import Codes, checked_people, checked_slots
+from pufferkit.fitting.people import Codes, checked_people, checked_slots, shrunk_tables
 from pufferkit.fitting.row_tests import closest_in_box
 from pufferkit.influence.curve.profile import InfluenceCurve
 from pufferkit.threads import one_thread
@@ -43,11 +42,6 @@ TOLERANCE = 0.02
 _SHARE = 0.03
 """The same as a share of what that one has, where there is much to predict."""
 
-_BACK_OFF = 5.0
-"""Visits to a context that weigh as much as the shorter contexts."""
-
-_MOST_CELLS = 4_000_000
-_MOST_ORDER = 4
 _LAGS = 6
 _SPANS = (5, 15, 60, 240)
 _MOST_ROWS = 60_000
@@ -113,31 +107,25 @@ def prediction_gap(
     >>> prediction_gap(chain_predictor(chain.transition), longer, held_out, 2, day=100).passed
     True
     """
-    if not flexible:
-        raise ValueError("flexible: name at least one predictor to compare with")
     coded = checked_people(people, states)
-    length = checks.whole("day", day, 1)
-    times = checked_slots(slots, coded, length)
-    names = list(flexible)
+    times = checked_slots(slots, coded, day)
     predictors = [given, *flexible.values()]
     scored, blocks, first = [], [], 0
     for person, slot in zip(coded, times, strict=True):
         if len(person) < 2:
             continue
         scores = np.array([-predict(person, slot) for predict in predictors])
-        if scores.shape != (len(predictors), len(person) - 1):
-            raise ValueError("predictors: must score every entry after the first, NaN if unknown")
         known = ~np.isnan(scores).any(axis=0)
         scored.append(scores[:, known])
-        blocks.append(first + np.arange(1, len(person))[known] // length)
-        first += len(person) // length + 1
+        blocks.append(first + np.arange(1, len(person))[known] // day)
+        first += len(person) // day + 1
     together = np.concatenate(scored, axis=1) if scored else np.empty((0, 0))
     if not together.size:
         raise NotApplicable("people: no two neighbouring entries were observed; nothing to predict")
     means = together.mean(axis=1)
     best = 1 + int(np.argmin(means[1:]))
     error = _error(together[0] - together[best], np.concatenate(blocks))
-    others = dict(zip(names, means[1:].tolist(), strict=True))
+    others = dict(zip(flexible, means[1:].tolist(), strict=True))
     return PredictionGap(float(means[0]), others, error)
 
 
@@ -165,50 +153,23 @@ def chain_predictor(kernels: Any, day: int = 1) -> Predictor:
     return predict
 
 
-def memory_predictor(people: Sequence[Any], states: int, order: int | None = None) -> Predictor:
-    """A chain of higher order that backs off to shorter contexts.
+def memory_predictor(people: Sequence[Any], states: int, order: int) -> Predictor:
+    """A chain of higher order that backs off to shorter contexts (`shrunk_tables`).
 
-    The distribution after a context of m entries is (n + 5 q) / (sum n + 5), with n the counts
-    after it and q what the context of m - 1 entries says. A context that was not fully observed is
-    as long as its observed end. ``order`` is at most 4, and less with many states.
+    A context that was not fully observed is as long as its observed end.
     """
-    coded = checked_people(people, states)
-    most = next(m for m in range(_MOST_ORDER, 0, -1) if states ** (m + 1) <= _MOST_CELLS or m == 1)
-    longest = most if order is None else checks.whole("order", order, 1)
-    if longest > most:
-        raise ValueError(f"order: {longest} needs too large a table; {states} states allow {most}")
-    counts = np.bincount(np.concatenate(coded)[np.concatenate(coded) >= 0], minlength=states)
-    tables = [((counts + 0.5) / (counts + 0.5).sum())[None, :]]
-    for length in range(1, longest + 1):
-        number = np.zeros(states**length * states)
-        for person in coded:
-            context = _contexts(person, states, length)
-            seen = (context >= 0) & (person[1:] >= 0)
-            moves = context[seen] * states + person[1:][seen]
-            number += np.bincount(moves, minlength=len(number))
-        own = number.reshape(-1, states)
-        # The newest entry is the lowest digit, so shorter contexts repeat.
-        shorter = np.tile(tables[-1], (len(own) // len(tables[-1]), 1))
-        tables.append((own + _BACK_OFF * shorter) / (own.sum(axis=1, keepdims=True) + _BACK_OFF))
+    tables = shrunk_tables(people, states, order)
 
     def predict(person: Codes, slots: Codes) -> Floats:
-        scores = np.full(len(person) - 1, np.nan)
-        for length, table in enumerate(tables):
-            context = _contexts(person, states, length)
-            seen = (context >= 0) & (person[1:] >= 0)
-            scores[seen] = np.log(table[context[seen], person[1:][seen]])
-        return scores
+        chances = np.tile(tables[0], (len(person) - 1, 1))
+        for length in range(1, min(order + 1, len(person))):
+            context = np.lib.stride_tricks.sliding_window_view(person[:-1], length)
+            known = (context >= 0).all(axis=1)
+            chances[length - 1 :][known] = tables[length][tuple(context[known].T)]
+        scores = np.log(chances[np.arange(len(chances)), person[1:]])
+        return np.where(person[1:] >= 0, scores, np.nan)
 
     return predict
-
-
-def _contexts(person: Codes, states: int, length: int) -> Codes:
-    """Number of the last ``length`` entries before each but the first; -1 if not all are seen."""
-    context = np.zeros(len(person) - 1, dtype=np.intp)
-    for lag in range(length):
-        earlier = np.concatenate((np.full(lag, -1, dtype=np.intp), person[: len(person) - 1 - lag]))
-        context = np.where((context < 0) | (earlier < 0), -1, context + earlier * states**lag)
-    return context
 
 
 def boosted_predictor(
@@ -382,8 +343,8 @@ class Speaker:
     name: str
     predict: Predictor
     sample: Callable[[int, np.random.Generator], Codes]
-    nats: Callable[[Sequence[Codes]], float] | None = None
-    """The negative log-likelihood of people, where there is a quicker way to it."""
+    nats: Callable[[Sequence[Codes]], float]
+    """The negative log-likelihood of people."""
 
 
 def region_predictor(low: Floats, high: Floats, block: int) -> Predictor:
@@ -413,14 +374,8 @@ def best_member(theta: ChainClass, people: Sequence[Codes]) -> Speaker:
     if len(speakers) == 1:
         return speakers[0]
     length = _FIRST if len(speakers) > _MANY else max(len(person) for person in people)
-
-    def nats(one: Speaker) -> float:
-        parts = [person[:length] for person in people if len(person) > 1]
-        if one.nats is not None:
-            return one.nats(parts)
-        return -float(sum(np.nansum(one.predict(part, np.zeros_like(part))) for part in parts))
-
-    return min(speakers, key=nats)
+    parts = [person[:length] for person in people if len(person) > 1]
+    return min(speakers, key=lambda one: one.nats(parts))
 
 
 def _nearest(people: Sequence[Codes], theta: ChainClass, low: Floats, high: Floats) -> Speaker:
@@ -438,44 +393,36 @@ def _nearest(people: Sequence[Codes], theta: ChainClass, low: Floats, high: Floa
         chain = MarkovChain.steady(matrix / matrix.sum(axis=1, keepdims=True), theta.states)
     except ValueError as error:
         raise NotApplicable(f"nearest chain of the region: {error}") from None
-    return Speaker("nearest chain of the region", member_predictor(chain), chain.sample)
+    return _speaker("nearest chain of the region", chain)
+
+
+def _speaker(
+    name: str, member: Any, nats: Callable[[Sequence[Codes]], float] | None = None
+) -> Speaker:
+    """A chain, or what a hidden chain shows; ``nats`` is a quicker way to its likelihood."""
+    if not isinstance(member, (MarkovChain, HiddenChain)):
+        raise NotApplicable(f"{name}: is no series of entries")
+    predict = member_predictor(member)
+    quick = chain_predictor(member.transition) if isinstance(member, MarkovChain) else predict
+    return Speaker(name, predict, member.sample, nats or partial(_nats, quick))
+
+
+def _nats(predict: Predictor, people: Sequence[Codes]) -> float:
+    return -float(sum(np.nansum(predict(person, np.zeros_like(person))) for person in people))
 
 
 @singledispatch
 def _speakers(theta: ChainClass) -> list[Speaker]:
     """The distributions of a class that can represent it."""
-    speakers = []
-    for one in theta.distributions():
-        member = one.distribution
-        if not isinstance(member, (MarkovChain, HiddenChain)):
-            raise NotApplicable(f"{one.name}: is no series of entries")
-        quick = partial(_moves_nats, member) if isinstance(member, MarkovChain) else None
-        speakers.append(Speaker(one.name, member_predictor(member), member.sample, quick))
-    return speakers
-
-
-def _moves_nats(chain: MarkovChain, people: Sequence[Codes]) -> float:
-    """The negative log-likelihood of the transitions with both ends observed."""
-    total = 0.0
-    for person in people:
-        seen = (person[:-1] >= 0) & (person[1:] >= 0)
-        chances = chain.transition[person[:-1][seen], person[1:][seen]]
-        total -= -inf if (chances == 0).any() else float(np.log(chances).sum())
-    return total
+    return [_speaker(one.name, one.distribution) for one in theta.distributions()]
 
 
 @_speakers.register
 def _(theta: RegimeClass) -> list[Speaker]:
     """Each model, with its likelihood by the compiled recursion."""
     return [
-        Speaker(
-            one.name,
-            member_predictor(one.distribution),
-            one.distribution.sample,
-            partial(_regime_nats, model),
-        )
+        _speaker(one.name, one.distribution, partial(_regime_nats, model))
         for one, model in zip(theta.distributions(), theta.models, strict=True)
-        if isinstance(one.distribution, (MarkovChain, HiddenChain))
     ]
 
 
@@ -503,7 +450,7 @@ def _(theta: SeasonalClass) -> list[Speaker]:
             moves = upto.sum(axis=2, dtype=np.int16)
             return np.concatenate(([start], composed(int(start), moves)))
 
-        return Speaker(f"first entry at slot {first}", predict, sample)
+        return Speaker(f"first entry at slot {first}", predict, sample, partial(_nats, predict))
 
     return [speaker(first) for first in slots]
 

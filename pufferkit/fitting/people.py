@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pufferkit import checks
+from pufferkit.beliefs.hidden_model import shares
 from pufferkit.beliefs.provenance import Provenance
 from pufferkit.checks import Floats, Ints
 from pufferkit.data.calendar import Calendar
@@ -99,6 +100,28 @@ def tuple_counts(segments: Iterable[ArrayLike], levels: int, width: int) -> Floa
         numbers = shown @ (size ** np.arange(width - 1, -1, -1))
         counts += np.bincount(numbers, minlength=len(counts))
     return counts.reshape((size,) * width)
+
+
+SHRINKAGE = 5.0
+"""Pseudo-entries by which each row is shrunk towards that of one entry of memory less."""
+
+
+def shrunk_tables(segments: Iterable[ArrayLike], levels: int, order: int) -> list[Floats]:
+    """P_0, ..., P_m: tables with a memory of m entries, shrunk towards those of one entry less.
+
+    With N the counts of tuples of neighbours within segments, all observed,
+
+        P_m(y | x_1..x_m) = (N(x_1..x_m, y) + k P_{m-1}(y | x_2..x_m)) / (N(x_1..x_m, .) + k),
+
+    down to P_0(y) = (N(y) + 1/2) / (n + levels / 2). So every tuple has a distribution of the next
+    entry, every transition is possible, and a tuple that never occurred has the prediction of its
+    newer part.
+    """
+    pieces = [checked_levels(segment, levels) for segment in segments]
+    tables = [shares(tuple_counts(pieces, levels, 1) + 0.5)]
+    for width in range(2, order + 2):
+        tables.append(shares(tuple_counts(pieces, levels, width) + SHRINKAGE * tables[-1]))
+    return tables
 
 
 PARTS = 4
@@ -274,13 +297,9 @@ def _clock(table: Table, period: Any) -> tuple[int | None, tuple[int, ...]]:
 
 
 def _smoothed(counts: Floats) -> Floats:
-    rows = counts + SMOOTHING
-    smooth: Floats = rows / rows.sum(axis=-1, keepdims=True)
-    return smooth
+    return shares(counts + SMOOTHING)
 
 
 def _towards(counts: Floats, pooled: Floats) -> Floats:
     """Shares of counts, each row shrunk towards everybody's."""
-    rows = counts + _TOWARDS_POOLED * pooled
-    shrunk: Floats = rows / rows.sum(axis=-1, keepdims=True)
-    return shrunk
+    return shares(counts + _TOWARDS_POOLED * pooled)

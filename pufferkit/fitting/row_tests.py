@@ -369,28 +369,23 @@ def stationarity_check(series: Series, level: float) -> Check:
     )
 
 
-def coverage_check(
-    counts: NDArray[Any], starts: NDArray[Any], theta: ChainClass, level: float
-) -> Check:
-    """Whether some chain of the class is a plausible source of the counts."""
-    name = "the class covers the data"
-    return _coverage(theta, name, counts, starts, level)
+COVERAGE = "the class covers the data"
 
 
 @singledispatch
-def _coverage(
-    theta: ChainClass, name: str, counts: NDArray[Any], starts: NDArray[Any], level: float
+def coverage_check(
+    theta: ChainClass, counts: NDArray[Any], starts: NDArray[Any], level: float
 ) -> Check:
-    best = Check(name, False, "no chain of the class allows these moves")
+    """Whether some chain of the class is a plausible source of the counts."""
+    best = Check(COVERAGE, False, "no chain of the class allows these moves")
     for label, low, high, distribution in theta.boxes():
-        fits = _fits(name, counts, starts, low, high, distribution, label, level)
+        fits = _fits(counts, starts, low, high, distribution, label, level)
         if best.p_value is None or (fits.p_value or 0.0) > best.p_value:
             best = fits
     return best
 
 
 def _fits(
-    name: str,
     counts: NDArray[Any],
     starts: NDArray[Any],
     low: Floats,
@@ -400,7 +395,7 @@ def _fits(
     level: float,
 ) -> Check:
     if distribution is not None and (starts[distribution == 0] > 0).any():
-        return Check(name, False, f"{label}: a segment starts where it cannot", p_value=0.0)
+        return Check(COVERAGE, False, f"{label}: a segment starts where it cannot", p_value=0.0)
     statistic, freedom = 0.0, 0
     for row, least, most in zip(counts.astype(float), low, high, strict=True):
         if row.sum() == 0:
@@ -408,32 +403,32 @@ def _fits(
         nearest = closest_in_box(row, least, most)
         if (nearest[row > 0] == 0).any():
             text = f"{label}: moves occur that it says are impossible"
-            return Check(name, False, text, p_value=0.0)
+            return Check(COVERAGE, False, text, p_value=0.0)
         seen = row > 0
         statistic += 2 * float(np.sum(row[seen] * np.log(row[seen] / row.sum() / nearest[seen])))
         freedom += int((most > 0).sum()) - 1
     p = _tail(statistic, freedom)
     verdict = "is plausible" if p >= level else "is not plausible"
     text = f"{label} {verdict}: deviance {max(statistic, 0):.4g} on {freedom}, p = {p:.3g}"
-    return Check(name, p >= level, text, max(statistic, 0.0), freedom, p)
+    return Check(COVERAGE, p >= level, text, max(statistic, 0.0), freedom, p)
 
 
-@_coverage.register
-def _(
-    theta: MixingClass, name: str, counts: NDArray[Any], starts: NDArray[Any], level: float
-) -> Check:
+@coverage_check.register
+def _(theta: MixingClass, counts: NDArray[Any], starts: NDArray[Any], level: float) -> Check:
     leaves = counts.sum(axis=1, keepdims=True)
     if (leaves == 0).any():
-        return Check(name, None, "some states are never left, so their mixing cannot be judged")
+        return Check(COVERAGE, None, "some states are never left, so their mixing cannot be judged")
     chain = MarkovChain(np.full(len(counts), 1 / len(counts)), counts / leaves)
     try:
         (bounds,) = ChainClass.any_start(chain.transition).mixing_bounds()
     except NotApplicable as reason:
-        return Check(name, False, f"the counted chain does not mix ({reason})")
+        return Check(COVERAGE, False, f"the counted chain does not mix ({reason})")
     gap = chain.reversible_eigengap if theta.reversible and chain.is_reversible else chain.eigengap
     inside = bounds.pi_min >= theta.pi_min and gap >= theta.gap
     text = f"the counted chain has pi_min {bounds.pi_min:.4g} and gap {gap:.4g}"
-    return Check(name, bool(inside), f"{text}; the class asks {theta.pi_min:g} and {theta.gap:g}")
+    return Check(
+        COVERAGE, bool(inside), f"{text}; the class asks {theta.pi_min:g} and {theta.gap:g}"
+    )
 
 
 def _homogeneous(name: str, tables: NDArray[Any], level: float, otherwise: str) -> Check:

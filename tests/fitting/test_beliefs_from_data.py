@@ -244,7 +244,7 @@ def test_a_good_model_passes_and_the_false_alarm_rate_is_as_stated():
         reports = [
             order_check(series, 0.05),
             stationarity_check(series, 0.05),
-            coverage_check(series.transitions, np.array([0, 0, 0]), ChainClass.of(chain), 0.05),
+            coverage_check(ChainClass.of(chain), series.transitions, np.array([0, 0, 0]), 0.05),
         ]
         assert [check.freedom for check in reports] == [12, 6, 6]
         failed += [not check.passed for check in reports]

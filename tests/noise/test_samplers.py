@@ -110,9 +110,7 @@ def test_a_release_records_its_sampler_and_a_plan_and_a_verdict_say_it():
         assert words in " ".join(str(pk.verify(again)).split())
         record = release.to_dict()
         assert pk.Release.from_dict({**record, "sampler": None}).sampler is None
-        with pytest.raises(
-            ValueError, match="sampler must be one of opendp, pufferkit, got 'dice'"
-        ):
+        with pytest.raises(ValueError, match=r"sampler.*opendp.*pufferkit.*'dice'"):
             pk.Release.from_dict({**record, "sampler": "dice"})
         del record["sampler"]
         with pytest.raises(ValueError, match="must have sampler"):
@@ -140,7 +138,7 @@ def test_a_table_of_releases_records_its_sampler(tmp_path):
     for own in (drawn, together):
         assert own.sampler == own.to_dict()["sampler"] == own.row(0).sampler == "pufferkit"
         assert "own exact sampler" in " ".join(str(pk.verify(own)).split())
-    with pytest.raises(ValueError, match="sampler must be one of opendp, pufferkit, not 'dice'"):
+    with pytest.raises(ValueError, match=r"sampler.*opendp.*pufferkit.*'dice'"):
         pk.verify({**drawn.to_dict(), "sampler": "dice"})
     kept = for_each(table, CHAIN, 1, ledger=f"{tmp_path}/l.db", budget=1)
     assert kept.sampler is None  # it may have been drawn in an earlier run

@@ -260,7 +260,7 @@ class CliqueTree:
         Examples
         --------
         >>> CliqueTree.in_order([2, 2, 2], [(0, 1), (1, 2)], [0, 2, 1]).cliques
-        [(0, 1), (1, 2)]
+        [(1, 2), (0, 1)]
         """
         place = {node: number for number, node in enumerate(order)}
         if len(place) < len(order) or not set(place) <= set(range(len(sizes))):

@@ -777,7 +777,14 @@ class Query(Asked):
         return self.weights if self.apart is None else self.apart
 
     def added(self, states: Iterable[Hashable]) -> list[tuple[Fraction, ...]]:
-        """What an entry in each of these states adds to each number of a sum."""
+        """What an entry in each of these states adds to each number of a sum.
+
+        Examples
+        --------
+        >>> from pufferkit import count
+        >>> count("on", ["off", "on"], 7).added(["on", "off"])
+        [(Fraction(1, 1),), (Fraction(0, 1),)]
+        """
         nothing = (Fraction(0),) * self.size
         return [(self.weights or {}).get(state, nothing) for state in states]
 

@@ -151,7 +151,7 @@ class _SumAsked:
     most_work: float
 
 
-Worst = tuple[LeastScale, str, int]
+HardestSum = tuple[LeastScale, str, int]
 """The largest of the least scales, the belief that needs it, and the length."""
 
 
@@ -172,7 +172,7 @@ def _additive(query: Query, states: Sequence[Hashable]) -> tuple[Additive | Days
 
 
 @singledispatch
-def _worst(theta: Beliefs, asked: _SumAsked) -> Worst | None:
+def _worst(theta: Beliefs, asked: _SumAsked) -> HardestSum | None:
     """The largest scale over a class; ``None`` if no secret moves the answer."""
     raise NotApplicable(
         f"exact_sum needs Markov chains, networks or random fields, not a {theta.description}"
@@ -180,7 +180,7 @@ def _worst(theta: Beliefs, asked: _SumAsked) -> Worst | None:
 
 
 @_worst.register
-def _(theta: ChainClass, asked: _SumAsked) -> Worst | None:
+def _(theta: ChainClass, asked: _SumAsked) -> HardestSum | None:
     members = _known(theta)
     if isinstance(asked.added, Additive):
         return _of_entries(members, asked, asked.added)
@@ -193,7 +193,7 @@ def _(theta: ChainClass, asked: _SumAsked) -> Worst | None:
 
 
 @_worst.register
-def _(theta: EventClass, asked: _SumAsked) -> Worst | None:
+def _(theta: EventClass, asked: _SumAsked) -> HardestSum | None:
     theta.check_length(asked.query.longest)
     if asked.query.weights is None:
         raise NotApplicable(
@@ -224,7 +224,7 @@ def _(theta: EventClass, asked: _SumAsked) -> Worst | None:
 
 @_worst.register(NetworkClass)
 @_worst.register(FieldClass)
-def _(theta: GraphClass, asked: _SumAsked) -> Worst | None:
+def _(theta: GraphClass, asked: _SumAsked) -> HardestSum | None:
     if asked.query.weights is None:
         raise NotApplicable(f"{asked.query.name} is not a sum over entries; use influence_curve")
     given = list(sums_given(theta, asked.query, None))
@@ -237,9 +237,11 @@ def _(theta: GraphClass, asked: _SumAsked) -> Worst | None:
     return _of_tables(given, replace(asked, epsilon=asked.epsilon - rounding))
 
 
-def _of_tables(given: Sequence[SumGiven], asked: _SumAsked, *, check: bool = True) -> Worst | None:
+def _of_tables(
+    given: Sequence[SumGiven], asked: _SumAsked, *, check: bool = True
+) -> HardestSum | None:
     """The largest of the least scales of given tables; ``None`` if no secret moves the answer."""
-    worst: Worst | None = None
+    worst: HardestSum | None = None
     for own in given:
         (tables,) = own.segments
         if check and tables.work > asked.most_work:
@@ -251,9 +253,9 @@ def _of_tables(given: Sequence[SumGiven], asked: _SumAsked, *, check: bool = Tru
     return worst
 
 
-def _of_entries(members: Sequence[Member], asked: _SumAsked, added: Additive) -> Worst:
+def _of_entries(members: Sequence[Member], asked: _SumAsked, added: Additive) -> HardestSum:
     """The least scale for the values of all entries of known chains."""
-    worst: Worst | None = None
+    worst: HardestSum | None = None
     for member in members:
         enough = None
         # The longest segment need not be the hardest: counts of a chain that alternates are not.

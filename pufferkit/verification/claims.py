@@ -5,7 +5,8 @@ The record says which question was asked, with its arguments. The question is as
 moves it, must be what the record says, whatever the file claims. Of a function of the user's own
 the bound is declared by its author. Notes are not read.
 
-A table of releases (`Table`) has one proof for each length of segment, and a row for each release.
+A table of releases (`ReleaseTable`) has one proof for each length of segment, and a row for each
+release.
 All rows about a subject have one guarantee, and no entry is in two of its windows, so for each
 length the row with the least noise covers the others.
 """
@@ -481,7 +482,7 @@ _OTHERS = {"subject", "group", "window_start", "entries", "scale", "note"}
 """Columns of a table beside the answers."""
 
 
-class Table:
+class ReleaseTable:
     """Releases of one question: what they have in common, and columns of equal length."""
 
     def __init__(self, data: Mapping[str, Any]) -> None:

@@ -24,23 +24,23 @@ from pufferkit.mechanisms.release import Guarantee, Release
 from pufferkit.records import read_whole
 from pufferkit.shown import Shown
 from pufferkit.threads import one_thread
+from pufferkit.verification.check_curves import by_curve
+from pufferkit.verification.check_graphs import largest_part, models_of
+from pufferkit.verification.check_quilts import by_neighbours, by_quilts
+from pufferkit.verification.check_shapes import by_directions
+from pufferkit.verification.check_sums import by_distance, by_loss
 from pufferkit.verification.claims import (
     TOLERANCE,
     Allowance,
     BadBeliefs,
     Claim,
     NotChecked,
-    Table,
+    ReleaseTable,
     assumptions,
     contradictions,
     query_of,
     unusable,
 )
-from pufferkit.verification.curves import by_curve
-from pufferkit.verification.graphs import largest_part, models_of
-from pufferkit.verification.quilts import by_neighbours, by_quilts
-from pufferkit.verification.shapes import by_directions
-from pufferkit.verification.sums import by_distance, by_loss
 
 MOST_WORK = 10**11
 """Most work before a check gives up, in units of about a nanosecond: some minutes."""
@@ -194,7 +194,7 @@ def verify(release: Any, *, most_work: float = MOST_WORK) -> Verdict:
         return verify_file(release, most_work=most_work)
     record = release.to_dict() if hasattr(release, "to_dict") else release
     if isinstance(record, Mapping) and "rows" in record:
-        return _of_rows(_read(Table, record, "releases"), (), most_work)
+        return _of_rows(_read(ReleaseTable, record, "releases"), (), most_work)
     verdict = _of_one(_read(Release.from_dict, record, "release"), most_work)
     beside = {
         "derived": "that what is called derived follows from the release",
@@ -229,7 +229,7 @@ def verify_file(path: str | Path, *, most_work: float = MOST_WORK) -> Verdict:
         raise ValueError(f"{record}: is not the record of a table of releases")
     if path.suffix.lower() != ".csv":
         raise ValueError(f"{path}: only CSV tables are compared; verify the record {record.name}")
-    rows = _read(Table, data, "releases")
+    rows = _read(ReleaseTable, data, "releases")
     return _of_rows(rows, tuple(rows.differences(path)), most_work)
 
 
@@ -252,7 +252,7 @@ def _read(reader: Callable[[Any], Any], data: Any, what: str) -> Any:
         raise ValueError(f"{what}: the record is not well formed; {error}") from None
 
 
-def _of_rows(table: Table, problems: tuple[str, ...], most_work: float) -> Verdict:
+def _of_rows(table: ReleaseTable, problems: tuple[str, ...], most_work: float) -> Verdict:
     """Verify, for each length, the row with the least noise, which covers the others."""
     rows = _read(lambda _: list(table.hardest()), table.data, "releases")
     wrong = _read(lambda _: list(table.problems()), table.data, "releases")

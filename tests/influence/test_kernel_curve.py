@@ -14,8 +14,8 @@ from pufferkit.beliefs.kernel_class import part_of_kernels
 from pufferkit.influence.curve.engine import PartCurve
 from pufferkit.influence.curve.steps import Contaminated, HiddenCost, Transport
 from pufferkit.records import unpacked_matrix
+from pufferkit.verification.check_curves import loss_of_part
 from pufferkit.verification.claims import Allowance
-from pufferkit.verification.curves import loss_of_part
 from tests.oracles.kernel_losses import attacked_loss
 
 

@@ -15,7 +15,7 @@ from pufferkit.influence.curve.transport_plans import (
     packed,
     plan_value,
 )
-from pufferkit.verification.steps import Plans, plan_values
+from pufferkit.verification.check_steps import Plans, plan_values
 
 
 def kernel_of(rng, spread, zeros):

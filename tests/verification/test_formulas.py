@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import pufferkit as pk
-from pufferkit.verification import steps as formulas
+from pufferkit.verification import check_steps as formulas
+from pufferkit.verification.check_steps import evaluated
 from pufferkit.verification.claims import Allowance
-from pufferkit.verification.steps import evaluated
 
 
 def by_all_sets(kernel, variation):

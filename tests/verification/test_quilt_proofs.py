@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 
 import pufferkit as pk
-from pufferkit.verification.claims import Allowance
-from pufferkit.verification.quilts import (
+from pufferkit.verification.check_quilts import (
     KnownChain,
     Nearby,
     score_of_chain,
     spread_on_chain,
 )
+from pufferkit.verification.claims import Allowance
 from tests.oracles import brute
 
 pytestmark = pytest.mark.filterwarnings("ignore::pufferkit.errors.DrownedAnswer")

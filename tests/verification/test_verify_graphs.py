@@ -13,8 +13,8 @@ import pufferkit as pk
 from pufferkit.beliefs import junction_tree
 from pufferkit.beliefs.bayesian_network import NetworkClass
 from pufferkit.beliefs.finite_joint import JointClass
+from pufferkit.verification.check_sums import RecordedSum, distance_of
 from pufferkit.verification.claims import Allowance
-from pufferkit.verification.sums import RecordedSum, distance_of
 from tests.asking import Asking
 from tests.strategies.graphs import random_field
 

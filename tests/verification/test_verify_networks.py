@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pufferkit as pk
+from pufferkit.verification.check_quilts import connected
+from pufferkit.verification.check_sums import NetworkSums, RecordedSum, distance_of
 from pufferkit.verification.claims import Allowance, NotChecked
-from pufferkit.verification.quilts import connected
-from pufferkit.verification.sums import NetworkSums, RecordedSum, distance_of
 from pufferkit.verification.verify import verify
 
 STEP = {(0,): [0.9, 0.1], (1,): [0.4, 0.6]}

@@ -12,7 +12,7 @@ import pufferkit as pk
 from pufferkit import verify
 from pufferkit.influence.curve.steps import Transport
 from pufferkit.influence.curve.transport_plans import bases_of, packed
-from pufferkit.verification.steps import Plans, plan_values
+from pufferkit.verification.check_steps import Plans, plan_values
 from tests.influence.test_pairs import chains, metrics, programme
 from tests.oracles import pairs as oracle
 

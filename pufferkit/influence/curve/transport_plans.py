@@ -42,7 +42,7 @@ Bases of transport plans, recorded so that steps can be verified without optimis
 
 The best plan of a pair of rows is supported on a spanning tree of the sources y with p_y > 0 and
 the targets z with q_z > 0. The tree is sufficient: with the variation B on its arcs, the plan and
-its value follow by walking over it (as `pufferkit.verification.steps` does). It is written
+its value follow by walking over it (as `pufferkit.verification.check_steps` does). It is written
 as the neighbour of every node on the path to the first source: for the second and later sources an
 index among the targets, then for every target an index among the sources, one byte each.
 

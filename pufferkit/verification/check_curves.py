@@ -19,7 +19,7 @@ are read from the record. Any blocks, any C with this inequality and any plan gi
 false record can only fail to show that a scale is enough.
 
 A step is evaluated by a recorded plan or by the formula of its kind
-(`pufferkit.verification.steps`). What an engine computes of a step is not read.
+(`pufferkit.verification.check_steps`). What an engine computes of a step is not read.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ import numpy as np
 from pufferkit.checks import Bools, Floats
 from pufferkit.records import unpacked_matrix
 from pufferkit.rounding import EPS
+from pufferkit.verification.check_graphs import loss_on_graphs, models_of
+from pufferkit.verification.check_steps import LARGEST, Evaluator, closed, off_diagonal
 from pufferkit.verification.claims import TOLERANCE, Allowance, Claim, NotChecked, largest
-from pufferkit.verification.graphs import loss_on_graphs, models_of
-from pufferkit.verification.steps import LARGEST, Evaluator, closed, off_diagonal
 
 _FAR = 500.0
 """The variation between values that are never possible together."""

@@ -38,6 +38,14 @@ from pufferkit.beliefs.junction_tree import (
 )
 from pufferkit.checks import Floats
 from pufferkit.rounding import EPS
+from pufferkit.verification.check_steps import (
+    LARGEST,
+    Plans,
+    closed,
+    off_diagonal,
+    plan_values,
+    row_steps,
+)
 from pufferkit.verification.claims import (
     TOLERANCE,
     Allowance,
@@ -45,14 +53,6 @@ from pufferkit.verification.claims import (
     Claim,
     NotChecked,
     largest,
-)
-from pufferkit.verification.steps import (
-    LARGEST,
-    Plans,
-    closed,
-    off_diagonal,
-    plan_values,
-    row_steps,
 )
 
 _MOST_TEXT = 50_000_000

@@ -46,9 +46,9 @@ from pufferkit.beliefs.secrets import Events, Sets
 from pufferkit.checks import Bools, Floats
 from pufferkit.mechanisms.release import is_number, is_whole
 from pufferkit.rounding import EPS
+from pufferkit.verification.check_graphs import models_of
+from pufferkit.verification.check_sums import NetworkSums, networks_of
 from pufferkit.verification.claims import Allowance, BadBeliefs, Claim, NotChecked, largest
-from pufferkit.verification.graphs import models_of
-from pufferkit.verification.sums import NetworkSums, networks_of
 
 _FAR = 1 << 20
 """The prior of any start never grows along a series, so a nearer entry bounds it."""

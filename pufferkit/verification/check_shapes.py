@@ -28,9 +28,9 @@ import numpy as np
 from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.checks import Floats
 from pufferkit.mechanisms.release import Release
+from pufferkit.verification.check_curves import loss_of_part
+from pufferkit.verification.check_steps import closed, evaluated
 from pufferkit.verification.claims import TOLERANCE, Allowance, BadBeliefs, Claim, largest
-from pufferkit.verification.curves import loss_of_part
-from pufferkit.verification.steps import closed, evaluated
 
 _MOST_CORNERS = 9
 _ROOM = 1e-12

@@ -700,11 +700,11 @@ class NetworkSums:
 
 # --- tables of data sets, and vectors -------------------------------------------------------------
 
-Rows = Sequence[Sequence[Hashable]]
+DataRows = Sequence[Sequence[Hashable]]
 
 
 @singledispatch
-def _listed(theta: Beliefs, asked: RecordedSum) -> Iterator[tuple[Rows, list[Any], Any, Any]]:
+def _listed(theta: Beliefs, asked: RecordedSum) -> Iterator[tuple[DataRows, list[Any], Any, Any]]:
     """Of every distribution: all data sets, their probabilities, recorded answers and secrets.
 
     A secret is a list of events, an event a list of data sets; by default the values of a variable.
@@ -722,7 +722,7 @@ def _listed(theta: Beliefs, asked: RecordedSum) -> Iterator[tuple[Rows, list[Any
 
 
 @_listed.register
-def _(theta: JointClass, asked: RecordedSum) -> Iterator[tuple[Rows, list[Any], Any, Any]]:
+def _(theta: JointClass, asked: RecordedSum) -> Iterator[tuple[DataRows, list[Any], Any, Any]]:
     joints, none = theta.joints, [None] * len(theta.joints)
     every = zip(joints, asked.data.get("answers") or none, asked.secrets or none, strict=True)
     for joint, recorded, events in every:
@@ -745,7 +745,7 @@ def _given(theta: Any, asked: RecordedSum) -> Iterator[list[dict[Any, Fraction]]
             yield given
 
 
-def _answers(theta: Any, rows: Rows, asked: RecordedSum, recorded: Any) -> list[Any]:
+def _answers(theta: Any, rows: DataRows, asked: RecordedSum, recorded: Any) -> list[Any]:
     """The answer to each data set; those to a sum are computed, not read from the file."""
     if asked.weights is not None:
         added: dict[Hashable, Any] = dict(zip(theta.states, asked.weights, strict=True))
@@ -761,7 +761,7 @@ def _answers(theta: Any, rows: Rows, asked: RecordedSum, recorded: Any) -> list[
     return [read.get(type(own), Fraction)(own) for own in recorded]
 
 
-def _values_of(rows: Rows) -> Iterator[list[list[int]]]:
+def _values_of(rows: DataRows) -> Iterator[list[list[int]]]:
     """The values of each variable."""
     for column in zip(*rows, strict=True):
         events: dict[Hashable, list[int]] = {}

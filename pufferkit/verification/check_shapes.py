@@ -25,10 +25,10 @@ from typing import Any
 
 import numpy as np
 
-from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.checks import Floats
 from pufferkit.mechanisms.release import Release
 from pufferkit.verification.check_curves import loss_of_part
+from pufferkit.verification.check_graphs import models_of
 from pufferkit.verification.check_steps import closed, evaluated
 from pufferkit.verification.claims import TOLERANCE, Allowance, BadBeliefs, Claim, largest
 
@@ -79,9 +79,10 @@ class _Recorded:
 
 def by_directions(claim: Claim) -> float:
     """The recorded scale if the recorded proof keeps the loss within epsilon, else a larger one."""
-    record, theta, length = claim.record, claim.beliefs, claim.longest
-    if not isinstance(theta, ChainClass):
-        raise BadBeliefs("are not chains with hidden regimes, which shaped noise needs")
+    record, length = claim.record, claim.longest
+    theta: Any = claim.beliefs
+    if models_of(theta):
+        raise BadBeliefs("are networks, not chains with hidden regimes, which shaped noise needs")
     theta.check_length(length)
     shape = _Recorded.of(record)
     _check_sums(claim, shape)

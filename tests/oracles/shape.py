@@ -84,8 +84,8 @@ class Outputs:
         for _ in range(rounds):
             top = np.argsort(self.largest.ravel())[-6:]
             start = self.where.reshape(-1, m)[top]
-            steps = rng.normal(size=(6, 16, m)) * self.scales * reach
-            steps *= rng.choice([0.05, 0.3, 1.0], size=(6, 16, 1))
+            steps = rng.normal(size=(len(top), 16, m)) * self.scales * reach
+            steps *= rng.choice([0.05, 0.3, 1.0], size=(len(top), 16, 1))
             self.try_all((start[:, None] + steps).reshape(-1, m))
             reach = max(0.9 * reach, 0.05)
         return self.largest

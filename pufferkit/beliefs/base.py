@@ -44,6 +44,7 @@ from pufferkit import checks
 from pufferkit.beliefs.graph import Node
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.beliefs.provenance import (
+    KINDS,
     PRIVATE_NOTE,
     Provenance,
     check_not_counted_from,
@@ -63,9 +64,6 @@ if TYPE_CHECKING:
     from pufferkit.beliefs.secrets import Secrets
     from pufferkit.data.calendar import Calendar
 
-
-KINDS: dict[str, Any] = {}
-"""The class that reads each kind of record, filled as the classes are defined."""
 
 _MADE_OF: dict[type, Any] = {}
 """The class that is made of models of each type."""

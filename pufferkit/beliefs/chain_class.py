@@ -31,10 +31,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pufferkit import checks
-from pufferkit.beliefs.base import KINDS, Beliefs, Distribution, Member, Mixing
+from pufferkit.beliefs.base import Beliefs, Distribution, Member, Mixing
 from pufferkit.beliefs.chain_parts import chain_parts
 from pufferkit.beliefs.markov_chain import MarkovChain, at_step, labels
-from pufferkit.beliefs.provenance import Provenance
+from pufferkit.beliefs.provenance import KINDS, Provenance
 from pufferkit.beliefs.secrets import Runs, Secrets
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable

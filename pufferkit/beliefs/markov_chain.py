@@ -48,7 +48,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pufferkit import checks
-from pufferkit.beliefs.provenance import Provenance
+from pufferkit.beliefs.provenance import KINDS, Provenance
 from pufferkit.checks import Bools, Floats
 from pufferkit.data.durations import of_seconds, seconds
 from pufferkit.influence.kernels import TINY
@@ -399,6 +399,18 @@ class MarkovChain(Shown, checks.Frozen, JsonRecord):
             )
         backwards = (self.transition.T * pi) / pi[:, None]
         return MarkovChain(pi, backwards, self.states, self.fitted_on, step=self.step)
+
+    def with_secrets(self, *secrets: Any, entries: bool | None = None) -> Any:
+        """A class of this chain alone, with other secrets: see `ChainClass.with_secrets`.
+
+        Examples
+        --------
+        >>> from pufferkit import Secrets
+        >>> chain = MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]], states=["rest", "active"])
+        >>> chain.with_secrets(Secrets.pairs([("rest", "active")])).promise
+        'hidden is of any entry: rest or active, and nothing else'
+        """
+        return KINDS["finite"].of(self).with_secrets(*secrets, entries=entries)
 
     def with_step(self, step: Any) -> MarkovChain:
         """The same chain, of entries this far apart: seconds, or text such as ``"5m"``.

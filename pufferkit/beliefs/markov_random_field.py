@@ -134,7 +134,7 @@ class MarkovRandomField(Shown, JsonRecord):
         Parameters
         ----------
         edges
-            Pairs of neighbours.
+            Pairs of neighbours, or an undirected graph of networkx.
         coupling
             One number, or one for each edge; below 0 if neighbours tend to differ.
         field
@@ -407,8 +407,10 @@ def _weights(scope: Any, values: ArrayLike) -> Floats:
     return checks.frozen(table)
 
 
-def _graph(edges: Iterable[Edge], nodes: Iterable[Node]) -> tuple[list[Edge], list[Node]]:
-    """Edges and nodes, checked."""
+def _graph(edges: Any, nodes: Iterable[Node]) -> tuple[list[Edge], list[Node]]:
+    """Edges and nodes, checked; a graph of networkx has both."""
+    if hasattr(edges, "edges") and hasattr(edges, "nodes"):
+        edges, nodes = edges.edges(), tuple(nodes) or edges.nodes()
     pairs: dict[Edge, None] = {}
     for edge in edges:
         pair = tuple(edge) if isinstance(edge, (tuple, list)) else ()

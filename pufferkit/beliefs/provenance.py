@@ -73,6 +73,9 @@ _BYTES = 6
 
 Words = NDArray[np.uint64]
 
+KINDS: dict[str, Any] = {}
+"""The class of beliefs that reads each kind of record, filled as the classes are defined."""
+
 
 @dataclass(frozen=True)
 class Passages:

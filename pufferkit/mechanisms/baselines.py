@@ -28,7 +28,7 @@ from pufferkit.data.query import Query, Question, bound
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.curve.influence_matrix import Spread, graph_spread
 from pufferkit.influence.kernels import TINY, Kernel, row_log_ratios
-from pufferkit.mechanisms.calibration import Calibration, check_states, checked
+from pufferkit.mechanisms.calibration import Calibration, about, check_states, checked
 from pufferkit.mechanisms.release import Evidence, Guarantee
 from pufferkit.rounding import last_passing, round_up
 from pufferkit.threads import one_thread
@@ -63,7 +63,7 @@ def group_dp(
     """
     epsilon = checks.privacy(epsilon)
     theta = None if beliefs is None else as_beliefs(beliefs)
-    query = bound(query, None if theta is None else theta.states, over)
+    query = bound(query, None, over) if theta is None else about(theta, query, over)
     if theta is not None and theta.largest_part is not None:
         check_states(theta, query)
         return Calibration(

@@ -22,7 +22,7 @@ from pufferkit.beliefs.provenance import check_paid
 from pufferkit.beliefs.secrets import Secrets
 from pufferkit.checks import Floats
 from pufferkit.data.queries import rank_scores
-from pufferkit.data.query import Query, bound
+from pufferkit.data.query import Query, Question, bound
 from pufferkit.data.series import Series, declared_independent
 from pufferkit.errors import NotApplicable
 from pufferkit.mechanisms.post_processing import rank_error
@@ -441,12 +441,19 @@ def checked(
     """The beliefs, with these secrets if any, the query about ``over``, and epsilon, checked."""
     epsilon = checks.privacy(epsilon)
     theta = as_beliefs(beliefs)
-    query = bound(query, theta.states, over)
+    query = about(theta, query, over)
     if secrets is not None:
         named = [secrets] if isinstance(secrets, Secrets) else list(secrets)
         theta = chains_only(theta, "secrets=").with_secrets(*named)
     check_states(theta, query)
     return theta, query, epsilon
+
+
+def about(beliefs: Beliefs, query: Any, over: Any) -> Query:
+    """The query about ``over``; a question without it is about the entries that beliefs name."""
+    if over is None and isinstance(query, Question) and beliefs.entries is not None:
+        over = len(beliefs.entries)
+    return bound(query, beliefs.states, over)
 
 
 def check_states(beliefs: Beliefs, query: Query) -> None:

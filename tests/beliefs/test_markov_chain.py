@@ -412,3 +412,11 @@ def test_bad_powers_and_nodes(steps):
     with pytest.raises(ValueError, match="node"):
         chain.marginal(steps)
     assert chain.power(0).tolist() == [[1, 0], [0, 1]]
+
+
+def test_a_chain_with_other_secrets_is_a_class_of_one():
+    chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
+    runs = pk.Secrets.runs(3)
+    assert (
+        chain.with_secrets(runs).to_dict() == pk.ChainClass.of(chain).with_secrets(runs).to_dict()
+    )

@@ -2,6 +2,7 @@
 
 import pickle
 
+import networkx as nx
 import numpy as np
 import pytest
 
@@ -121,3 +122,19 @@ def test_too_much_is_refused_with_the_number():
         pk.MarkovRandomField.grid(20, 20, 0.1).distribution("1,1")
     with pytest.raises(pk.NotApplicable, match="data sets"):
         pk.MarkovRandomField.grid(5, 5, 0.1).joint()
+
+
+def test_a_graph_of_networkx_is_edges_and_nodes():
+    graph = nx.Graph([("Ada", "Ben"), ("Ben", "Cem")])
+    graph.add_node("Dia")
+    field = pk.MarkovRandomField.ising(graph, 0.3)
+    named = pk.MarkovRandomField.ising(list(graph.edges), 0.3, nodes=list(graph.nodes))
+    assert field.nodes == named.nodes == ("Ada", "Ben", "Cem", "Dia")
+    assert field.to_dict() == named.to_dict()
+
+
+def test_a_question_about_all_nodes_needs_no_length():
+    field = pk.MarkovRandomField.ising([(0, 1), (1, 2)], 0.3)
+    curve = pk.influence_curve
+    assert curve(field, pk.count(1), 1).scale == curve(field, pk.count(1), 1, over=3).scale
+    assert pk.group_dp(pk.count(1), 1, field).scale == pk.group_dp(pk.count(1, 3), 1).scale

@@ -64,9 +64,10 @@ def release(
         `wasserstein`, whose noise is made for one sum alone, later releases cost far more.
     per
         For a table: ``"subject"``, an answer for each subject (and window of the table);
-        ``"all"``, one about all of them together, whose entries all are paid for; or a mapping from
-        subject to group, one for each of the ``keys``. No subject is in two groups, so all groups
-        together cost as much as one.
+        ``"all"``, one about all of them together, whose entries all are paid for; or one for each
+        of the ``keys`` of a column of groups that the table was read with, ``read(...,
+        groups=column)``, or of a mapping from subject to group. No subject is in two groups, so all
+        groups together cost as much as one.
     keys
         All possible groups: which of them occur is a fact about the data.
     window
@@ -157,17 +158,21 @@ def release(
         )
     if epsilon is None:
         raise ValueError("epsilon: must be given for a table")
-    if isinstance(per, str | None) and (per not in (None, SUBJECT, ALL) or keys is not None):
-        raise ValueError(
-            f"per: must be 'subject', 'all' or a mapping from subject to group, with keys=, got "
-            f"{per!r}"
-        )
     each, groups = per in (None, SUBJECT), None
     what = "each" if each else "all"
-    if not isinstance(per, str | None):
+    if not each and per != ALL:
+        members = data.groups.get(per) if isinstance(per, str) else per
+        if members is None:
+            raise ValueError(
+                f"per: must be 'subject', 'all' or a column of groups that the table was read with "
+                f"(it has {', '.join(data.groups) or 'none'}; read(..., groups={per!r})), got "
+                f"{per!r}"
+            )
         data, far = data.collect() if far else data, False
-        groups = Groups.of(data.subjects, per, keys)
+        groups = Groups.of(data.subjects, members, keys)
         what = f"all by {groups.digest}"
+    elif keys is not None:
+        raise ValueError("keys: are those of groups; name the column of groups with per=")
     mechanism = "influence_curve" if mechanism == BEST else mechanism
     run = FleetRun.of(what, beliefs, epsilon, query, mechanism, label, data.windows)
     shown: dict[str, Any] = {"each": each, "progress": progress, "anyway": anyway}

@@ -126,9 +126,16 @@ class Terms:
             different = sorted(
                 k for k in {*self.about, *there} if self.about.get(k) != there.get(k)
             )
+            why = "use it for those, or choose another name"
+            if ("every" in self.about) != ("every" in there):  # times that are numbers
+                why = (
+                    "a table counts entries by its times, also where these are numbers, and a "
+                    "series without a calendar from its first entry on: read both in one way, with "
+                    "subject= or without; or give timestamps, by which both are placed"
+                )
             raise ValueError(
                 f"account: {known.account!r} was opened for other data or beliefs "
-                f"({', '.join(different)} differ); use it for those, or choose another name"
+                f"({', '.join(different)} differ); {why}"
             )
         if known.budget != self.budget:
             raise ValueError(

@@ -27,6 +27,7 @@ from pufferkit.account.subjects import (
 from pufferkit.beliefs.base import check_table
 from pufferkit.beliefs.provenance import check_paid
 from pufferkit.checks import Floats
+from pufferkit.data.assemble import state_labels
 from pufferkit.data.exact_rows import Rows, RowsAndQuery, exact_rows, whole_series
 from pufferkit.data.queries import Histogram
 from pufferkit.data.query import Query, Question
@@ -42,10 +43,10 @@ from pufferkit.records import digest as digest_of
 
 @dataclass(frozen=True, eq=False)
 class Groups:
-    """The index of each subject's group among the keys."""
+    """For each subject the index of its group among the keys."""
 
     keys: tuple[Hashable, ...]
-    place: Counts
+    number: Mapping[Hashable, int]
 
     @classmethod
     def of(
@@ -63,20 +64,27 @@ class Groups:
         if isinstance(keys, str):
             raise ValueError(f"keys: must be a list of all groups, got {keys!r}")
         declared = checks.distinct_states(keys)
-        number = {key: place for place, key in enumerate(declared)}
         lost = [subject for subject in subjects if subject not in groups]
         if lost:
             raise ValueError(f"groups: {len(lost)} subjects have no group, such as {lost[0]!r}")
-        strange = {groups[subject] for subject in subjects} - set(declared)
+        labels = state_labels([groups[subject] for subject in subjects], declared)  # 1 for "1"
+        strange = set(labels) - set(declared)
         if strange:
             few = ", ".join(sorted(repr(key) for key in strange)[:5])
             raise ValueError(f"groups: {few} not among the declared keys")
-        return cls(declared, np.array([number[groups[subject]] for subject in subjects]))
+        index = {key: place for place, key in enumerate(declared)}
+        numbers = (index[label] for label in labels)
+        return cls(declared, dict(zip(subjects, numbers, strict=True)))
 
     @property
     def digest(self) -> str:
         """The same for the same groups."""
-        return digest_of({"keys": [str(k) for k in self.keys], "place": self.place.tolist()})
+        place = list(self.number.values())
+        return digest_of({"keys": [str(k) for k in self.keys], "place": place})
+
+    def place(self, table: Table) -> Counts:
+        """Those of the subjects of a table, which may be a part of all."""
+        return np.array([self.number[subject] for subject in table.subjects])
 
     def of_rows(self, rows: int) -> tuple[Hashable, ...]:
         """The group of each row: all windows of one group, then the next group."""
@@ -100,12 +108,12 @@ def rows_used(sizes: Table, question: Question) -> Rows:
     return whole_series(sizes, sizes.totals[:, None], None)
 
 
-def summed_up(asked: Rows, grouped: Groups | None) -> Rows:
+def summed_up(asked: Rows, groups: int = 1, group_of: Counts | None = None) -> Rows:
     """The rows of all subjects, or of each group, added up window by window."""
     windows, place = np.unique(asked.window, return_inverse=True)
-    if grouped is not None:
-        place = grouped.place[asked.owner] * len(windows) + place
-        windows = np.tile(windows, len(grouped.keys))
+    if group_of is not None:
+        place = group_of[asked.owner] * len(windows) + place
+        windows = np.tile(windows, groups)
 
     def summed(rows: Counts) -> Counts:
         sums = np.zeros((len(windows), *rows.shape[1:]), dtype=np.int64)
@@ -255,7 +263,11 @@ def release_table(
     data = {} if accounts is None else TableData(table, account_names(table, prefix))
     if accounts is not None:
         run = run.paid_for(accounts, list(data), longest)
-    rows = asked if each else summed_up(asked, groups)
+    rows = asked
+    if groups is not None:
+        rows = summed_up(asked, len(groups.keys), groups.place(table))
+    elif not each:
+        rows = summed_up(asked)
     run = run.decided(int(np.median(rows.entries)), longest)
     per = rows.per(run.question.per)
     if per is not None and not per.all():

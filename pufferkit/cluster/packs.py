@@ -153,7 +153,7 @@ def _together(
         add = _Sums(_alone(run))
         with spark_storage.job("adding up"):
             parts = counted.worked(states, add, "part binary").toLocalIterator()
-            together = summed_up(_joined(pickle.loads(bytes(row[0])) for row in parts), None)
+            together = summed_up(_joined(pickle.loads(bytes(row[0])) for row in parts))
         if run.question.counting:
             refuse_digits(run.question, run.one_entry, int(together.entries.sum()))
         longest = int(counted.lengths.longest.max())
@@ -270,9 +270,9 @@ class _Sums:
     def __call__(self, tables: Iterator[Table]) -> Iterator[Mapping[str, Any]]:
         together: Rows | None = None
         for table in tables:
-            rows = summed_up(_exact(table, self.run), None)
+            rows = summed_up(_exact(table, self.run))
             if together is not None:
-                rows = summed_up(_joined([together, rows]), None)
+                rows = summed_up(_joined([together, rows]))
             together = rows
         if together is not None:
             yield {"part": [pickle.dumps(together)]}

@@ -15,7 +15,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -62,6 +62,8 @@ class ClusterTable:
     """The source of the rows, and how they become entries."""
     states: tuple[Hashable, ...] | None
     """All states that can occur; ``None`` if they were not declared."""
+    groups: Mapping[str, Mapping[Hashable, Hashable]] = field(default_factory=dict)
+    """By their column, the groups of the subjects."""
 
     @property
     def windows(self) -> Windows | None:
@@ -72,7 +74,8 @@ class ClusterTable:
         """The aggregates of all subjects, collected on the driver."""
         with self.counted() as counted:
             pieces = list(counted.packs(counted.kept))
-            return assembled(pieces, counted.pairs, self.rules, self.states, counted.unknown)
+            made = assembled(pieces, counted.pairs, self.rules, self.states, counted.unknown)
+        return replace(made, groups=self.groups)
 
     @contextmanager
     def counted(self, *, single: bool = False) -> Iterator[CountedTable]:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pufferkit import checks
-from pufferkit.data import count, sources
+from pufferkit.data import count, files, sources
 from pufferkit.data.assemble import MOST_ENTRIES, assembled, state_labels
 from pufferkit.data.bins import Bins, as_bins
 from pufferkit.data.count import BASE, END, FRESH, STATE, SUBJECT, TIME, WALL, Rules
@@ -66,6 +66,7 @@ def read(
     repeated_hour: Policy = "refuse",
     entry: str | None = None,
     names: Sequence[Hashable] | None = None,
+    groups: str | Sequence[str] | None = None,
 ) -> Any:
     """The data of one subject as a `Series`, or of many subjects as a `Table`.
 
@@ -143,6 +144,8 @@ def read(
     entry, names
         For networks and joint distributions: the column that names the entry of each row, and all
         entries in the order of the beliefs (``beliefs.entries``).
+    groups
+        Column, or columns, with a group of each subject, for ``release(table, ..., per=column)``.
 
     Raises
     ------
@@ -208,6 +211,8 @@ def read(
     if segment is not None:
         opened = replace(opened, eager=_segments(opened, timed=bool(times)))
     table = _table(opened, rules, known)
+    if groups is not None:
+        table = replace(table, groups=_groups(source, subject, groups, text))
     if opened.eager is None or opened.several or not single:
         return table
     return _series(table, opened, None if times else every, start)
@@ -448,7 +453,7 @@ def _record(
 
 @readable
 def groups_of(rows: Any, *, subject: str, group: str) -> dict[Hashable, Hashable]:
-    """The group of each subject, for ``release(table, ..., per=groups)``.
+    """The group of each subject, for ``release(table, ..., per=groups)``; `read` does the same.
 
     Parameters
     ----------
@@ -482,6 +487,19 @@ def groups_of(rows: Any, *, subject: str, group: str) -> dict[Hashable, Hashable
             raise ValueError(f"group: subject {who!r} is in {count}; give each exactly one")
         members[who] = key
     return members
+
+
+def _groups(
+    source: Any, subject: str | None, columns: str | Sequence[str], form: TextFormat | None
+) -> dict[str, dict[Hashable, Hashable]]:
+    """For each column of groups the group of each subject."""
+    if subject is None:
+        raise ValueError("groups: are groups of subjects; name their column too, with subject=")
+    if files.is_files(source):
+        table = files.opened(source, form)
+        source = (files.with_name(table, source) if subject == files.FILE else table).lazy
+    named = [columns] if isinstance(columns, str) else columns
+    return {column: groups_of(source, subject=subject, group=column) for column in named}
 
 
 def _rules(

@@ -7,8 +7,8 @@ are in time order, so the place of every piece within its series is known.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterator
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -92,6 +92,8 @@ class Table(Shown, checks.Frozen):
         Time of the first entry of each segment, in the order of the spans.
     timezone
         The time zone of local times, if one was named.
+    groups
+        By their column, the groups of the subjects.
 
     Examples
     --------
@@ -125,6 +127,7 @@ class Table(Shown, checks.Frozen):
     codes: Counts | None = None
     starts: tuple[int | float, ...] | None = None
     timezone: str | None = None
+    groups: Mapping[str, Mapping[Hashable, Hashable]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         size = len(self.states)

@@ -1,6 +1,6 @@
 """Questions of many subjects: the same answers however they are counted, charged once, verified."""
 
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 
 import numpy as np
 import polars as pl
@@ -307,6 +307,57 @@ def test_groups_with_declared_keys_cost_what_one_release_costs(tmp_path):
     assert len(days) == 3 * len(set(days.windows.tolist()))
     episodes = question("episodes", of="walk")
     assert pk.verify(for_all(table, CHAIN, 1, query=episodes, groups=groups, keys=keys)).ok
+
+
+@pytest.fixture
+def streets(tmp_path):
+    """Three people in two regions, by a file and by a frame; cem has no entry in April."""
+    days = {"ann": range(40), "bob": range(40), "cem": range(20)}
+    start = date(2026, 3, 12)
+    region = {"ann": "north", "bob": "south", "cem": "north"}
+    rows = [
+        (who, start + timedelta(days=day), "walk" if who == "cem" or day % 3 else "rest", where)
+        for who, where in region.items()
+        for day in days[who]
+    ]
+    names = ["who", "when", "what", "region"]
+    frame = pl.DataFrame(rows, schema=names, orient="row").with_columns(floor=pl.lit(2))
+    frame.write_csv(tmp_path / "streets.csv")
+    roles = {"subject": "who", "time": "when", "state": "what", "states": CHAIN.states}
+    sources = frame, frame.to_pandas(), tmp_path / "streets.csv"
+    return [pk.read(source, **roles, groups=["region", "floor"]) for source in sources]
+
+
+def test_a_column_of_groups_is_read_with_the_table(streets):
+    keys = ["north", "south", "west"]
+    for table in streets:
+        rows = pk.release(table, CHAIN, "histogram", 1e6, per="region", keys=keys)
+        assert rows.groups == tuple(keys)
+        assert np.round(rows.raw).tolist() == [[14, 46], [14, 26], [0, 0]]
+        assert pk.verify(rows).ok
+        floors = pk.release(table, CHAIN, "histogram", 1e6, per="floor", keys=[1, 2])
+        assert floors.entries.tolist() == [0, 100]  # text in a file is the key that prints like it
+
+
+def test_groups_of_a_period_are_those_of_the_subjects_who_have_entries_in_it(streets):
+    table, asked = streets[0], {"window": "2026-04", "per": "region", "keys": ["north", "south"]}
+    rows = pk.release(table, CHAIN, "histogram", 1e6, **asked)
+    assert rows.entries.tolist() == [20, 20]
+    where = pk.release(table, CHAIN, "histogram", 1e6, **asked | {"keys": ["south", "north"]})
+    assert np.allclose(np.round(where.raw), np.round(rows.raw)[::-1])
+
+
+def test_columns_that_are_not_groups_are_refused(streets):
+    for given, words in (
+        ({"per": "street"}, "it has region, floor"),
+        ({"per": "region"}, "must be given together"),
+        ({"per": "all", "keys": ["north"]}, "with per="),
+    ):
+        with pytest.raises(ValueError, match=words):
+            pk.release(streets[0], CHAIN, "histogram", 1, **given)
+    rows = pl.DataFrame({"t": [1, 2], "x": ["rest", "walk"], "region": ["north", "north"]})
+    with pytest.raises(ValueError, match="subject="):
+        pk.read(rows, time="t", state="x", groups="region")
 
 
 def test_groups_that_are_not_declared_are_refused():

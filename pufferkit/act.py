@@ -161,15 +161,8 @@ def release(
     each, groups = per in (None, SUBJECT), None
     what = "each" if each else "all"
     if not each and per != ALL:
-        members = data.groups.get(per) if isinstance(per, str) else per
-        if members is None:
-            raise ValueError(
-                f"per: must be 'subject', 'all' or a column of groups that the table was read with "
-                f"(it has {', '.join(data.groups) or 'none'}; read(..., groups={per!r})), got "
-                f"{per!r}"
-            )
         data, far = data.collect() if far else data, False
-        groups = Groups.of(data.subjects, members, keys)
+        groups = _groups(data, per, keys)
         what = f"all by {groups.digest}"
     elif keys is not None:
         raise ValueError("keys: are those of groups; name the column of groups with per=")
@@ -183,3 +176,14 @@ def release(
             raise NotApplicable(f"window: give the rows of {period.name}, filtered on the cluster")
         return release_on_cluster(data, run, account, storage=storage, **shown)
     return release_table(data, run, account, groups=groups, period=period, **shown)
+
+
+def _groups(table: Table, per: Any, keys: Sequence[Hashable] | None) -> Groups:
+    """The groups of a column that the table was read with, or those of a mapping."""
+    members = table.groups.get(per) if isinstance(per, str) else per
+    if members is None:
+        raise ValueError(
+            f"per: must be 'subject', 'all' or a column of groups that the table was read with "
+            f"(it has {', '.join(table.groups) or 'none'}; read(..., groups={per!r})), got {per!r}"
+        )
+    return Groups.of(table.subjects, members, keys)

@@ -263,11 +263,8 @@ def release_table(
     data = {} if accounts is None else TableData(table, account_names(table, prefix))
     if accounts is not None:
         run = run.paid_for(accounts, list(data), longest)
-    rows = asked
-    if groups is not None:
-        rows = summed_up(asked, len(groups.keys), groups.place(table))
-    elif not each:
-        rows = summed_up(asked)
+    grouped = () if groups is None else (len(groups.keys), groups.place(table))
+    rows = asked if each else summed_up(asked, *grouped)
     run = run.decided(int(np.median(rows.entries)), longest)
     per = rows.per(run.question.per)
     if per is not None and not per.all():

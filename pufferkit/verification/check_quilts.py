@@ -10,8 +10,8 @@ one, minus n for the entry X_n itself. Node i is hidden if
 card_i the number of observed entries between the endpoints. An endpoint beyond the segment is
 dropped: fewer entries are nearby, and the influence is no larger. Shorter segments are covered by
 the same runs. Where influence does not grow with i (stationary, any start, bounds on all chains of
-a class) the first node of a run decides for all of them. With a fixed initial distribution every
-node is evaluated, until distributions repeat.
+a class) the first node of a run, and the first with both ends, decide for those after them. With a
+fixed initial distribution every node is evaluated, until distributions repeat.
 
 **Quilts on networks**: one for each node. What it does not separate from the node is nearby, its
 influence follows from their joint distribution ([Q] Definition 4.1).
@@ -19,44 +19,40 @@ influence follows from their joint distribution ([Q] Definition 4.1).
 **GK16**: a vector x >= 0 with x >= 1 + Gamma x. As Gamma >= 0, x is then at least the row sums of
 (I - Gamma)^-1, and Theorem 7 of notes/proofs.md holds.
 
-A false record can only fail to show that a scale is enough.
+A false record can only fail to show that a scale is enough. What a chain says about entries at a
+distance is shared with the search (`pufferkit.beliefs.chain_tables`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import singledispatch
-from itertools import permutations, product
+from itertools import permutations
 from math import exp, inf, isfinite, log1p
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pufferkit.beliefs.base import Beliefs, Member
+from pufferkit.beliefs.base import Beliefs, Member, Mixing
 from pufferkit.beliefs.bayesian_network import BayesianNetwork
 from pufferkit.beliefs.chain_class import ChainClass
+from pufferkit.beliefs.chain_tables import ChainTables, GivenStartTables, tables_of
 from pufferkit.beliefs.event_class import EventClass
 from pufferkit.beliefs.graph import Node
 from pufferkit.beliefs.junction_tree import GraphModel, neighbours, spread
-from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.beliefs.region_class import RegionClass
 from pufferkit.beliefs.secrets import Events, Sets
 from pufferkit.checks import Bools, Floats
 from pufferkit.mechanisms.release import is_number, is_whole
-from pufferkit.rounding import EPS
 from pufferkit.verification.check_graphs import models_of
 from pufferkit.verification.check_sums import NetworkSums, networks_of
 from pufferkit.verification.claims import Allowance, BadBeliefs, Claim, NotChecked, largest
 
 _FAR = 1 << 20
-"""The prior of any start never grows along a series, so a nearer entry bounds it."""
+"""A nearer endpoint bounds one that is farther than this, where rounding would matter."""
 
-_SETTLED = 1e-12
-_MEMORY = 3 * 10**7
 _UP = 1 + 1e-12
-_TINY = 1e-280
 _MOST_AROUND = 1 << 14
 
 
@@ -121,26 +117,106 @@ def _observed_until(runs: Sequence[int]) -> NDArray[np.intp]:
     return np.concatenate([[0], np.cumsum(seen)]).astype(np.intp)
 
 
+# --- influence on chains, as tables over pairs of values, rounded up ------------------------------
+
+
+class Bound(NamedTuple):
+    """Pairs of values that a node can have, prior_i + left_a, right_b; the tables of a chain."""
+
+    pairs: Callable[[int], Bools]
+    left: Callable[[int, int], Floats]
+    right: Callable[[int], Floats]
+    tables: ChainTables | None = None
+
+    @property
+    def changing(self) -> GivenStartTables | None:
+        """The tables of a chain whose nodes differ by more than that influence falls."""
+        return self.tables if isinstance(self.tables, GivenStartTables) else None
+
+    def sure(self, entry: int, node: int) -> bool:
+        """Whether an earlier entry has one possible value: then it ends every quilt."""
+        known = self.changing
+        return known is not None and entry < node and int(known.support(entry).sum()) == 1
+
+    def influence(self, node: int, left: int, right: int, length: int, window: int) -> float:
+        """e_i; of several entries in a row, the pairs on either side may differ."""
+        ends = bool(right) and node + right <= length
+        if (ends and right < window) or (left < 0 and not self.sure(-left, node)):
+            return inf
+        here, none = self.pairs(node), np.zeros((1, 1))
+        before = self.left(node, left) if 0 < left < node else none
+        after = self.right(right - window + 1) if ends else none
+        tables = [before + after] if window == 1 else [before, after]
+        most = (np.broadcast_to(table, here.shape)[here].max(initial=0.0) for table in tables)
+        return sum(map(largest, ([one] for one in most)))
+
+
+def of_chain(member: Member, length: int, *, as_printed: bool = False) -> Bound:
+    """One chain with its start, or with any start; as printed, u in [Q] (5) is any state."""
+    tables = tables_of(member, length)
+    error = tables.powers.rounding
+
+    def pairs(node: int) -> Bools:
+        return np.outer(tables.support(node), tables.support(node))
+
+    def left(node: int, steps: int) -> Floats:
+        near = min(steps, _FAR)
+        sources = tables.support(node - near) | as_printed
+        return (
+            tables.prior(node) + tables.left(near, sources) + tables.prior_error(node) + error(near)
+        )
+
+    def right(steps: int) -> Floats:
+        return tables.right(min(steps, _FAR)) + error(min(steps, _FAR))
+
+    return Bound(pairs, left, right, tables)
+
+
+def by_mixing(norm: float, factor: float, weight: int, states: int) -> Bound:
+    """Entries of P^t are within a factor 1 +- norm^t factor of the stationary distribution.
+
+    By [Q] Lemma C.1; to the left ``weight`` times the bound on a row (Lemma C.3), as the
+    prior changes with the value. One pair of values stands for all.
+    """
+    size = min(2, states)
+
+    def right(steps: int) -> Floats:
+        delta = norm**steps * factor * _UP
+        bound = log1p(delta) - log1p(-delta) if delta < 1 else inf
+        return np.where(np.eye(size) > 0, 0.0, bound * _UP)
+
+    return Bound(lambda _: np.ones((size, size), bool), lambda _, t: weight * right(t), right)
+
+
+def by_norm(own: Mixing, states: int) -> Bound:
+    """From the operator norm of P, and with the exact prior of a stationary start."""
+    return by_mixing(own.contraction, 1 / own.pi_min - 1, 1 if own.stationary else 2, states)
+
+
 @singledispatch
-def _covering(theta: Beliefs, claim: Claim, longest: int) -> Sequence[Any]:
+def _covering(theta: Beliefs, claim: Claim, longest: int) -> Sequence[Bound]:
     """The chains, or the bounds on all chains of a class, that quilts are recorded for."""
     raise BadBeliefs(f"have no quilts: a {theta.description}")
 
 
 @_covering.register
-def _(theta: ChainClass, claim: Claim, longest: int) -> Sequence[Any]:
-    variant = claim.record.evidence.variant
+def _(theta: ChainClass, claim: Claim, longest: int) -> Sequence[Bound]:
+    variant, states = claim.record.evidence.variant, len(theta.states)
     if claim.record.mechanism == "markov_quilt_approx":
-        return mixing_bounds(theta, tight=variant == "tight")
+        known = theta.mixing_bounds()
+        if variant == "tight":
+            return [by_norm(own, states) for own in known]
+        least = min(own.pi_min for own in known), min(own.gap for own in known)
+        return [by_mixing(exp(-least[1] / 2), 1 / least[0], 2, states)]
     members = theta.corners()
     if members is None:
         return _whole(theta)
-    printed = variant == "formula"
-    return [KnownChain(m, longest, claim.work, as_printed=printed) for m in members]
+    claim.work.spend(len(members) * (1e5 + 40.0 * states**3))
+    return [of_chain(m, longest, as_printed=variant == "formula") for m in members]
 
 
 @_covering.register
-def _(theta: EventClass, claim: Claim, longest: int) -> Sequence[Any]:
+def _(theta: EventClass, claim: Claim, longest: int) -> Sequence[Bound]:
     theta.known_chains()  # refuses what has none
     if claim.record.mechanism != "markov_quilt":
         raise BadBeliefs(f"name secrets, which {claim.record.mechanism} does not cover")
@@ -148,15 +224,22 @@ def _(theta: EventClass, claim: Claim, longest: int) -> Sequence[Any]:
 
 
 @singledispatch
-def _whole(theta: ChainClass) -> Sequence[Any]:
-    """The bound on all chains of a class at once."""
+def _whole(theta: ChainClass) -> Sequence[Bound]:
+    """The bound on all chains of a class at once, any start, as the beliefs give it."""
     theta.members()  # says why there is none
     raise BadBeliefs("are covered by influence_curve only")
 
 
 @_whole.register
-def _(theta: RegionClass) -> Sequence[Any]:
-    return [RegionBound(theta)]
+def _(theta: RegionClass) -> Sequence[Bound]:
+    every, own = np.ones((len(theta.states),) * 2, dtype=bool), theta.influence
+    return [
+        Bound(
+            lambda _: every,
+            lambda _, steps: np.asarray(own.left_ratio(steps) * _UP),
+            lambda steps: np.asarray(own.ratio(steps) * _UP),
+        )
+    ]
 
 
 # --- quilts on chains -----------------------------------------------------------------------------
@@ -170,19 +253,14 @@ class Nearby(NamedTuple):
 
     def most(self, first: int, last: int, left: int, right: int) -> float:
         """The most observed entries between the endpoints of a node from ``first`` to ``last``."""
-        if self.until is None:
-            # Concave in the node, and linear between these.
-            ends = {first, last, left, self.length - right + 1}
-            nodes = np.array([n for n in ends if first <= n <= last])
-        else:
-            nodes = np.arange(first, last + 1)
-        return float(self.at(nodes, left, right).max())
-
-    def at(self, nodes: NDArray[np.intp], left: int, right: int) -> NDArray[np.intp]:
-        """Observed entries between the endpoints of each node."""
+        # Without gaps concave in the node, and linear between these.
+        ends = {first, last, left, self.length - right + 1}
+        near = [n for n in ends if first <= n <= last]
+        nodes = np.array(near) if self.until is None else np.arange(first, last + 1)
         low = np.maximum(nodes - left, 0) if left > 0 else np.full_like(nodes, -left)
         high = np.minimum(nodes + right - 1, self.length) if right else self.length
-        return high - low if self.until is None else self.until[high] - self.until[low]
+        inside = high - low if self.until is None else self.until[high] - self.until[low]
+        return float(inside.max())
 
 
 def quilts_of_case(data: Mapping[str, Any], case: int, cases: int, chains: int) -> list[Any]:
@@ -199,29 +277,23 @@ def quilts_of_case(data: Mapping[str, Any], case: int, cases: int, chains: int) 
     return [rows[row] if isinstance(row, int) else row for row in rows]
 
 
-def spans_of(recorded: Any, nodes: int, length: int) -> list[tuple[int, int, int, int]]:
+def spans_of(recorded: Any, nodes: int, length: int) -> Iterator[tuple[int, int, int, int]]:
     """First and last node of each recorded run, and its distances; they must cover every node."""
-    spans, last = [], 0
+    last = 0
     for run in recorded:
         count, left, right = run
         if not all(map(is_whole, run)) or min(count - 1, right) < 0:
             raise TypeError("a run of quilts has a number of nodes and two distances")
-        if abs(left) > length or right > length:
-            raise TypeError("the endpoints of quilts lie within the segment")
-        spans.append((last + 1, last + count, left, right))
+        if abs(left) > length or right > length or last + count > nodes:
+            raise TypeError("nodes and the endpoints of quilts lie within the segment")
+        yield last + 1, last + count, left, right
         last += count
     if last != nodes:
         raise TypeError(f"quilts are recorded for {last} nodes, there are {nodes}")
-    return spans
 
 
 def score_of_chain(
-    side: Any,
-    recorded: Any,
-    segment: Nearby,
-    epsilon: float,
-    work: Allowance,
-    window: int = 1,
+    side: Bound, recorded: Any, segment: Nearby, epsilon: float, work: Allowance, window: int = 1
 ) -> float:
     """The largest card / (epsilon - influence) over all nodes, by their recorded quilts.
 
@@ -236,78 +308,39 @@ def score_of_chain(
     window
         So many entries in a row are hidden together; the right distance counts from the first.
     """
+    if window > 1 and side.changing is not None:
+        raise TypeError("windows need a stationary chain")
     last = segment.length - min(window, segment.length) + 1
-    worst = 1 / epsilon if segment.until is None else 0.0  # an entry by itself
+    scores = [1 / epsilon] if segment.until is None else [0.0]  # an entry by itself
     with np.errstate(over="ignore", invalid="ignore"):
-        spans = spans_of(recorded, last, segment.length)
-        if segment.until is not None and isinstance(side, KnownChain) and side.any_start:
-            # The count differs from node to node, and the influence falls: each by itself.
-            spans = [(n, n, a, b) for first, end, a, b in spans for n in range(first, end + 1)]
-        for span in spans:
-            work.spend(2e4)
-            worst = max(worst, _score_of_run(side, span, segment, epsilon, work, window))
-    return worst
+        for first, end, left, right in spans_of(recorded, last, segment.length):
+            for node, until in _deciding(side, first, end, left, segment):
+                work.spend(5e4)
+                own = side.influence(node, left, right, segment.length, window)
+                scores.append(_score(segment.most(node, until, left, right), own, epsilon))
+    return largest(scores)
+
+
+def _deciding(
+    side: Bound, first: int, last: int, left: int, segment: Nearby
+) -> list[tuple[int, int]]:
+    """Nodes of a run whose influence bounds that of all nodes after them, and up to which node."""
+    known = side.changing
+    if known is not None:
+        stop = min(last, max(first - 1, known.burn_in + max(left, 0)) + known.cycle)
+        hidden = [n for n in range(first, stop + 1) if known.support(n).sum() > 1]
+        repeats = stop - known.cycle if stop < last else last
+        return [(n, n if n <= repeats else last) for n in hidden]
+    if segment.until is not None and side.tables is not None and not side.tables.steady:
+        # The count differs from node to node, and the influence falls: each by itself.
+        return [(n, n) for n in range(first, last + 1)]
+    return [(first, left), (left + 1, last)] if first <= left < last else [(first, last)]
 
 
 def _score(card: float, influence: float, epsilon: float) -> float:
     """What is no number bounds nothing."""
     room = epsilon - influence
     return card / room * _UP if room > 0 else inf
-
-
-def _score_of_run(
-    side: Any,
-    span: tuple[int, int, int, int],
-    segment: Nearby,
-    epsilon: float,
-    work: Allowance,
-    window: int,
-) -> float:
-    """The largest score of a run of nodes.
-
-    Where influence does not grow, the first node and the first with both ends decide; else each
-    node counts, until distributions repeat: from then on one is as far from its limit, or less, and
-    this distance is added.
-    """
-    first, last, left, right = span
-
-    def most(table: Floats, here: Bools) -> float:
-        return largest([0.0, np.broadcast_to(table, here.shape)[here].max()])
-
-    def influence(node: int) -> float:
-        ends = bool(right) and node + right <= segment.length
-        if ends and right < window:
-            return inf
-        if left < 0 and not (isinstance(side, KnownChain) and side.is_sure(-left, node)):
-            return inf
-        here, none = side.pairs(node), np.zeros((1, 1))
-        after = side.right(right - window + 1) if ends else none
-        before = side.left(node, left) if 0 < left < node else none
-        if window > 1:  # the pairs on either side may differ
-            return most(before, here) + most(after, here)
-        return most(before + after, here)
-
-    if not (isinstance(side, KnownChain) and side.differs):
-        nodes = {first, max(first, left + 1)} if left < last else {first}
-        largest_one = largest(influence(node) for node in nodes)
-        return _score(segment.most(first, last, left, right), largest_one, epsilon)
-    if window > 1:
-        raise TypeError("windows need a stationary chain")
-    settled = side.repeats_from + side.period + max(left, 0)
-    stop = min(last, max(first, settled) + side.period - 1)
-    work.spend(5e4 * (stop - first + 1))
-    hidden = [n for n in range(first, stop + 1) if side.distribution(n)[1].sum() > 1]
-    error = side.rounding(side.repeats_from)
-    if last > side.repeats_from:
-        limit = side.distribution(side.repeats_from)[0]
-        error += side.chain.limit_distance(limit, side.repeats_from)
-    each = {node: influence(node) + error for node in hidden}
-    cards = segment.at(np.array(hidden, dtype=np.intp), left, right).tolist()
-    scores = [_score(card, own, epsilon) for card, own in zip(cards, each.values(), strict=True)]
-    later = [own for node, own in each.items() if node > stop - side.period]
-    if stop < last and later:
-        scores.append(_score(segment.most(stop + 1, last, left, right), largest(later), epsilon))
-    return largest(scores)
 
 
 # --- quilts on networks ---------------------------------------------------------------------------
@@ -380,17 +413,15 @@ def by_neighbours(claim: Claim) -> float:
     claim.checks.append(
         "gk16: distributions of an entry given its neighbours, and a recorded x >= 1 + Gamma x"
     )
-    models = models_of(theta)
-    members = () if models else theta.members()
-    recorded = claim.proof.get("sums")
-    if not isinstance(recorded, list) or len(recorded) != len(models or members):
+    models, recorded = models_of(theta), claim.proof.get("sums")
+    known = models or theta.members()
+    if not isinstance(recorded, list) or len(recorded) != len(known):
         raise TypeError("there must be a vector for each of the beliefs")
     spreads = [
-        spread_on_graph(model, own, claim.work)
-        for model, own in zip(models, recorded, strict=False)
-    ] + [
-        spread_on_chain(member, claim.longest, own, claim.work)
-        for member, own in zip(members, recorded, strict=False)
+        spread_on_graph(own, x, claim.work)
+        if models
+        else spread_on_chain(own, claim.longest, x, claim.work)
+        for own, x in zip(known, recorded, strict=True)
     ]
     return claim.lipschitz * largest(spreads) / claim.record.epsilon
 
@@ -408,61 +439,26 @@ def spread_on_chain(member: Member, length: int, recorded: Any, work: Allowance)
     counts = [run[0] for run in recorded]
     if not all(is_whole(n) and n > 0 for n in counts) or sum(counts) != length:
         raise TypeError(f"the vector of gk16 must have {length} entries")
-    work.spend(1e4 + 1e3 * len(counts) + 200.0 * len(member.chain) ** 3)
+    matrix = member.chain.transition
+    work.spend(1e4 + 1e3 * len(counts) + 200.0 * len(matrix) ** 3)
     x = np.repeat(_numbers([run[1] for run in recorded]), np.minimum(counts, 3))
-    first, left, right, last = sways(member, length)
-    needed = np.ones(len(x))
-    with np.errstate(invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore"):
+        moves, start = np.log(matrix), np.log(member.chain.initial)
+        if member.any_start:  # the first entry: the projective diameter
+            ratios = tables_of(member).left(1, np.ones(len(matrix), dtype=bool))
+            first = float(np.nan_to_num(ratios + ratios.T, nan=inf, posinf=inf).max()) / 2 * _UP
+        else:
+            first = sway((start[:, None] + moves).T, 0)
+        between = moves[:, None, :] + moves.T[None, :, :]  # [before, after, entry]
+        needed = np.ones(len(x))
         needed[0] += first * x[1]
-        needed[1:-1] += left * x[:-2] + right * x[2:]
-        needed[-1] += last * x[-2]
+        needed[1:-1] += sway(between, 0) * x[:-2] + sway(between, 1) * x[2:]
+        needed[-1] += sway(moves, 0) * x[-2]
     return _spread(x, needed)
 
 
-def _spread(x: Floats, needed: Floats) -> float:
-    """Twice the largest x if it is as large as needed; what is no number shows nothing."""
-    shown = bool((x >= 0).all() and (x >= needed * (1 + 1e-13)).all())
-    return 2 * float(x.max()) * _UP if shown else inf
-
-
-def sways(member: Member, length: int) -> tuple[float, float, float, float]:
-    """The entries of Gamma on a chain: first, left, right, last; rounded up.
-
-    Half the largest log-ratio of the distribution of an entry given its neighbours when the next
-    one changes (the first entry), the one before or after (entries between), the one before (last).
-    """
-    matrix = member.chain.transition
-    if member.any_start:  # the first entry: the projective diameter
-        columns = log_ratios(matrix.T, matrix.T > 0)
-        with np.errstate(invalid="ignore"):
-            first = float(np.nan_to_num(columns + columns.T, nan=inf, posinf=inf).max())
-    else:
-        first = _sway([(member.chain.initial[:, None] * matrix).T])
-    last = _sway([matrix])
-    left = right = 0.0
-    if length > 2:
-        left = _sway([matrix * column for column in matrix.T])
-        right = _sway([row * matrix.T for row in matrix])
-    first, left, right, last = (0.5 * ratio * _UP for ratio in (first, left, right, last))
-    return first, left, right, last
-
-
-def _sway(families: list[Floats]) -> float:
-    """Largest log-ratio of two distributions of one family, from their joint weights."""
-    largest = 0.0
-    for joint in families:
-        rows = joint[joint.sum(axis=1) > 0]
-        distributions = rows / rows.sum(axis=1, keepdims=True)
-        largest = max(largest, float(log_ratios(distributions, distributions > 0).max(initial=0.0)))
-    return largest
-
-
 def spread_on_graph(model: GraphModel, recorded: Any, work: Allowance) -> float:
-    """Twice the largest entry of the recorded vector on a graph; infinite if it shows nothing.
-
-    Gamma_ij is half the largest log-ratio of the distribution of node i given its neighbours when
-    neighbour j changes.
-    """
+    """Twice the largest entry of the recorded vector on a graph; infinite if it shows nothing."""
     sizes = [len(model.values[node]) for node in model.nodes]
     factors = [(tuple(scope), table) for scope, table in model.log_factors]
     if any(not np.isfinite(table).all() for _, table in factors):
@@ -482,10 +478,28 @@ def spread_on_graph(model: GraphModel, recorded: Any, work: Allowance) -> float:
         for scope, table in factors:
             if i in scope:
                 weights = weights + spread(table, scope, (*around, i))
-        logs = weights - np.logaddexp.reduce(weights, axis=-1, keepdims=True)
-        for axis, j in enumerate(around):
-            needed[i] += float(np.ptp(logs, axis=axis).max()) / 2 * _UP * x[j]
+        needed[i] += sum(sway(weights, axis) * x[j] for axis, j in enumerate(around))
     return _spread(x, needed)
+
+
+def sway(weights: Floats, axis: int) -> float:
+    """An entry of Gamma: half the largest log-ratio along the last axis when a neighbour changes.
+
+    From logarithms of weights, with an axis for each neighbour. Neighbours that cannot be together
+    do not count, nor do values that are impossible either way.
+    """
+    total = np.logaddexp.reduce(weights, axis=-1, keepdims=True)
+    together = total > -inf
+    logs = weights - np.where(together, total, 0.0)
+    most = np.where(together, logs, -inf).max(axis=axis)
+    least = np.where(together, logs, inf).min(axis=axis)
+    return float((most - least)[most > -inf].max(initial=0.0)) / 2 * _UP
+
+
+def _spread(x: Floats, needed: Floats) -> float:
+    """Twice the largest x if it is as large as needed; what is no number shows nothing."""
+    shown = bool((x >= 0).all() and (x >= needed * (1 + 1e-13)).all())
+    return 2 * float(x.max()) * _UP if shown else inf
 
 
 def _numbers(recorded: Any) -> list[float]:
@@ -495,222 +509,3 @@ def _numbers(recorded: Any) -> list[float]:
     if not all(is_number(n) and isfinite(n) for n in recorded):
         raise TypeError("the vector of gk16 must have finite numbers")
     return [float(n) for n in recorded]
-
-
-# --- what chains and classes say ------------------------------------------------------------------
-
-
-def log_ratios(rows: Floats, possible: Bools) -> Floats:
-    """Entry (x, x') is the largest log of rows(x, y) / rows(x', y).
-
-    Terms where both probabilities are zero are skipped; what underflowed counts as infinite.
-    """
-    above = np.where(possible, np.maximum(rows, _TINY), 0.0)
-    below = np.where(rows >= _TINY, rows, 0.0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        gaps = np.log(above)[:, None, :] - np.log(below)[None, :, :]
-    gaps[np.isnan(gaps)] = -inf
-    largest: Floats = gaps.max(axis=2)
-    np.fill_diagonal(largest, 0.0)
-    return largest
-
-
-class KnownChain:
-    """Powers and distributions of one transition matrix with its start, or with any start.
-
-    From node ``repeats_from`` on (0: always) distributions repeat with ``period``. ``as_printed``
-    reads [Q] (5) as it stands: u runs over all states.
-    """
-
-    def __init__(
-        self, member: Member, length: int, work: Allowance, *, as_printed: bool = False
-    ) -> None:
-        self.chain, self.any_start, self.work = member.chain, member.any_start, work
-        self.matrix, self.as_printed = member.chain.transition, as_printed
-        self.size = len(self.matrix)
-        self.stationary = not self.any_start and self.chain.is_stationary
-        self.differs = not (self.stationary or self.any_start)
-        self.period = self.chain.period if self.differs else 1
-        self._distributions = [(self.chain.initial, self.chain.initial > 0)]
-        self._memory: dict[Hashable, Any] = {}
-        self.repeats_from = self._repeats_from(length)
-
-    def _repeats_from(self, length: int) -> int:
-        if self.stationary or (self.any_start and (self.matrix > 0).any(axis=0).all()):
-            return 0
-        if self.any_start:
-            return self.size  # reachable states shrink at every node until they are constant
-        node = 1
-        while node < length and self.chain.limit_distance(self._exact(node)[0], node) > _SETTLED:
-            node += 16 if self.period == 1 else 1
-        return min(node, length)
-
-    def remembered(self, key: Hashable, make: Callable[[], Any]) -> Any:
-        """What has this key, made if need be."""
-        if key not in self._memory:
-            if len(self._memory) * (self.size**2 + 100) > _MEMORY:
-                self._memory.clear()
-            self.work.spend(10**4 + 40 * self.size**3)
-            self._memory[key] = make()
-        return self._memory[key]
-
-    def power(self, steps: int) -> tuple[Floats, Bools]:
-        """P^steps, and which of its entries are possible."""
-
-        def product() -> tuple[Floats, Bools]:
-            (first, one), (second, other) = self.power(steps // 2), self.power((steps + 1) // 2)
-            return first @ second, one.astype(float) @ other > 0
-
-        if steps < 2:
-            matrix = self.matrix if steps else np.eye(self.size)
-            return matrix, matrix > 0
-        power: tuple[Floats, Bools] = self.remembered(("power", steps), product)
-        return power
-
-    def _exact(self, node: int) -> tuple[Floats, Bools]:
-        while len(self._distributions) < node:
-            self.work.spend(10**4 + 4 * self.size**2)
-            distribution, possible = self._distributions[-1]
-            more = possible.astype(float) @ (self.matrix > 0)
-            self._distributions.append((distribution @ self.matrix, more > 0))
-        return self._distributions[node - 1]
-
-    def distribution(self, node: int) -> tuple[Floats, Bools]:
-        """The distribution of X_node and its support; for any start only the support counts."""
-        if self.stationary:
-            return self._distributions[0]
-        start = max(1, self.repeats_from)
-        return self._exact(node if node <= start else start + (node - start) % self.period)
-
-    def pairs(self, node: int) -> Bools:
-        """Which pairs of values can occur at a node."""
-        support = self.distribution(node)[1]
-        return np.outer(support, support)
-
-    def right(self, steps: int) -> Floats:
-        """right_b, rounded up."""
-        table: Floats = self.remembered(steps, lambda: log_ratios(*self.power(steps)))
-        return table + self.rounding(steps)
-
-    def columns(self, steps: int, sources: Bools) -> Floats:
-        """left_a, rounded up."""
-        values, possible = self.power(steps)
-        kept = np.ones(self.size, dtype=bool) if self.as_printed else sources
-        table: Floats = self.remembered(
-            ("columns", steps, kept.tobytes()), lambda: log_ratios(values[kept].T, possible[kept].T)
-        )
-        return table + self.rounding(steps)
-
-    def left(self, node: int, steps: int) -> Floats:
-        """prior_i + left_a, rounded up; for differing distributions but for the error of those."""
-        columns = self.columns(steps, self.distribution(node - steps)[1])
-        values, possible = self.distribution(node)
-        if self.stationary:
-            return log_ratios(values[:, None], possible[:, None]).T + columns + 1e-12
-        if self.differs:  # those lost to underflow are no numbers
-            logs = np.where(possible & (values < _TINY), np.nan, np.log(np.maximum(values, _TINY)))
-            return np.asarray(logs[None, :] - logs[:, None] + columns)
-        near = min(node, _FAR) - 1
-        values, possible = self.power(near)
-        prior = self.remembered(("prior", near), lambda: log_ratios(values.T, possible.T).T)
-        return np.asarray(prior + self.rounding(near) + columns)
-
-    def is_sure(self, entry: int, node: int) -> bool:
-        """Whether an earlier entry has one possible value: then it ends every quilt."""
-        return self.differs and entry < node and int(self.distribution(entry)[1].sum()) == 1
-
-    def rounding(self, steps: int) -> float:
-        """Bound on the error of a log-ratio of entries of P^steps."""
-        return 1e-13 + 3 * EPS * steps * (self.size + 2)
-
-
-@dataclass(frozen=True)
-class MixingBound:
-    """Entries of P^t are within a factor 1 +- norm^t factor of the stationary distribution.
-
-    By [Q] Lemma C.1; to the left ``weight`` times the bound on a row (Lemma C.3), as the
-    prior changes with the value.
-    """
-
-    norm: float
-    factor: float
-    weight: int
-    size: int
-    differs = False
-
-    def pairs(self, node: int) -> Bools:
-        """One pair of values stands for all."""
-        return np.ones((min(2, self.size),) * 2, dtype=bool)
-
-    def left(self, node: int, steps: int) -> Floats:
-        """prior_i + left_a."""
-        return self.weight * self.right(steps)
-
-    def right(self, steps: int) -> Floats:
-        """right_b, rounded up."""
-        delta = self.norm**steps * self.factor
-        h = log1p(delta) - log1p(-delta) if delta < 1 else inf
-        return np.where(np.eye(min(2, self.size)) > 0, 0.0, h * _UP + 1e-14)
-
-
-@dataclass(frozen=True)
-class RegionBound:
-    """One bound for all chains of a region, any start, as the beliefs give it."""
-
-    theta: RegionClass
-    differs = False
-
-    def pairs(self, node: int) -> Bools:
-        """All pairs, as the start is arbitrary."""
-        return np.ones((len(self.theta.states),) * 2, dtype=bool)
-
-    def left(self, node: int, steps: int) -> Floats:
-        """prior_i + left_a."""
-        return np.asarray(self.theta.influence.left_ratio(steps) * _UP)
-
-    def right(self, steps: int) -> Floats:
-        """right_b."""
-        return np.asarray(self.theta.influence.ratio(steps) * _UP)
-
-
-def mixing_bounds(theta: ChainClass, *, tight: bool) -> list[MixingBound]:
-    """[Q] Lemma C.1 with the least pi_min and gap; or, tight, the operator norm of each chain."""
-    states = len(theta.states)
-    if theta.names_matrices:
-        known = [fact for box in theta.boxes() for fact in _in_box(*box)]
-    else:  # what was declared
-        known = [(own.pi_min, own.gap, own.contraction, 2) for own in theta.mixing_bounds()]
-    least = min(pi for pi, *_ in known), min(gap for _, gap, *_ in known)
-    if not tight:
-        return [MixingBound(exp(-least[1] / 2), 1 / least[0], 2, states)]
-    if not theta.lists_matrices:  # the class is known only by common bounds
-        known = [(*least, max(norm for *_, norm, _ in known), 2)]
-    return [MixingBound(norm, 1 / pi - 1, weight, states) for pi, _, norm, weight in known]
-
-
-def _in_box(
-    name: str, low: Floats, high: Floats, start: Floats | None
-) -> list[tuple[float, float, float, int]]:
-    """Of a matrix; of two states with bounds: corners, and some chains between them."""
-    if np.array_equal(low, high):
-        return [_mixing(name, low, start)]
-    if len(low) > 2:
-        raise BadBeliefs("are a region of matrices, without a bound on how fast they mix")
-    sides = [sorted({low[x, x], (low[x, x] + high[x, x]) / 2, high[x, x]}) for x in (0, 1)]
-    return [_mixing(name, np.array([[p, 1 - p], [1 - q, q]]), None) for p, q in product(*sides)]
-
-
-def _mixing(name: str, matrix: Floats, start: Floats | None) -> tuple[float, float, float, int]:
-    """pi_min, gap by [Q] (14), operator norm, and 1 for a stationary start or 2."""
-    size = len(matrix)
-    equations = np.vstack([matrix.T - np.eye(size), np.ones(size)])
-    pi = np.linalg.lstsq(equations, np.append(np.zeros(size), 1.0), rcond=None)[0]
-    chain = MarkovChain(np.eye(size)[0] if start is None else start, matrix)
-    if pi.min() <= 0 or not chain.is_irreducible or chain.period > 1:
-        raise BadBeliefs(f"{name} is reducible or periodic, and [Q] Lemma 4.8 needs neither")
-    root, flow = np.sqrt(pi), pi[:, None] * matrix
-    values = np.linalg.svd(matrix * root[:, None] / root, compute_uv=False)
-    norm = float(values[1]) if size > 1 else 0.0
-    reversible = np.allclose(flow, flow.T, rtol=1e-8, atol=1e-15)
-    weight = 1 if start is not None and chain.is_stationary else 2
-    return float(pi.min()), 2 * (1 - norm) if reversible else 1 - norm**2, norm, weight

@@ -15,8 +15,8 @@ import pytest
 
 import pufferkit as pk
 from pufferkit.verification.check_quilts import (
-    KnownChain,
     Nearby,
+    of_chain,
     score_of_chain,
     spread_on_chain,
 )
@@ -186,7 +186,7 @@ def test_any_runs_at_all_score_at_least_what_the_definition_says(seed):
     if seed % 5 == 0 and len(chain.closed_classes) == 1:
         chain = pk.MarkovChain.steady(rows)
     (member,) = pk.ChainClass.of(chain).members()
-    side, epsilon = KnownChain(member, length, Allowance(1e12)), 5.0
+    side, epsilon = of_chain(member, length), 5.0
     for _ in range(20):
         runs, left = [], length
         while left:
@@ -214,7 +214,7 @@ def test_runs_of_any_start_score_at_least_the_largest_over_starts(seed):
     states, length, epsilon = int(rng.integers(2, 4)), int(rng.integers(2, 6)), 6.0
     rows = matrix(rng, states, int(rng.choice([0, 1, 3])))
     (member,) = pk.ChainClass.any_start(rows).members()
-    side = KnownChain(member, length, Allowance(1e12))
+    side = of_chain(member, length)
     for _ in range(8):
         left, right = (int(n) for n in rng.integers(0, length, 2))
         cut = int(rng.integers(1, length + 1))
@@ -233,11 +233,11 @@ def test_runs_of_any_start_score_at_least_the_largest_over_starts(seed):
 def test_the_entry_that_ends_a_quilt_by_name_must_be_sure():
     """Only a fixed start makes an entry sure, and it must come before the node."""
     (member,) = pk.ChainClass.of(pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])).members()
-    side = KnownChain(member, 5, Allowance(1e12))
+    side = of_chain(member, 5)
     assert score_of_chain(side, [[5, -1, 0]], Nearby(5), 100.0, Allowance(1e12)) == inf
     there_and_back = [[0, 0.5, 0.5], [1, 0, 0], [1, 0, 0]]
     (member,) = pk.ChainClass.of(pk.MarkovChain([0, 0.3, 0.7], there_and_back)).members()
-    side = KnownChain(member, 4, Allowance(1e12))
+    side = of_chain(member, 4)
     assert score_of_chain(side, [[4, -4, 0]], Nearby(4), 100.0, Allowance(1e12)) == inf
     named = [[1, 0, 1], [1, 0, 0], [1, -2, 1], [1, 0, 0]]
     assert score_of_chain(side, named, Nearby(4), 100.0, Allowance(1e12)) == pytest.approx(0.01)

@@ -120,7 +120,7 @@ def _observed_until(runs: Sequence[int]) -> NDArray[np.intp]:
 # --- influence on chains, as tables over pairs of values, rounded up ------------------------------
 
 
-class Bound(NamedTuple):
+class EndpointBounds(NamedTuple):
     """Pairs of values that a node can have, prior_i + left_a, right_b; the tables of a chain."""
 
     pairs: Callable[[int], Bools]
@@ -151,7 +151,7 @@ class Bound(NamedTuple):
         return sum(map(largest, ([one] for one in most)))
 
 
-def of_chain(member: Member, length: int, *, as_printed: bool = False) -> Bound:
+def of_chain(member: Member, length: int, *, as_printed: bool = False) -> EndpointBounds:
     """One chain with its start, or with any start; as printed, u in [Q] (5) is any state."""
     tables = tables_of(member, length)
     error = tables.powers.rounding
@@ -169,10 +169,10 @@ def of_chain(member: Member, length: int, *, as_printed: bool = False) -> Bound:
     def right(steps: int) -> Floats:
         return tables.right(min(steps, _FAR)) + error(min(steps, _FAR))
 
-    return Bound(pairs, left, right, tables)
+    return EndpointBounds(pairs, left, right, tables)
 
 
-def by_mixing(norm: float, factor: float, weight: int, states: int) -> Bound:
+def by_mixing(norm: float, factor: float, weight: int, states: int) -> EndpointBounds:
     """Entries of P^t are within a factor 1 +- norm^t factor of the stationary distribution.
 
     By [Q] Lemma C.1; to the left ``weight`` times the bound on a row (Lemma C.3), as the
@@ -185,22 +185,24 @@ def by_mixing(norm: float, factor: float, weight: int, states: int) -> Bound:
         bound = log1p(delta) - log1p(-delta) if delta < 1 else inf
         return np.where(np.eye(size) > 0, 0.0, bound * _UP)
 
-    return Bound(lambda _: np.ones((size, size), bool), lambda _, t: weight * right(t), right)
+    return EndpointBounds(
+        lambda _: np.ones((size, size), bool), lambda _, t: weight * right(t), right
+    )
 
 
-def by_norm(own: Mixing, states: int) -> Bound:
+def by_norm(own: Mixing, states: int) -> EndpointBounds:
     """From the operator norm of P, and with the exact prior of a stationary start."""
     return by_mixing(own.contraction, 1 / own.pi_min - 1, 1 if own.stationary else 2, states)
 
 
 @singledispatch
-def _covering(theta: Beliefs, claim: Claim, longest: int) -> Sequence[Bound]:
+def _covering(theta: Beliefs, claim: Claim, longest: int) -> Sequence[EndpointBounds]:
     """The chains, or the bounds on all chains of a class, that quilts are recorded for."""
     raise BadBeliefs(f"have no quilts: a {theta.description}")
 
 
 @_covering.register
-def _(theta: ChainClass, claim: Claim, longest: int) -> Sequence[Bound]:
+def _(theta: ChainClass, claim: Claim, longest: int) -> Sequence[EndpointBounds]:
     variant, states = claim.record.evidence.variant, len(theta.states)
     if claim.record.mechanism == "markov_quilt_approx":
         known = theta.mixing_bounds()
@@ -216,7 +218,7 @@ def _(theta: ChainClass, claim: Claim, longest: int) -> Sequence[Bound]:
 
 
 @_covering.register
-def _(theta: EventClass, claim: Claim, longest: int) -> Sequence[Bound]:
+def _(theta: EventClass, claim: Claim, longest: int) -> Sequence[EndpointBounds]:
     theta.known_chains()  # refuses what has none
     if claim.record.mechanism != "markov_quilt":
         raise BadBeliefs(f"name secrets, which {claim.record.mechanism} does not cover")
@@ -224,17 +226,17 @@ def _(theta: EventClass, claim: Claim, longest: int) -> Sequence[Bound]:
 
 
 @singledispatch
-def _whole(theta: ChainClass) -> Sequence[Bound]:
+def _whole(theta: ChainClass) -> Sequence[EndpointBounds]:
     """The bound on all chains of a class at once, any start, as the beliefs give it."""
     theta.members()  # says why there is none
     raise BadBeliefs("are covered by influence_curve only")
 
 
 @_whole.register
-def _(theta: RegionClass) -> Sequence[Bound]:
+def _(theta: RegionClass) -> Sequence[EndpointBounds]:
     every, own = np.ones((len(theta.states),) * 2, dtype=bool), theta.influence
     return [
-        Bound(
+        EndpointBounds(
             lambda _: every,
             lambda _, steps: np.asarray(own.left_ratio(steps) * _UP),
             lambda steps: np.asarray(own.ratio(steps) * _UP),
@@ -293,7 +295,12 @@ def spans_of(recorded: Any, nodes: int, length: int) -> Iterator[tuple[int, int,
 
 
 def score_of_chain(
-    side: Bound, recorded: Any, segment: Nearby, epsilon: float, work: Allowance, window: int = 1
+    side: EndpointBounds,
+    recorded: Any,
+    segment: Nearby,
+    epsilon: float,
+    work: Allowance,
+    window: int = 1,
 ) -> float:
     """The largest card / (epsilon - influence) over all nodes, by their recorded quilts.
 
@@ -322,7 +329,7 @@ def score_of_chain(
 
 
 def _deciding(
-    side: Bound, first: int, last: int, left: int, segment: Nearby
+    side: EndpointBounds, first: int, last: int, left: int, segment: Nearby
 ) -> list[tuple[int, int]]:
     """Nodes of a run whose influence bounds that of all nodes after them, and up to which node."""
     known = side.changing

@@ -30,6 +30,7 @@ NOTHING_PASSES = 1
 
 _PLAIN_LENGTH = 1000
 _SOON = 5e7
+_MOST_CONTACTS = 10_000_000
 _REGIMES = "2,3,4,6,8,12"
 
 ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="Beliefs: a JSON file.")]
@@ -37,7 +38,7 @@ Regimes = Annotated[
     Text, option("Number of hidden regimes; choose: those to try.", "2,3,4", "--regimes")
 ]
 
-Kind = Literal["chain", "around", "seasonal", "hull", "order", "regimes"]
+Kind = Literal["chain", "around", "seasonal", "hull", "order", "regimes", "contacts"]
 """The class that is fitted."""
 
 app = terminal.Commands("Choose, fit, check and show beliefs, and say what they hide.")
@@ -236,15 +237,16 @@ def check(
 @with_options
 def fit(
     files: inputs.Files,
-    state: inputs.State,
     form: Form,
     rows: inputs.Rows,
+    state: inputs.MaybeState = None,
     subject: inputs.Subject = None,
     kind: Annotated[
         Kind,
         option(
             "One chain; the region around it, any start; a chain for each hour; all mixtures of "
-            "people and parts of the day; longer memory; hidden regimes."
+            "people and parts of the day; longer memory; hidden regimes; or people who meet, one "
+            "contact a row, with --subject A,B their two columns."
         ),
     ] = "chain",
     states: Annotated[Text, option("All states, if some may be missing.", '"A,B,C"')] = None,
@@ -254,6 +256,13 @@ def fit(
     period: Annotated[Text, option("Period of the clock: a time, or entries.", "7d")] = None,
     inflate: Annotated[Text, option("With hull: contamination weight, or calibrated.", "X")] = None,
     regimes: Regimes = None,
+    odds: Annotated[
+        float | None,
+        real("With contacts: how much the odds grow if all contacts have the second state."),
+    ] = None,
+    share: Annotated[
+        float | None, real("With contacts: the share of people in the second state.")
+    ] = None,
     private: Annotated[
         bool,
         option(
@@ -290,7 +299,16 @@ def fit(
         memory=memory,
         period=period,
         inflate=inflate,
+        odds=odds,
+        share=share,
     )
+    if kind == "contacts":
+        if private:
+            raise ValueError("--kind contacts: drop --theta-from-private-data")
+        _fit_contacts(named, subject, form, declared, given, out, as_json=as_json)
+        return
+    if state is None:
+        raise ValueError("--state: name the column of the file that holds the states")
     people = kind in ("seasonal", "hull", "regimes")
     if people and private:
         raise ValueError(f"--kind {kind}: drop --theta-from-private-data")
@@ -317,6 +335,39 @@ def fit(
     _give(model.to_json(indent=2) + "\n", out, as_json)
 
 
+def _fit_contacts(
+    files: Sequence[Path],
+    subject: str | None,
+    form: Form,
+    states: Sequence[Hashable] | None,
+    given: Mapping[str, Any],
+    out: Path | None,
+    *,
+    as_json: bool,
+) -> None:
+    """The network of people who meet, from the rows of two columns."""
+    from pufferkit.data.files import first_rows  # noqa: PLC0415
+
+    if "odds" not in given:
+        raise ValueError("--odds: say how much contacts tell, for example --odds 10")
+    cells = first_rows(list(files), _MOST_CONTACTS, form.text)
+    cells.pop("file", None)
+    columns = [name.strip() for name in (subject or "").split(",")]
+    if len(columns) != 2 or any(name not in cells for name in columns):
+        raise ValueError(
+            f"--subject: give the two columns of the people who meet, like A,B; there are "
+            f"{', '.join(map(printable, cells))}"
+        )
+    pairs = list(zip(*(cells[name] for name in columns), strict=True))
+    model = pk.fit(pairs, "contacts", **({} if states is None else {"states": states}), **given)
+    terminal.warn(
+        f"{', '.join(map(str, files))} must be public: the model names who met; only the states of "
+        "the people are hidden"
+    )
+    terminal.note(f"{len(pairs):,} contacts of {len(model):,} people, {len(model.edges):,} pairs")
+    _give(model.to_json(indent=2) + "\n", out, as_json)
+
+
 def _give(text: str, out: Path | None, as_json: bool) -> None:
     """Write a model to a file, print it, or both."""
     if out is None or as_json:
@@ -333,6 +384,8 @@ _TAKEN_BY = {
     "period": ("seasonal", "hull"),
     "inflate": ("hull",),
     "regimes": ("regimes",),
+    "odds": ("contacts",),
+    "share": ("contacts",),
 }
 """The kinds of beliefs that take an option of `fit`."""
 

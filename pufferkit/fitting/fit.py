@@ -20,6 +20,7 @@ from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.beliefs.hidden_model import Within
 from pufferkit.beliefs.hull_class import HullClass
 from pufferkit.beliefs.markov_chain import MarkovChain
+from pufferkit.beliefs.markov_random_field import MarkovRandomField
 from pufferkit.beliefs.order_class import MOST_TUPLES, OrderClass
 from pufferkit.beliefs.provenance import RARE, Provenance
 from pufferkit.beliefs.regime_class import RegimeClass
@@ -29,12 +30,13 @@ from pufferkit.data.series import Series
 from pufferkit.data.table import Table
 from pufferkit.errors import NotApplicable
 from pufferkit.fitting.baum_welch import PeopleAs, believed_models
+from pufferkit.fitting.contacts import contact_beliefs
 from pufferkit.fitting.people import PARTS, People, shrunk_tables
 from pufferkit.fitting.row_tests import conformal_contamination, row_coverage
 from pufferkit.threads import one_thread
 
 Start = Literal["stationary", "first"]
-Kind = Literal["chain", "around", "seasonal", "hull", "order", "regimes"]
+Kind = Literal["chain", "around", "seasonal", "hull", "order", "regimes", "contacts"]
 
 _MOST = 0.99
 
@@ -60,7 +62,16 @@ def fit(
 @overload
 def fit(
     data: Any,
-    kind: Kind,
+    kind: Literal["contacts"],
+    *,
+    step: Any = ...,
+    theta_from_private_data: bool = ...,
+    **options: Any,
+) -> MarkovRandomField: ...
+@overload
+def fit(
+    data: Any,
+    kind: Literal["around", "seasonal", "hull", "order"],
     *,
     step: Any = ...,
     theta_from_private_data: bool = ...,
@@ -76,7 +87,7 @@ def fit(
     step: Any = None,
     theta_from_private_data: bool = False,
     **options: Any,
-) -> MarkovChain | ChainClass:
+) -> MarkovChain | ChainClass | MarkovRandomField:
     """Beliefs of this kind from *public* or historical data.
 
     Never fit them to the series to be released: they would themselves be a release. Releasing that
@@ -86,13 +97,14 @@ def fit(
     ----------
     data
         A `Series`, a sequence of states or of segments; or several people: a `Table`, or a list
-        with a `Series` for each.
+        with a `Series` for each. For ``"contacts"`` a pair of names for each contact.
     kind
         ``"chain"``: a `MarkovChain` whose rows are the shares of all transitions. ``"around"``:
         every chain in a confidence region of their counts. ``"seasonal"``: one chain for each hour.
         ``"hull"``: every chain between those of everybody, of each person and of each part of their
         days, changing at any time. ``"order"``: one chain with a longer memory. ``"regimes"``:
-        entries emitted by hidden regimes, by expectation-maximisation.
+        entries emitted by hidden regimes, by expectation-maximisation. ``"contacts"``: an Ising
+        model of people who meet (`pufferkit.fitting.contacts`).
     step
         Time from one entry to the next; data that were read with their times know it.
     theta_from_private_data
@@ -115,7 +127,9 @@ def fit(
         time, ``"pooled"`` one model; ``refitted``, models refitted to data drawn from the fit,
         by default 20 with fewer than ten people (the fit alone covers the true influence in 38% of
         simulations, with these in 93%); ``emissions`` and ``secret`` as for `RegimeClass`;
-        ``restarts`` (6) and their ``seed``.
+        ``restarts`` (6) and their ``seed``. Of ``"contacts"``: ``states``, two, the rarer second;
+        ``odds``, how much the odds of a person grow if all contacts are in the second state; and
+        ``share``, of people in it (0.5).
 
     Raises
     ------
@@ -133,13 +147,17 @@ def fit(
     if kind not in _KINDS:
         raise ValueError(f"kind: must be one of {', '.join(_KINDS)}, got {kind!r:.60}")
     make = _KINDS[kind]
-    known = [name for name in signature(make).parameters if name not in ("data", "private")]
+    known = list(signature(make).parameters)[1 if kind == "contacts" else 2 :]
     strange = [name for name in options if name not in known]
     if strange:
         raise ValueError(
             f"{strange[0]}: is no option of {kind!r} beliefs; theirs are {', '.join(known)}"
         )
     private = checks.flag("theta_from_private_data", theta_from_private_data)
+    if kind == "contacts":
+        if private or step is not None:
+            raise ValueError("kind: contacts are public and without a clock; give only odds")
+        return contact_beliefs(data, **options)
     beliefs: MarkovChain | ChainClass = make(data, private, **options).with_step(step)
     return beliefs
 
@@ -324,6 +342,7 @@ _KINDS: dict[str, Callable[..., Any]] = {
     "hull": _hull,
     "order": _order,
     "regimes": _regimes,
+    "contacts": contact_beliefs,
 }
 
 

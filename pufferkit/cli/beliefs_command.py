@@ -359,7 +359,8 @@ def _fit_contacts(
             f"{', '.join(map(printable, cells))}"
         )
     pairs = list(zip(*(cells[name] for name in columns), strict=True))
-    model = pk.fit(pairs, "contacts", **({} if states is None else {"states": states}), **given)
+    options: dict[str, Any] = {**given, **({} if states is None else {"states": states})}
+    model = pk.fit(pairs, "contacts", **options)
     terminal.warn(
         f"{', '.join(map(str, files))} must be public: the model names who met; only the states of "
         "the people are hidden"

@@ -19,6 +19,7 @@ from enum import StrEnum
 from fractions import Fraction
 from functools import cached_property
 from importlib import import_module
+from operator import gt
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -695,18 +696,32 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str)
 
 
+def _is_finite(value: Any) -> bool:
+    return is_number(value) and abs(value) < math.inf
+
+
+def _above_0(value: Any) -> bool:
+    return is_number(value) and 0 < value < math.inf
+
+
 _TYPES: dict[str, tuple[str, Callable[[Any], bool]]] = {
-    **dict.fromkeys(("scale", "epsilon", "lipschitz"), ("a number", is_number)),
-    **dict.fromkeys(("value", "raw"), ("a list of numbers", _all(is_number))),
+    **dict.fromkeys(("scale", "epsilon", "lipschitz"), ("a finite number above 0", _above_0)),
+    **dict.fromkeys(("value", "raw"), ("a list of finite numbers", _all(_is_finite))),
     **dict.fromkeys(("mechanism", "query", "guarantee"), ("text", _is_text)),
     **dict.fromkeys(
         ("beliefs", "question", "verification_data"),
         ("an object, or null", _or_null(lambda value: isinstance(value, Mapping))),
     ),
-    "labels": ("a list of texts", _all(_is_text)),
-    "lengths": ("a list of whole numbers", _all(is_whole)),
-    "observed": ("a list of whole numbers, or null", _or_null(_all(is_whole))),
-    "scales": ("a list of numbers, or null", _or_null(_all(is_number))),
+    "labels": ("a list of texts", lambda own: bool(own) and _all(_is_text)(own)),
+    "lengths": (
+        "a list of whole numbers above 0",
+        lambda own: bool(own) and _all(lambda n: is_whole(n) and n > 0)(own),
+    ),
+    "observed": (
+        "a list of whole numbers from 0 on, or null",
+        _or_null(_all(lambda n: is_whole(n) and n >= 0)),
+    ),
+    "scales": ("a list of finite numbers above 0, or null", _or_null(_all(_above_0))),
     "total": ("a number or null", _or_null(is_number)),
     "calibration": ("a digest, or null", _or_null(_is_text)),
 }
@@ -722,6 +737,13 @@ def _check_types(fields: Mapping[str, Any]) -> None:
     for number in (*numbers, *fields["value"], *fields["raw"]):
         if isinstance(number, int) and number.bit_length() > _BITS:
             raise ValueError("release: holds a number that is too large for a computation")
+    size, lengths = len(fields["labels"]), fields["lengths"]
+    for name in ("value", "raw", "scales"):
+        if fields[name] is not None and len(fields[name]) != size:
+            raise ValueError(f"release: {name} must have {size} numbers, one for each label")
+    seen = lengths if fields["observed"] is None else fields["observed"]
+    if len(seen) != len(lengths) or not sum(seen) or any(map(gt, seen, lengths)):
+        raise ValueError(f"release: observed, {seen!r:.60}, must be some of {lengths!r:.60}")
 
 
 def unsure_of(written: Any) -> float | None:

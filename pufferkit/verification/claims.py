@@ -19,8 +19,9 @@ from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from functools import cached_property
 from math import inf, isfinite, isnan, nextafter
+from operator import sub
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 
@@ -40,6 +41,7 @@ from pufferkit.mechanisms.release import (
     check_format,
     is_number,
     is_whole,
+    project_to_simplex,
 )
 from pufferkit.noise import SAMPLER_NAMES, Family
 from pufferkit.records import canonical, digest, read_text
@@ -74,6 +76,15 @@ class Allowance:
 def largest(bounds: Iterable[float]) -> float:
     """The largest of some bounds, 0 of none; what is no number bounds nothing."""
     return max((inf if isnan(bound) else float(bound) for bound in bounds), default=0.0)
+
+
+class Theorem(NamedTuple):
+    """The guarantee of a mechanism, what decides its scale, its readings, and their check."""
+
+    guarantee: Guarantee
+    bound: str
+    variants: tuple[str | None, ...]
+    needed: Callable[[Claim], float]
 
 
 @dataclass(frozen=True)
@@ -135,9 +146,11 @@ class Claim:
         columns = range(width) if query.columns is None else query.columns
         if query.columns is None and width != len(record.scales):
             raise NotChecked("there is no scale for each number that an entry adds")
-        scales = [Fraction(record.scales[n]) for n in columns]
+        rates = [1 / Fraction(record.scales[n]) for n in columns]
         own = [rows.get(state, (Fraction(0),) * width) for state in states]
-        return np.array([[float(_moved(x, y, scales)) * _UP for y in own] for x in own])
+        scaled = [[n * rate for n, rate in zip(row, rates, strict=True)] for row in own]
+        apart = [[sum(map(abs, map(sub, x, y)), Fraction(0)) for y in scaled] for x in scaled]
+        return np.array([[float(moved) * _UP for moved in row] for row in apart])
 
     @cached_property
     def patterns(self) -> list[SegmentPattern]:
@@ -157,11 +170,6 @@ class Claim:
     def unsure(self) -> float | None:
         """What an adversary may lose who is unsure of the member; ``None`` without members."""
         return loss_if_unsure(self.theta, self.record.epsilon)
-
-
-def _moved(x: Sequence[Fraction], y: Sequence[Fraction], scales: Sequence[Fraction]) -> Fraction:
-    apart = zip(x, y, scales, strict=True)
-    return sum((abs(a - b) / scale for a, b, scale in apart), Fraction(0))
 
 
 def query_of(record: Release, states: tuple[Hashable, ...] | None) -> Query:
@@ -215,41 +223,49 @@ def _query(
 # --- whether the fields agree ---------------------------------------------------------------------
 
 
-def unusable(record: Release) -> Iterator[str]:
-    """Problems that make a recomputation impossible."""
-    lengths, observed, size = record.lengths, record.observed, len(record.labels)
-    for name in ("scale", "epsilon", "lipschitz"):
-        value = getattr(record, name)
-        if not (isfinite(value) and value > 0):
-            yield f"{name}: must be a finite number above 0, is {value}"
-    if not lengths or min(lengths) < 1:
-        yield f"lengths: there must be some, each at least 1, not {list(lengths)}"
-    elif observed is not None and not (
-        len(observed) == len(lengths)
-        and sum(observed) > 0
-        and all(0 <= seen <= n for seen, n in zip(observed, lengths, strict=True))
-    ):
-        yield f"observed: {list(observed)} of {list(lengths)} entries cannot be"
-    scales = (1.0,) * size if record.scales is None else record.scales
-    if len(scales) != size or not all(isfinite(s) and s > 0 for s in scales):
-        yield f"scales: must be {size} finite numbers above 0, are {list(scales)}"
-    if not len(record.value) == len(record.raw) == size > 0:
-        numbers = f"{len(record.value)} numbers, raw {len(record.raw)}"
-        yield f"value: has {numbers}, for {size} labels"
-    elif not all(isfinite(number) for number in (*record.value, *record.raw)):
-        yield "value: holds numbers that are not finite"
-
-
-def contradictions(claim: Claim, usual: Guarantee) -> Iterator[str]:
+def contradictions(claim: Claim, theorem: Theorem) -> Iterator[str]:
     """Fields that do not agree with each other, with the question or with the beliefs."""
-    record, query = claim.record, claim.query
+    record = claim.record
+    for name, told, made in _following(claim, theorem):
+        near = is_number(told) and is_number(made) and abs(told - made) <= TOLERANCE * made
+        if told != made and not (name == "loss_if_unsure" and near):
+            yield f"{name}: is {told!s:.100}, and what was asked makes it {made!s:.100}"
     yield from _not_within(claim)
-    yield from _not_believed(claim, usual)
-    yield from _not_asked(claim)
-    yield from _not_drawn(record, query)
+    yield from _not_believed(claim)
+    yield from _not_moved(claim)
+    yield from _not_drawn(record, claim.query)
     yield from not_shown(
         record.raw, record.value, record.presentation, record.totals, record.bounds
     )
+
+
+def _following(claim: Claim, theorem: Theorem) -> Iterator[tuple[str, Any, Any]]:
+    """Fields, what the record says there, and what follows from all that was asked."""
+    record, query, theta = claim.record, claim.query, claim.theta
+    own = Guarantee.SECRETS if claim.proof.get("secrets") else theorem.guarantee
+    named = theta is not None and theta.names_secrets
+    yield "guarantee", record.guarantee, own.for_named_secrets if named else own
+    yield "bound", record.evidence.bound, theorem.bound
+    if record.evidence.variant not in theorem.variants:
+        yield "variant", record.evidence.variant, theorem.variants
+    yield "loss_if_unsure", record.loss_if_unsure, claim.unsure
+    yield "labels", record.labels, (query.name,) if query.chooses else query.labels
+    yield "total", record.total, None if query.chooses else query.total
+    told, made = _as_asked(record.question), _as_asked(query.question)
+    yield from (
+        (f"question: {name}", canonical(told.get(name)), canonical(made[name])) for name in made
+    )
+    yield "noise: a noisy choice", record.noise == "noisy choice", query.chooses
+    yield "noise: sech", record.noise == "discrete sech", record.mechanism == "shaped"
+    yield "unit", record.unit is not None, record.noise == "discrete laplace"
+    if _digest_known(claim):
+        options: dict[str, Any] = {}
+        if record.evidence.horizon is not None:
+            options["horizon"] = record.evidence.horizon
+        if record.mechanism == "shaped":
+            options["shape"] = claim.proof["shape"]["objective"]
+        asked = requested(record.mechanism, theta, query, record.epsilon, options)
+        yield "calibration (a digest)", record.calibration, digest(asked)
 
 
 def _not_within(claim: Claim) -> Iterator[str]:
@@ -273,32 +289,25 @@ def _not_within(claim: Claim) -> Iterator[str]:
         yield f"lengths: the longest is {claim.longest}, in the evidence {evidence.length}"
 
 
-def _not_believed(claim: Claim, usual: Guarantee) -> Iterator[str]:
-    """What does not follow from the beliefs: guarantee, debt, loss if unsure, step, digest."""
-    record, theta, evidence = claim.record, claim.theta, claim.record.evidence
-    named = theta is not None and theta.names_secrets
-    own = Guarantee.SECRETS if claim.proof.get("secrets") else usual
-    promised = own.for_named_secrets if named else own
-    if record.guarantee is not promised:
-        yield f"guarantee: promises {record.guarantee!s}, but {record.mechanism} gives {promised!s}"
-    debt = None if theta is None else owed(theta.sources)
-    if debt is not None and (evidence.bought or 0.0) < debt.entry_epsilon:
+def _not_believed(claim: Claim) -> Iterator[str]:
+    """What does not follow from the beliefs: debt, step, states."""
+    record, theta = claim.record, claim.theta
+    if theta is None:
+        return
+    debt = owed(theta.sources)
+    if debt is not None and (record.evidence.bought or 0.0) < debt.entry_epsilon:
         yield f"bought: the beliefs were {debt.words}, and neither release nor account holds that"
-    told, made = record.loss_if_unsure, claim.unsure
-    both = told is not None and made is not None
-    if told != made and not (both and abs(told - made) <= TOLERANCE * made):  # type: ignore[operator]
-        yield f"loss_if_unsure: is {made} under these beliefs, not {told}"
-    if theta is not None and not same_step(theta.step, record.step):
+    if not same_step(theta.step, record.step):
         yield (
             f"step: the data have an entry every {of_seconds(record.step)}, the beliefs are about "
             f"entries {of_seconds(theta.step)} apart"
         )
-    options: dict[str, Any] = {} if evidence.horizon is None else {"horizon": evidence.horizon}
-    if record.mechanism == "shaped":
-        options["shape"] = claim.proof["shape"]["objective"]
-    asked = requested(record.mechanism, theta, claim.query, record.epsilon, options)
-    if _digest_known(claim) and record.calibration != digest(asked):
-        yield "calibration: is not the digest of these beliefs, this question and this epsilon"
+    known = set(theta.states)
+    for part in (part for part in claim.parts if part.asks is not None):
+        named = {*(part.states or ()), *(part.rows or ())}
+        if named - known or (part.states is not None and named != known):
+            strange = sorted(map(str, named - known or named))
+            yield f"question: {strange} are not the states of the beliefs"
 
 
 def _digest_known(claim: Claim) -> bool:
@@ -323,33 +332,15 @@ def _as_asked(question: Mapping[str, Any] | None) -> dict[str, Any]:
     return own
 
 
-def _not_asked(claim: Claim) -> Iterator[str]:
-    """Contradictions between a record and the same question, asked again."""
+def _not_moved(claim: Claim) -> Iterator[str]:
+    """How far an entry moves the answer, and what it spends where coordinates differ."""
     record, query, kind = claim.record, claim.query, claim.record.kind
-    labels = (query.name,) if query.chooses else query.labels
-    if record.labels != labels:
-        shown = ", ".join(labels[:8]) + (", ..." if len(labels) > 8 else "")
-        yield f"labels: those of a {kind} are {shown}, not {list(record.labels)[:8]}"
     if record.lipschitz < query.lipschitz * (1 - 1e-12):
         moved = f"{query.lipschitz:g}, not {record.lipschitz:g}"
         yield f"lipschitz: one entry moves the answer by {moved} ({kind})"
-    total = None if query.chooses else query.total
-    if record.total != total:
-        entries = sum(record.observed or record.lengths)
-        yield f"total: the {kind} of {entries} entries sum to {total}, not {record.total}"
-    told, made = _as_asked(record.question), _as_asked(query.question)
-    for name in made:
-        if canonical(told.get(name)) != canonical(made[name]):
-            yield f"question: its {name} do not follow from what was asked"
-    known = set(() if claim.theta is None else claim.theta.states)
-    for part in (part for part in claim.parts if known and part.asks is not None):
-        named = {*(part.states or ()), *(part.rows or ())}
-        if named - known or (part.states is not None and named != known):
-            strange = sorted(map(str, named - known or named))
-            yield f"question: {strange} are not the states of the beliefs"
     if record.scales is None:
         return
-    of_sums = record.kind == Several.kind or (query.weights is not None and not query.chooses)
+    of_sums = kind == Several.kind or (query.weights is not None and not query.chooses)
     if record.mechanism != "influence_curve" or claim.theta is None or not of_sums:
         yield f"scales: {record.mechanism} has none for each coordinate of a {kind}"
     elif record.lipschitz / record.scale < float(claim.cost.max()) * (1 - TOLERANCE):
@@ -362,22 +353,15 @@ def _not_drawn(record: Release, query: Query) -> Iterator[str]:
     Discrete noise hides answers on the multiples of its unit and no others: two answers that are
     not a whole number of units apart have no output in common.
     """
-    noise, unit = record.noise, record.unit
-    if query.chooses != (noise == "noisy choice"):
-        yield f"noise: a {record.kind} is not released by {noise}"
-    if (record.mechanism == "shaped") != (noise == "discrete sech"):
-        yield f"noise: {record.mechanism} does not add {noise} noise"
+    unit = record.unit
     if query.chooses and record.mechanism in ("gk16", "wasserstein", "exact_sum", "shaped"):
         yield f"mechanism: {record.mechanism} is for numbers with noise, not for a choice"
     if query.chooses and set(record.raw) - set((query.question or {})["levels"]):
         yield "raw: is not one of the levels"
-    if (unit is not None) != (noise == "discrete laplace"):
-        yield f"unit: discrete noise has one and Laplace noise has none, not {unit}"
-    elif unit is not None:
-        if not all(is_multiple(value, unit) for value in record.raw):
-            yield f"raw: discrete noise leaves whole multiples of {unit}"
-        if query.unit is not None and (query.unit / unit).denominator != 1:
-            yield f"unit: entries do not add whole multiples of {unit}"
+    if unit is not None and not all(is_multiple(value, unit) for value in record.raw):
+        yield f"raw: discrete noise leaves whole multiples of {unit}"
+    if unit is not None and query.unit is not None and (query.unit / unit).denominator != 1:
+        yield f"unit: entries do not add whole multiples of {unit}"
 
 
 def is_multiple(value: float, unit: Fraction) -> bool:
@@ -402,24 +386,11 @@ def not_shown(
     elif totals is None or len(raw) % len(totals):
         yield "value: is said to be a histogram, but there is no known total"
     else:
-        parts = np.array(raw, dtype=float).reshape(len(totals), -1).tolist()
-        made = [n for p, t in zip(parts, totals, strict=True) for n in nearest_histogram(p, t)]
-        most = 1e-9 * max(1.0, *totals, *map(abs, made))
-        if len(value) != len(raw) or not all(
-            abs(a - b) <= most for a, b in zip(value, made, strict=True)
-        ):
+        parts = np.array(raw, dtype=float).reshape(len(totals), -1)
+        made = project_to_simplex(parts, np.array(totals)).ravel()
+        most = 1e-9 * max(1.0, *totals, *np.abs(made))
+        if len(value) != len(raw) or not np.all(np.abs(made - np.array(value)) <= most):
             yield "value: is not the nearest histogram to raw"
-
-
-def nearest_histogram(raw: Sequence[float], total: float) -> list[float]:
-    """Lower all bins alike until they sum to ``total``, leaving out those that fall below 0."""
-    kept = list(raw)
-    while True:
-        excess = (sum(kept) - total) / len(kept)
-        above = [value for value in kept if value > excess]
-        if len(above) == len(kept) or not above:
-            return [max(value - excess, 0.0) for value in raw]
-        kept = above
 
 
 def assumptions(claim: Claim) -> Iterator[str]:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from pufferkit.beliefs.base import beliefs_from_dict
 from pufferkit.errors import NotApplicable
@@ -36,10 +36,10 @@ from pufferkit.verification.claims import (
     Claim,
     NotChecked,
     ReleaseTable,
+    Theorem,
     assumptions,
     contradictions,
     query_of,
-    unusable,
 )
 
 MOST_WORK = 10**11
@@ -66,15 +66,6 @@ def by_group(claim: Claim) -> float:
         most, of_what = max(parts, default=len(theta.entries)), "largest independent part"
     claim.checks.append(f"group_dp: L times the {of_what}, {most}, over epsilon")
     return claim.lipschitz * most / record.epsilon
-
-
-class Theorem(NamedTuple):
-    """The guarantee of a mechanism, what decides its scale, its readings, and their check."""
-
-    guarantee: Guarantee
-    bound: str
-    variants: tuple[str | None, ...]
-    needed: Callable[[Claim], float]
 
 
 THEOREMS = {
@@ -280,17 +271,16 @@ def _of_rows(table: ReleaseTable, problems: tuple[str, ...], most_work: float) -
 @one_thread()
 def _of_one(record: Release, most_work: float) -> Verdict:
     """A verdict, whatever a record says: numbers that no recomputation can use are a problem."""
-    problems, needed, claim = list(unusable(record)), None, None
+    problems, needed, claim = list[str](), None, None
     theorem = THEOREMS.get(record.mechanism)
     if theorem is None:
         known = ", ".join(THEOREMS)
         problems.append(f"mechanism: {record.mechanism!r} is unknown; known are {known}")
     checks: list[str] = []
     try:
-        if theorem is not None and not problems:
+        if theorem is not None:
             claim = _claim(record, checks, most_work)
-            problems += _another_theorem(record, theorem)
-            problems += contradictions(claim, theorem.guarantee)
+            problems += contradictions(claim, theorem)
             needed = theorem.needed(claim)
     except NotChecked as reason:
         checks.append(f"not checked: {reason}")
@@ -335,14 +325,3 @@ def _claim(record: Release, checks: list[str], most_work: float) -> Claim:
         moved = f"one entry moves the answer by {query.lipschitz:.9g} ({record.kind})"
         checks.append(f"lipschitz: {moved}")
     return claim
-
-
-def _another_theorem(record: Release, theorem: Theorem) -> list[str]:
-    """Problems if the evidence is that of another theorem."""
-    problems, evidence = [], record.evidence
-    if evidence.bound != theorem.bound:
-        wrong = f"{evidence.bound} does not decide the scale of {record.mechanism}"
-        problems.append(f"bound: {wrong}")
-    if evidence.variant not in theorem.variants:
-        problems.append(f"variant: {record.mechanism} has no reading {evidence.variant}")
-    return problems

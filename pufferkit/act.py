@@ -7,9 +7,9 @@ from typing import Any
 
 from pufferkit.account.accounts import BEST, Account, release_series
 from pufferkit.account.ledger import TableAccounts
-from pufferkit.account.periods import Window, period_of, rule_of
+from pufferkit.account.periods import Period, Window, period_of, rule_of
 from pufferkit.account.subjects import FleetRun
-from pufferkit.account.tables import Groups, release_table
+from pufferkit.account.tables import Groups, release_several, release_table
 from pufferkit.data.table import Table
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.progress import Progress
@@ -48,8 +48,9 @@ def release(
     beliefs
         Chains for the whole series, networks or joint distributions.
     query
-        A question, a `Query` made for the window, or for one series several with the errors they
-        may have, ``{name: (query, error)}``: these are one release, and one charge.
+        A question, a `Query` made for the window, or several with the errors they may have,
+        ``{name: (query, error)}``: these are one release, and one charge. Of a table the errors are
+        those of the row of median size.
     epsilon
         Pufferfish privacy of this release alone. With an account: of a series without an end of
         which every entry is asked like these. For several questions ``None`` gives the least that
@@ -90,7 +91,8 @@ def release(
 
     Returns
     -------
-    `Releases` for a table, on a cluster and per subject a DataFrame. For a series a `Release`; for
+    `Releases` for a table, for several questions by name; on a cluster and per subject a
+    DataFrame. For a series a `Release`; for
     several questions the joint release, which `verify` checks and `mechanisms.joint_plan.split`
     takes apart.
 
@@ -136,28 +138,15 @@ def release(
             label=label,
             anyway=anyway,
         )
-    if not far and not isinstance(data, Table):
-        raise ValueError(
-            f"table: must come from read, got {type(data).__name__}; for example "
-            'read(frame, subject="person", time="time", state="activity")'
-        )
-    if rule_of(window) is not None:
-        raise ValueError(
-            "window: a table has the windows it was read with: read(..., window=); here a "
-            "period such as 2026-09 chooses among them"
-        )
-    period = None if window is None else period_of(window)
-    if window is not None and period is None:
-        raise ValueError("window: of a table is a period, such as 2026-09, or two moments")
-    if account is not None and not isinstance(account, TableAccounts):
-        raise ValueError("account: a table has one for each subject; see Ledger.accounts_for")
-    if isinstance(query, Mapping):
+    accounts = _accounts_of(data, account, far=far)
+    period = _period(window)
+    if isinstance(query, Mapping) and (far or mechanism not in (BEST, "influence_curve")):
         raise NotApplicable(
-            "query: several questions at once are asked of one series; ask a table one by one, "
-            "from accounts, which add them up"
+            "query: several questions at once are asked with the influence curve, and not on a "
+            "cluster; ask one by one, from accounts, which add them up"
         )
-    if epsilon is None:
-        raise ValueError("epsilon: must be given for a table")
+    if epsilon is None and not isinstance(query, Mapping):
+        raise ValueError("epsilon: must be given for one question about a table")
     each, groups = per in (None, SUBJECT), None
     what = "each" if each else "all"
     if not each and per != ALL:
@@ -167,15 +156,47 @@ def release(
     elif keys is not None:
         raise ValueError("keys: are those of groups; name the column of groups with per=")
     mechanism = "influence_curve" if mechanism == BEST else mechanism
-    run = FleetRun.of(what, beliefs, epsilon, query, mechanism, label, data.windows)
+
+    def run_of(asked: Any, level: Any) -> FleetRun:
+        return FleetRun.of(what, beliefs, level, asked, mechanism, label, data.windows)
+
     shown: dict[str, Any] = {"each": each, "progress": progress, "anyway": anyway}
+    if isinstance(query, Mapping):
+        shown |= {"accounts": accounts, "groups": groups, "period": period, "epsilon": epsilon}
+        return release_several(data, query, run_of, **shown)
+    run = run_of(query, epsilon)
     if far:
         from pufferkit.cluster.packs import release_on_cluster  # noqa: PLC0415
 
         if period is not None:
             raise NotApplicable(f"window: give the rows of {period.name}, filtered on the cluster")
-        return release_on_cluster(data, run, account, storage=storage, **shown)
-    return release_table(data, run, account, groups=groups, period=period, **shown)
+        return release_on_cluster(data, run, accounts, storage=storage, **shown)
+    return release_table(data, run, accounts, groups=groups, period=period, **shown)
+
+
+def _accounts_of(data: Any, account: Any, *, far: bool) -> TableAccounts | None:
+    """The accounts of a table; refuses what is no table."""
+    if not far and not isinstance(data, Table):
+        raise ValueError(
+            f"table: must come from read, got {type(data).__name__}; for example "
+            'read(frame, subject="person", time="time", state="activity")'
+        )
+    if account is not None and not isinstance(account, TableAccounts):
+        raise ValueError("account: a table has one for each subject; see Ledger.accounts_for")
+    return account
+
+
+def _period(window: Window | None) -> Period | None:
+    """The period of a table that is asked about; ``None`` for all of it."""
+    if rule_of(window) is not None:
+        raise ValueError(
+            "window: a table has the windows it was read with: read(..., window=); here a "
+            "period such as 2026-09 chooses among them"
+        )
+    period = None if window is None else period_of(window)
+    if window is not None and period is None:
+        raise ValueError("window: of a table is a period, such as 2026-09, or two moments")
+    return period
 
 
 def _groups(table: Table, per: Any, keys: Sequence[Hashable] | None) -> Groups:

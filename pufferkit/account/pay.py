@@ -43,7 +43,8 @@ class Payment:
     beliefs, which is charged once. ``endless`` is whether the noise is that of a series without an
     end, ``clocked`` whether places are told by a clock, so that data need not begin at the first
     entry. ``data`` and ``rows`` are those of the whole series and of the window, by which they are
-    recognised.
+    recognised. ``release`` tells the windows of one release from those of another that is paid for
+    at the same time.
     """
 
     account: str
@@ -52,6 +53,7 @@ class Payment:
     spending: Spending | None
     lengths: tuple[int, ...]
     facts: Mapping[str, Any]
+    release: str = ""
     stores: bool = True
     bought: bool = False
     endless: bool = False
@@ -135,7 +137,7 @@ def pay(
     ledger, prices
         The ledger, and the beliefs under which accounts pay.
     asked
-        What is asked; that of one account is one release, whose windows do not overlap.
+        What is asked; the windows of one release do not overlap.
     draw
         Draws values; called when all can pay, and again if another process paid in between.
     read
@@ -189,7 +191,7 @@ def owing(read: Read, prices: Prices, asked: Sequence[Payment]) -> list[Owed]:
     for group in groups.values():
         if group[0][1].spending is None:
             most = max((account.total for account in owed), default=0)
-            owed.append(_kept(read, group[0], most))
+            owed.append(_kept(read, group, most))
         else:
             owed.append(_owed(read, prices, group))
     return owed
@@ -204,11 +206,10 @@ def _owed(read: Read, prices: Prices, group: Sequence[tuple[int, Payment]]) -> O
         return Owed(balance, balance.total)
     lengths = standing.whole(name, first.lengths, clocked=first.clocked)
     total, charges, numbers = balance.total, list[Charge](), list[int | None]()
-    purchases = [one for one in new if one[1].bought]
-    releases = [one for one in new if not one[1].bought]
-    for part in (purchases, releases):
-        if not part:
-            continue
+    releases: dict[tuple[bool, str], list[tuple[int, Payment]]] = {}
+    for number, asked in new:
+        releases.setdefault((asked.bought, asked.release), []).append((number, asked))
+    for part in releases.values():
         priced = _priced(standing, total, [one for _, one in part], lengths, prices)
         total, standing, last = priced.total, priced.after, part[-1][1]
         for (number, one), body in zip(part, priced.bodies, strict=True):
@@ -244,22 +245,31 @@ def _unpaid(read: Read, one: Payment) -> bool:
     return place not in read.charged
 
 
-def _kept(read: Read, asked: tuple[int, Payment], most: int) -> Owed:
-    """The charge of an account that keeps the value of a release which others pay for."""
-    number, one = asked
-    balance = read.balances.get(one.account)
+def _kept(read: Read, group: Sequence[tuple[int, Payment]], most: int) -> Owed:
+    """The charges of an account that keeps the values of releases which others pay for."""
+    name, terms = group[0][1].account, group[0][1].terms
+    balance = read.balances.get(name)
     if balance is None:
-        balance = Balance(one.account, one.terms.rule, one.terms.budget, 0, 0)
+        balance = Balance(name, terms.rule, terms.budget, 0, 0)
     else:
-        one.terms.check(balance, read.opened[one.account])
-    if not _unpaid(read, one):
+        terms.check(balance, read.opened[name])
+    new = [(number, one) for number, one in group if _unpaid(read, one)]
+    if not new:
         return Owed(balance, balance.total)
-    total = max(balance.total, one.least, most)
-    epsilon = spent_micro(one.facts["epsilon"])
-    charge = Charge(
-        one.account, one.key, epsilon, total, one.facts, balance.entries, terms=one.terms
-    )
-    return Owed(balance, total, (charge,), (number,))
+    total = max(balance.total, most, *(one.least for _, one in new))
+    charges = [
+        Charge(
+            name,
+            one.key,
+            spent_micro(one.facts["epsilon"]),
+            total,
+            one.facts,
+            balance.entries,
+            terms=terms,
+        )
+        for _, one in new
+    ]
+    return Owed(balance, total, tuple(charges), tuple(number for number, _ in new))
 
 
 def _priced(

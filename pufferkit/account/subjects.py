@@ -148,6 +148,8 @@ class FleetRun:
     """The period to which whole series are cut."""
     horizon: int | None = None
     """With accounts, the longest series whose every entry could be asked like these (`endless`)."""
+    among: str = ""
+    """What was asked at once, of which this is one question: then epsilon follows from it."""
     _calibrated: dict[int, Calibration] = field(default_factory=dict, compare=False, repr=False)
     """Calibrations by length, computed so far; both ways to a quantile have the same noise."""
 
@@ -202,7 +204,7 @@ class FleetRun:
         return digest(
             {
                 "what": self.what,
-                "epsilon": self.epsilon,
+                **({"among": self.among} if self.among else {"epsilon": self.epsilon}),
                 "query": self.question.digest,
                 "order": plain(self.question.labels(self.one_entry))
                 if self.question.counting
@@ -298,11 +300,6 @@ class FleetRun:
         start = (f"{fixed} has a fixed initial distribution, and {FRESH_STARTS}",) if fixed else ()
         return (*self.beliefs.caveats, *start, *table.notes)
 
-    def keys(self, windows: Iterable[int]) -> dict[int, str]:
-        """Keys of the releases over these windows, the same for every subject."""
-        run = self.identity
-        return {window: digest({"run": run, "window": window}) for window in set(windows)}
-
     def calibration(self, longest: int) -> Calibration:
         """The noise for the question over segments of at most this length, in whole units."""
         if longest not in self._calibrated:
@@ -364,6 +361,8 @@ class PendingRelease(NamedTuple):
     entries: int
     begins: int | float | None = None
     clock: TableClock = TableClock(None, False, None, None)
+    run: FleetRun | None = None
+    """Which of several runs it belongs to; ``None`` if there is only one."""
 
     @property
     def used(self) -> list[int]:
@@ -382,37 +381,73 @@ def account_names(table: Table, prefix: str) -> list[str]:
     return names
 
 
-def pending_releases(
-    table: Table,
-    asked: Rows,
-    used: Counts,
-    calibrations: dict[int, Calibration],
-    prefix: str,
-    rows: NDArray[np.int64],
-) -> list[PendingRelease]:
-    """The release that each of these rows charges to its account."""
-    owner = asked.owner[rows]
-    lowest = int(owner.min())
-    lengths = table.lengths_between(lowest, int(owner.max()) + 1)
-    asked_for = (asked.window, asked.first, asked.last, asked.entries)
-    columns = (owner, used[owner], *(column[rows] for column in asked_for))
-    clock = TableClock.of(table)
-    return [
-        PendingRelease(
-            f"{prefix}{table.subjects[number]}",
-            lengths[number - lowest],
-            window,
-            first,
-            last,
-            calibrations[length],
-            entries,
-            None if table.begins is None else table.begins[number],
-            clock,
-        )
-        for number, length, window, first, last, entries in zip(
-            *(column.tolist() for column in columns), strict=True
-        )
-    ]
+@dataclass(frozen=True, eq=False)
+class AskedRows:
+    """One question about the subjects of a table: exact rows, and the noise of each subject."""
+
+    run: FleetRun
+    rows: Rows
+    used: Counts
+    """The length for which each subject is calibrated."""
+    calibrations: dict[int, Calibration]
+
+    @cached_property
+    def lengths(self) -> Counts:
+        """The length for which each row is calibrated."""
+        return self.used[self.rows.owner]
+
+    @cached_property
+    def made(self) -> list[Calibration]:
+        """The calibration of each row."""
+        return [self.calibrations[length] for length in self.lengths.tolist()]
+
+    @cached_property
+    def scales(self) -> Floats:
+        """The noise of each row."""
+        return np.array([calibration.scale for calibration in self.made])
+
+    def pending(self, table: Table, prefix: str, which: Counts) -> list[PendingRelease]:
+        """The release that each of these rows charges to its account."""
+        rows, owner = self.rows, self.rows.owner[which]
+        if not len(owner):
+            return []
+        lowest = int(owner.min())
+        lengths = table.lengths_between(lowest, int(owner.max()) + 1)
+        columns = (rows.window, rows.first, rows.last, rows.entries, self.lengths)
+        clock = TableClock.of(table)
+        return [
+            PendingRelease(
+                f"{prefix}{table.subjects[number]}",
+                lengths[number - lowest],
+                window,
+                first,
+                last,
+                self.calibrations[length],
+                entries,
+                None if table.begins is None else table.begins[number],
+                clock,
+                self.run,
+            )
+            for number, window, first, last, entries, length in zip(
+                *(column[which].tolist() for column in (rows.owner, *columns)), strict=True
+            )
+        ]
+
+
+Batch = tuple[Counts, ...]
+"""The numbers of some rows of each question."""
+
+
+def batches_of(asked: Sequence[AskedRows]) -> list[Batch]:
+    """The rows of several questions in batches that keep a subject together."""
+    first, *rest = asked
+    parts = chunks_of(first.rows.owner)
+    ends = [int(first.rows.owner[part[0]]) for part in parts[1:]]
+
+    def split(rows: Rows) -> list[Counts]:
+        return np.split(np.arange(len(rows.owner)), np.searchsorted(rows.owner, ends))
+
+    return list(zip(parts, *(split(other.rows) for other in rest), strict=True))
 
 
 def chunks_of(owner: Counts) -> list[NDArray[np.int64]]:
@@ -551,11 +586,18 @@ CHANGED = (
 )
 _FITS = "ask for less, or repeat an earlier run's label to get its values at no cost"
 
-Draw = Callable[[Counts], tuple[Floats, Floats]]
-"""Draws noisy counts for these releases; returns them and their scales."""
+DrawRows = Callable[[Sequence[int]], Iterable[tuple[list[float], float]]]
+"""Noisy counts for the releases with these numbers, each with its scale."""
 
-DrawRecord = Callable[[], Mapping[str, Any]]
-"""The noisy values of a run that are kept in one place."""
+
+class SharedValue(NamedTuple):
+    """The values of a run over all subjects, which one account keeps: how they are drawn."""
+
+    run: FleetRun
+    body: Mapping[str, Any]
+    draw: Callable[[], Mapping[str, Any]]
+    entries: int | None = None
+    """The number of entries that the exact sums are of, if it can change during the call."""
 
 
 @contextmanager
@@ -581,7 +623,7 @@ class Accounts:
     accounts
         The ledger, the names of the accounts and the budget of each.
     run
-        The run that is released.
+        The run that is released; of several one, whose beliefs and horizon all have.
     data
         The data of each account, where they can be recognised.
     """
@@ -596,6 +638,7 @@ class Accounts:
         self._terms: dict[Any, Terms] = {}
         self._spendings: dict[Any, Spending] = {}
         self._facts: dict[Any, Mapping[str, Any]] = {}
+        self._keys: dict[tuple[str, int], str] = {}
 
     def check_all(
         self, batches: Iterable[Sequence[PendingRelease]], *, members: bool = False
@@ -617,7 +660,10 @@ class Accounts:
             of_account.setdefault(checked_name("account", release.account), []).append(release)
         known, telling = self.ledger.balances(of_account), list[PendingRelease]()
         for name, releases in of_account.items():
-            asked = tuple((r.lengths, r.first, r.last, r.calibration.digest) for r in releases)
+            asked = tuple(
+                (self._run_of(r).identity, r.lengths, r.first, r.last, r.calibration.digest)
+                for r in releases
+            )
             if name in known or asked not in alike:
                 telling += releases
             if name not in known:
@@ -630,7 +676,7 @@ class Accounts:
             self.ledger.check_data(data, confirm_data=self._meant)
 
     @_uncollected()
-    def pay(self, pending: Sequence[PendingRelease], draw: Draw) -> Paid:
+    def pay(self, pending: Sequence[PendingRelease], draw: DrawRows) -> Paid:
         """Charges and values of all of them in one transaction, each once.
 
         The stored value counts, whoever wrote it: existing values are returned unchanged, and a
@@ -639,8 +685,6 @@ class Accounts:
         read, asked = self._ask(pending)
 
         def drawn(numbers: Sequence[int]) -> list[Value]:
-            noisy, scales = draw(np.array(numbers, dtype=int))
-            rows = zip(numbers, noisy.tolist(), scales.tolist(), strict=True)
             return [
                 {
                     "value": value,
@@ -648,7 +692,7 @@ class Accounts:
                     "window": list(asked[number].spending.window),  # type: ignore[union-attr]
                     "entries": pending[number].entries,
                 }
-                for number, value, scale in rows
+                for number, (value, scale) in zip(numbers, draw(numbers), strict=True)
             ]
 
         paid = self._paid(asked, drawn, read)
@@ -659,30 +703,26 @@ class Accounts:
     def pay_together(
         self,
         batches: Callable[[], Iterable[Sequence[PendingRelease]]],
-        record: str,
-        body: Mapping[str, Any],
-        draw: DrawRecord,
-        *,
-        entries: int | None = None,
-    ) -> Value:
-        """A release over all subjects, whose values the account ``record`` keeps.
+        shared: Sequence[SharedValue],
+    ) -> list[Value]:
+        """Releases over all subjects, whose values the account of everybody keeps.
 
         One batch is one payment. Of more, all accounts are checked before one is charged, and
         values are drawn when the last has paid. If another process spends in the meantime, or this
         one is killed, some have paid and nothing is drawn; the same call continues from there.
-        ``entries`` is the number that the exact sums are of.
         """
-        used, total = Used(), 0
+        total, used = 0, Used()
         alone: Sequence[PendingRelease] = ()
         for number, pending in enumerate(batches()):
             used.add(pending)
             alone = () if number else pending
-        if entries is not None and used.entries != entries:
+        if any(one.entries not in (None, used.entries) for one in shared):
             raise ValueError(CHANGED)
-        record = f"{self._prefix}{record}"
         if not alone:
-            stored = self.ledger.look([record], [self._record_key])
-            self._check_used(stored.values.get((record, self._record_key)), used.digest)
+            name, keys = self._shared_name, [_shared_key(one.run) for one in shared]
+            stored = self.ledger.look([name], keys).values
+            for one, key in zip(shared, keys, strict=True):
+                self._check_used(one, stored.get((name, key)), used.digest)
             self.check_all(batches(), members=True)
             again = Used()
             for pending in batches():
@@ -691,7 +731,7 @@ class Accounts:
                 again.add(pending)
             if again.digest != used.digest:
                 raise ValueError(CHANGED)
-        return self.pay_record(record, used.digest, body, draw, alone, least=total)
+        return self.pay_record(shared, used.digest, alone, least=total)
 
     @_uncollected()
     def charge(self, pending: Sequence[PendingRelease]) -> int:
@@ -715,35 +755,49 @@ class Accounts:
         self._prices.known.clear()
 
     @property
-    def _record_key(self) -> str:
-        return digest({"run": self.run.identity, "record": True})
+    def _shared_name(self) -> str:
+        return f"{self._prefix}{EVERYBODY}"
+
+    def _run_of(self, release: PendingRelease) -> FleetRun:
+        return self.run if release.run is None else release.run
 
     @_uncollected()
     def pay_record(
         self,
-        record: str,
+        shared: Sequence[SharedValue],
         used: str,
-        body: Mapping[str, Any],
-        draw: DrawRecord,
         pending: Sequence[PendingRelease] = (),
         least: int = 0,
-    ) -> Value:
+    ) -> list[Value]:
         """Draw and store values, and charge those of ``pending`` that `charge` did not.
 
-        The values are stored in the account ``record``, which is charged in the same transaction,
-        with the largest total. A run is drawn as a whole, so its label is for exactly these
-        entries. ``used`` is a digest of them, ``least`` the largest total so far.
+        The account that keeps the values is charged in the same transaction, with the largest
+        total. A run is drawn as a whole, so its label is for exactly these entries. ``used`` is a
+        digest of them, ``least`` the largest total so far.
         """
-        key = self._record_key
-        facts = {**body, "label": self.run.label, "epsilon": self.run.epsilon, **self._notes}
+        name = self._shared_name
         terms = self._terms_of({"beliefs": self.run.beliefs.digest, "keeps": "all subjects"})
-        read, members = self._ask(pending, members=True, keeps=(record, key))
-        self._check_used(read.values.get((record, key)), used)
-        asked = [*members, Payment(record, key, terms, None, (), facts, least=least)]
-        stored = self._paid(asked, lambda _: [{**draw(), "used": used}], read).values[-1]
-        # Another process may have drawn the same label for other entries in the meantime.
-        self._check_used(stored, used)
-        return stored
+        keys = [_shared_key(one.run) for one in shared]
+        read, members = self._ask(pending, members=True, keeps=(name, keys))
+        asked = list(members)
+        for one, key in zip(shared, keys, strict=True):
+            self._check_used(one, read.values.get((name, key)), used)
+            facts = {
+                **one.body,
+                "label": one.run.label,
+                "epsilon": one.run.epsilon,
+                **self._notes,
+            }
+            asked.append(Payment(name, key, terms, None, (), facts, least=least))
+
+        def draw(numbers: Sequence[int]) -> list[Value]:
+            return [{**shared[n - len(members)].draw(), "used": used} for n in numbers]
+
+        values = self._paid(asked, draw, read).values[-len(shared) :]
+        for one, stored in zip(shared, values, strict=True):
+            # Another process may have drawn the same label for other entries in the meantime.
+            self._check_used(one, stored, used)
+        return values
 
     # -- payments ------------------------------------------------------------------------------
 
@@ -752,19 +806,16 @@ class Accounts:
         pending: Sequence[PendingRelease],
         *,
         members: bool = False,
-        keeps: tuple[str, str] | None = None,
+        keeps: tuple[str, Sequence[str]] | None = None,
     ) -> tuple[Read, list[Payment]]:
         """What the ledger holds of these, in one read, and what they ask of their accounts.
 
-        ``keeps`` are the account and the key of a value that is kept for all. Refuses a label that
+        ``keeps`` are the account and the keys of values that are kept for all. Refuses a label that
         was used for other entries of a window.
         """
         names = [checked_name("account", n) for n in dict.fromkeys(r.account for r in pending)]
-        windows = {} if members else self.run.keys(release.window for release in pending)
-        keys = [
-            self._member_key(release) if members else windows[release.window] for release in pending
-        ]
-        more = ((), ()) if keeps is None else ((keeps[0],), (keeps[1],))
+        keys = list(map(self._member_key if members else self._window_key, pending))
+        more = ((), ()) if keeps is None else ((keeps[0],), keeps[1])
         read = self.ledger.look([*names, *more[0]], [*dict.fromkeys(keys), *more[1]])
         asked = [
             self._payment(release, key, read, stores=not members)
@@ -790,11 +841,20 @@ class Accounts:
             self._spending(calibration, (release.first + offset, release.last + offset)),
             lengths,
             self._fact(release),
+            release=self._run_of(release).identity,
             stores=stores,
             endless=calibration.evidence.horizon is not None,
             clocked=release.clock.tells,
             data=data,
         )
+
+    def _window_key(self, release: PendingRelease) -> str:
+        """The key of a release over a window, the same for every subject."""
+        run = self._run_of(release).identity
+        same = (run, release.window)
+        if same not in self._keys:
+            self._keys[same] = digest({"run": run, "window": release.window})
+        return self._keys[same]
 
     def _member_key(self, release: PendingRelease) -> str:
         """The key of what one subject pays: for these entries, and for this noise.
@@ -804,7 +864,11 @@ class Accounts:
         """
         b = spent_pico(release.calibration.entry_epsilon)
         return digest(
-            {"run": self.run.identity, "used": [release.window, *release.used], "noise": b}
+            {
+                "run": self._run_of(release).identity,
+                "used": [release.window, *release.used],
+                "noise": b,
+            }
         )
 
     def _place(
@@ -845,13 +909,13 @@ class Accounts:
 
     def _fact(self, release: PendingRelease) -> Mapping[str, Any]:
         """What a charge records; the same object for releases that are alike."""
-        calibration, clock = release.calibration, release.clock
-        same = (calibration.digest, release.entries, clock)
+        calibration, clock, run = release.calibration, release.clock, self._run_of(release)
+        same = (run.identity, calibration.digest, release.entries, clock)
         if same not in self._facts:
             self._facts[same] = {
-                "query": self.run.query,
-                "label": self.run.label,
-                "run": self.run.identity,
+                "query": run.query,
+                "label": run.label,
+                "run": run.identity,
                 "entries": release.entries,
                 "independent_after": clock.independent_after,
                 "calibration": calibration.digest,
@@ -870,7 +934,8 @@ class Accounts:
     def _check_stored(self, release: PendingRelease, one: Payment, stored: Value) -> None:
         """Refuse a value that was made of other entries of a window."""
         assert one.spending is not None
-        label, name, window = self.run.label, release.account, list(one.spending.window)
+        label, name = self._run_of(release).label, release.account
+        window = list(one.spending.window)
         if stored["window"] != window:
             raise ValueError(
                 f"label: the run {label!r} was made for other data of {name!r} (entries "
@@ -883,12 +948,16 @@ class Accounts:
                 "or give this run another label, which pays for the whole window again"
             )
 
-    def _check_used(self, stored: Value | None, used: str) -> None:
+    def _check_used(self, shared: SharedValue, stored: Value | None, used: str) -> None:
         if stored is not None and stored["used"] != used:
             raise ValueError(
-                f"label: the run {self.run.label!r} was made for other data; give this one "
+                f"label: the run {shared.run.label!r} was made for other data; give this one "
                 "another label"
             )
+
+
+def _shared_key(run: FleetRun) -> str:
+    return digest({"run": run.identity, "record": True})
 
 
 def _refused(owed: Owed) -> OverBudget:

@@ -5,24 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from pufferkit import checks
-from pufferkit.account.amounts import in_epsilon
+from pufferkit.account.amounts import in_epsilon, spent_micro
 from pufferkit.account.ledger import TableAccounts
 from pufferkit.account.periods import Period, cut, rows_in
 from pufferkit.account.releases import Releases
+from pufferkit.account.spending import Spending, SpentProfile
+from pufferkit.account.standing import as_stored
 from pufferkit.account.subjects import (
-    EVERYBODY,
     Accounts,
+    AskedRows,
+    Batch,
     FleetRun,
     PendingRelease,
+    SharedValue,
     TableData,
     account_names,
-    chunks_of,
-    pending_releases,
+    batches_of,
 )
 from pufferkit.beliefs.base import check_table
 from pufferkit.beliefs.provenance import check_paid
@@ -32,11 +36,15 @@ from pufferkit.data.exact_rows import Rows, RowsAndQuery, exact_rows, whole_seri
 from pufferkit.data.queries import Histogram
 from pufferkit.data.query import Query, Question
 from pufferkit.data.table import Counts, Table
+from pufferkit.errors import NotApplicable
 from pufferkit.influence.progress import Progress
 from pufferkit.mechanisms.calibration import Calibration
+from pufferkit.mechanisms.influence_curve import contributions_of
+from pufferkit.mechanisms.joint_plan import check_pairs, largest_scale
 from pufferkit.mechanisms.target_errors import over
 from pufferkit.mechanisms.usefulness import warn_if_drowned
 from pufferkit.records import digest as digest_of
+from pufferkit.rounding import last_passing
 
 # -- groups --------------------------------------------------------------------------------------
 
@@ -133,12 +141,16 @@ def warn_if_rows_drown(
     """Warn if noise drowns the row of median size; ``made`` has the calibration of each row."""
     if anyway or not rows.entries.any():
         return
-    seen = np.flatnonzero(rows.entries)
-    row = int(seen[np.argsort(rows.entries[seen], kind="stable")[len(seen) // 2]])
-    entries = int(rows.entries[row])
+    row = _median_row(rows)
     noise = _noise_of_row(run, rows, made[row], row)
-    where = f" (a row of {entries:,} entries)"
+    where = f" (a row of {int(rows.entries[row]):,} entries)"
     warn_if_drowned(noise, run.beliefs, anyway=anyway, rows=where, stacklevel=5)
+
+
+def _median_row(rows: Rows) -> int:
+    """The number of the row of median size, among those with entries."""
+    seen = np.flatnonzero(rows.entries)
+    return int(seen[np.argsort(rows.entries[seen], kind="stable")[len(seen) // 2]])
 
 
 def _noise_of_row(run: FleetRun, rows: Rows, made: Calibration, row: int) -> Calibration:
@@ -212,19 +224,106 @@ def releases_of(
     return drawn.within_range() if drawn.totals is None else drawn.as_histogram()
 
 
+# -- several questions ---------------------------------------------------------------------------
+
+
+_CLOSE, _TRIES = 1e-4, 40
+"""Epsilons are raised, or errors stretched, by this share until all is as promised."""
+
+
+def joined(
+    errors: Mapping[str, float],
+    epsilon: float | None,
+    runs: Mapping[str, FleetRun],
+    rows: Mapping[str, Rows],
+    longest: int,
+) -> tuple[dict[str, FleetRun], float]:
+    """The runs of several questions with an epsilon of their own each, and that of all together.
+
+    Theorem: `entry_profile`, for one release after another over the same entries: event-level
+    epsilons add up pair by pair of states, and the loss is that of the sum on the influence curve.
+    Noise is made for the longest segment and serves all: a shorter one loses no more.
+
+    Each run gets the least epsilon at which a number of its row of median size is within its error.
+    If ``epsilon`` is given, all errors are stretched by one factor, the least it allows.
+    """
+    theta, each = next(iter(runs.values())).beliefs, dict[str, tuple[float, Any]]()
+    for name, run in runs.items():
+        row, per = _median_row(rows[name]), rows[name].per(run.question.per)
+        unit = run.unit / (1 if per is None else int(per[row]))
+        query = run.question.whole(theta.states, longest)
+        scale = largest_scale(name, checks.positive(f"error of {name}", errors[name]), 0.95, unit)
+        each[name] = query.lipschitz * float(unit) / scale, contributions_of(theta, query)
+    length = next(iter(runs.values())).horizon or longest
+
+    def loss(share: float, *names: str) -> float:
+        profile = SpentProfile()
+        for b, kind in (each[name] for name in names or each):
+            profile = profile.after([(1, length)], share * b, kind)
+        return profile.largest_loss(theta, length)
+
+    share = 1.0
+    if epsilon is not None:
+        most = epsilon / max(b for b, _ in each.values())  # nobody spends less than he loses
+        share = last_passing(lambda part: epsilon - loss(part), 1e-6 * most, 2 * most, _CLOSE)
+    for _ in range(_TRIES):
+        made = {
+            name: replace(run, epsilon=loss(share, name), _calibrated={})
+            for name, run in runs.items()
+        }
+        profile, within = SpentProfile(), True
+        for name, run in made.items():
+            noise = run.calibration(longest)
+            within = within and noise.entry_epsilon >= each[name][0]
+            profile = profile.with_spending(as_stored(Spending.of(noise), theta))
+        total = in_epsilon(spent_micro(profile.largest_loss(theta, length)))
+        if total <= epsilon if epsilon is not None else within:
+            return made, total
+        share *= 1 + _CLOSE if epsilon is None else 1 - _CLOSE
+    raise NotApplicable("no epsilon meets these errors; allow larger ones")
+
+
+class SeveralReleases(dict[str, Releases]):
+    """The releases of several questions about a table, by name; ``epsilon`` is of all together."""
+
+    def __init__(self, rows: Mapping[str, Releases], epsilon: float) -> None:
+        super().__init__(rows)
+        self.epsilon = epsilon
+
+
+def release_several(
+    table: Table, asked: Mapping[str, Any], make: Callable[..., FleetRun], **options: Any
+) -> SeveralReleases:
+    """A release for each of several questions, all in one payment; ``make`` gives the run of one.
+
+    Arguments as for `release_table`, and ``epsilon``; ``asked`` are questions with their errors.
+    """
+    check_pairs(asked)
+    epsilon = options.pop("epsilon")
+    stated = None if epsilon is None else checks.privacy(epsilon)
+    runs = {name: make(query, stated or 1.0) for name, (query, _) in asked.items()}
+    for name, run in runs.items():
+        if run.question.chooses:
+            raise NotApplicable(
+                f"query: {name} is a noisy choice of a level, not a number with noise; ask a "
+                "histogram in its place, and read the quantile with release.derive"
+            )
+    errors = {name: float(error) for name, (_, error) in asked.items()}
+    said = [[name, run.question.digest, errors[name]] for name, run in runs.items()]
+    among = digest_of({"asked": said, "epsilon": stated})
+    runs = {
+        name: replace(run, among=digest_of({"among": among, "name": name}))
+        for name, run in runs.items()
+    }
+    settle = partial(joined, errors, stated)
+    return SeveralReleases(*_released(table, runs, settle, **options))
+
+
 # -- the release ---------------------------------------------------------------------------------
 
 
 def release_table(
-    table: Table,
-    run: FleetRun,
-    accounts: TableAccounts | None,
-    *,
-    each: bool,
-    groups: Groups | None = None,
-    period: Period | None = None,
-    progress: Progress | None = None,
-    anyway: bool = False,
+    table: Table, run: FleetRun, accounts: TableAccounts | None, **options: Any
 ) -> Releases:
     """A row for each subject and window, or about all subjects or each group of them together.
 
@@ -254,113 +353,193 @@ def release_table(
     progress, anyway
         As for `release`.
     """
-    if period is not None and table.windows is None:
-        table, run = cut(table, period), replace(run, period=period)
-    asked, about = asked_of(table, run)
-    if period is not None and table.windows is not None:
-        asked = rows_in(asked, table, period)
+    releases, _ = _released(table, {"": run}, _decided, accounts=accounts, **options)
+    return releases[""]
+
+
+Runs = Mapping[str, FleetRun]
+Settle = Callable[[Runs, Mapping[str, Rows], int], tuple[Runs, float | None]]
+"""Settles how the runs are answered, and the epsilon of several together, from their rows and the
+length of the longest segment."""
+
+
+def _decided(runs: Runs, rows: Mapping[str, Rows], longest: int) -> tuple[Runs, None]:
+    """One run, with its way to a quantile."""
+    run = {n: run.decided(int(np.median(rows[n].entries)), longest) for n, run in runs.items()}
+    return run, None
+
+
+def _released(
+    table: Table,
+    runs: Runs,
+    settle: Settle,
+    *,
+    accounts: TableAccounts | None,
+    each: bool,
+    groups: Groups | None = None,
+    period: Period | None = None,
+    progress: Progress | None = None,
+    anyway: bool = False,
+) -> tuple[dict[str, Releases], Any]:
+    """The releases of all runs, paid at once."""
+    cutting = period is not None and table.windows is None
+    if cutting and period is not None:
+        table = cut(table, period)
+        runs = {name: replace(run, period=period) for name, run in runs.items()}
+    exact = {name: asked_of(table, run) for name, run in runs.items()}
+    members = {name: rows for name, (rows, _) in exact.items()}
+    if period is not None and not cutting:
+        members = {name: rows_in(rows, table, period) for name, rows in members.items()}
     longest, prefix = int(table.longest.max()), "" if accounts is None else accounts.prefix
     data = {} if accounts is None else TableData(table, account_names(table, prefix))
     if accounts is not None:
-        run = run.paid_for(accounts, list(data), longest)
+        runs = {n: run.paid_for(accounts, list(data), longest) for n, run in runs.items()}
     grouped = () if groups is None else (len(groups.keys), groups.place(table))
-    rows = asked if each else summed_up(asked, *grouped)
-    run = run.decided(int(np.median(rows.entries)), longest)
-    per = rows.per(run.question.per)
+    rows = members if each else {n: summed_up(own, *grouped) for n, own in members.items()}
+    runs, total = settle(runs, rows, longest)
+    of_all = total is not None or not each
+    lengths = np.full(len(table.subjects), longest) if of_all else table.longest
+    asked = {n: AskedRows(run, members[n], *run.calibrations(lengths)) for n, run in runs.items()}
+    shown = {n: one if each else replace(one, rows=rows[n]) for n, one in asked.items()}
+    parts = list(shown.values())
+    for one in parts:
+        refuse_no_entries(one)
+        warn_if_rows_drown(one.run, one.rows, one.made, anyway)
+    if accounts is None:
+        drawn = [(one.run.draw(one.rows.counts, one.scales), one.scales) for one in parts]
+        epsilons = [one.run.epsilon for one in parts]
+    else:
+        paying = Accounts(accounts, parts[0].run, data)
+        batches = batches_of(list(asked.values()))
+
+        def pending(batch: Batch) -> list[PendingRelease]:
+            each = zip(asked.values(), batch, strict=True)
+            return [one for own, which in each for one in own.pending(table, prefix, which)]
+
+        if each:
+            if len(batches) > 1:
+                paying.check_all(map(pending, batches))
+            drawn, epsilons = paid_rows(paying, parts, batches, pending, progress)
+        else:
+            drawn = paid_together(paying, parts, lambda: map(pending, batches))
+            epsilons = [one.run.epsilon for one in parts]
+    if progress is not None and (accounts is None or not each):
+        size = sum(len(one.rows.owner) for one in parts)
+        progress(size, size)
+    more = () if total is None else (f"one of {len(parts)} questions: epsilon {total:g} for all",)
+    releases = {
+        name: releases_of(
+            one.run,
+            one.rows,
+            *noisy,
+            one.calibrations,
+            exact[name][1],
+            stored=accounts is not None,
+            subjects=tuple(table.subjects[n] for n in one.rows.owner) if each else None,
+            groups=None if groups is None else groups.of_rows(len(one.rows.owner)),
+            epsilon=epsilon,
+            notes=(*one.run.notes(table), *more),
+            lengths=one.lengths,
+            independent_after=table.independent_after,
+            step=table.step,
+        )
+        for (name, one), noisy, epsilon in zip(shown.items(), drawn, epsilons, strict=True)
+    }
+    return releases, total
+
+
+def refuse_no_entries(asked: AskedRows) -> None:
+    """Refuse shares and means of nothing."""
+    per = asked.rows.per(asked.run.question.per)
     if per is not None and not per.all():
         raise ValueError(
             "keys: a group or window has no entries, and so no shares and no mean; ask histogram "
             "or total"
         )
-    used, calibrations = run.calibrations(table.longest if each else np.array([longest]))
-    if not each:
-        used = np.full(len(table.subjects), longest)
-    lengths = used[rows.owner]
-    warn_if_rows_drown(run, rows, [calibrations[n] for n in lengths.tolist()], anyway)
-    wanted = np.array([calibrations[n].scale for n in lengths.tolist()])
-    epsilon = run.epsilon
-    if accounts is None:
-        values, scales = run.draw(rows.counts, wanted), wanted
-    else:
-        paying = Accounts(accounts, run, data)
-        pending = partial(pending_releases, table, asked, used, calibrations, prefix)
-        if each:
-            chunks = chunks_of(asked.owner)
-            if len(chunks) > 1:
-                paying.check_all(map(pending, chunks))
-            values, scales, epsilon = paid_rows(paying, rows, wanted, pending, progress)
-        else:
-            batches = partial(map, pending, chunks_of(asked.owner))
-            values, scales = paid_together(paying, rows, calibrations[longest], batches)
-    if progress is not None and (accounts is None or not each):
-        progress(len(wanted), len(wanted))
-    return releases_of(
-        run,
-        rows,
-        values,
-        scales,
-        calibrations,
-        about,
-        stored=accounts is not None,
-        subjects=tuple(table.subjects[n] for n in rows.owner) if each else None,
-        groups=None if groups is None else groups.of_rows(len(wanted)),
-        epsilon=epsilon,
-        notes=run.notes(table),
-        lengths=lengths,
-        independent_after=table.independent_after,
-        step=table.step,
-    )
+
+
+Noisy = tuple[Floats, Floats]
+"""Rows as drawn, and their scales."""
 
 
 def paid_rows(
     accounts: Accounts,
-    rows: Rows,
-    wanted: Floats,
-    pending: Callable[[Counts], list[PendingRelease]],
+    parts: Sequence[AskedRows],
+    batches: Sequence[Batch],
+    pending: Callable[[Batch], list[PendingRelease]],
     progress: Progress | None = None,
-) -> tuple[Floats, Floats, float]:
-    """Rows that their subjects pay for: the stored values, their scales, and what all cost."""
-    run, together = accounts.run, [accounts.run.epsilon]
-    values = np.empty((len(wanted), 1 if run.chooses else rows.counts.shape[1]))
-    scales = np.empty(len(wanted))
+) -> tuple[list[Noisy], list[float]]:
+    """Rows that their subjects pay for: the stored values, their scales, and what they cost."""
+    noisy = [
+        (
+            np.empty((len(one.scales), 1 if one.run.chooses else one.rows.counts.shape[1])),
+            np.empty(len(one.scales)),
+        )
+        for one in parts
+    ]
+    costs, done = [one.run.epsilon for one in parts], 0
 
-    def draw(part: Counts, which: Counts) -> tuple[Floats, Floats]:
-        scales = wanted[part[which]]
-        return run.draw(rows.counts[part[which]], scales), scales
+    def draw(batch: Batch, numbers: Sequence[int]) -> list[tuple[list[float], float]]:
+        drawn = dict[int, tuple[list[float], float]]()
+        wanted, begin = np.array(numbers, dtype=int), 0
+        for one, rows in zip(parts, batch, strict=True):
+            own = wanted[(wanted >= begin) & (wanted < begin + len(rows))]
+            if len(own):
+                which = rows[own - begin]
+                scales = one.scales[which]
+                values = one.run.draw(one.rows.counts[which], scales)
+                pairs = zip(values.tolist(), scales.tolist(), strict=True)
+                drawn |= zip(own.tolist(), pairs, strict=True)
+            begin += len(rows)
+        return [drawn[number] for number in numbers]
 
-    for part in chunks_of(rows.owner):
-        paid = accounts.pay(pending(part), partial(draw, part))
-        values[part] = [stored["value"] for stored in paid.values]
-        scales[part] = [stored["scale"] for stored in paid.values]
-        if (scales[part] < wanted[part]).any():  # drawn when a series was shorter
-            least = float((wanted[part] / scales[part]).max())
-            holds_everywhere = run.mechanism == "group_dp"
-            together.append(run.epsilon * least if holds_everywhere else in_epsilon(paid.total))
+    for batch in batches:
+        paid = accounts.pay(pending(batch), partial(draw, batch))
+        stored = iter(paid.values)
+        for place, (one, rows) in enumerate(zip(parts, batch, strict=True)):
+            values, scales = noisy[place]
+            own, wanted = list(islice(stored, len(rows))), one.scales[rows]
+            if not own:
+                continue
+            values[rows] = [value["value"] for value in own]
+            scales[rows] = [value["scale"] for value in own]
+            if (scales[rows] < wanted).any():  # drawn when a series was shorter
+                least = float((wanted / scales[rows]).max())
+                holds_everywhere = one.run.mechanism == "group_dp"
+                cost = one.run.epsilon * least if holds_everywhere else in_epsilon(paid.total)
+                costs[place] = max(costs[place], cost)
+            done += len(rows)
         accounts.forget()
         if progress is not None:
-            progress(int(part[-1]) + 1, len(wanted))
-    return values, scales, max(together)
+            progress(done, sum(len(one.scales) for one in parts))
+    return noisy, costs
 
 
 def paid_together(
     accounts: Accounts,
-    rows: Rows,
-    calibration: Calibration,
+    parts: Sequence[AskedRows],
     batches: Callable[[], Iterable[Sequence[PendingRelease]]],
     entries: int | None = None,
-) -> tuple[Floats, Floats]:
+) -> list[Noisy]:
     """Rows that everybody pays for, drawn and stored once; or the stored ones."""
-    run = accounts.run
-    body = {
-        "query": f"{run.query} over all subjects",
-        "mechanism": run.mechanism,
-        "scale": calibration.scale,
-        "windows": rows.window.tolist(),
-    }
 
-    def draw() -> dict[str, Any]:
-        scales = np.full(len(rows.counts), calibration.scale)
-        return {"value": run.draw(rows.counts, scales).tolist(), "scale": scales.tolist()}
+    def draw(one: AskedRows) -> dict[str, Any]:
+        values = one.run.draw(one.rows.counts, one.scales)
+        return {"value": values.tolist(), "scale": one.scales.tolist()}
 
-    stored = accounts.pay_together(batches, EVERYBODY, body, draw, entries=entries)
-    return np.array(stored["value"]), np.array(stored["scale"])
+    shared = [
+        SharedValue(
+            one.run,
+            {
+                "query": f"{one.run.query} over all subjects",
+                "mechanism": one.run.mechanism,
+                "scale": one.made[0].scale,
+                "windows": one.rows.window.tolist(),
+            },
+            partial(draw, one),
+            entries,
+        )
+        for one in parts
+    ]
+    stored = accounts.pay_together(batches, shared)
+    return [(np.array(value["value"]), np.array(value["scale"])) for value in stored]

@@ -34,11 +34,13 @@ from pufferkit.account.releases import Releases, note_of
 from pufferkit.account.subjects import (
     CHANGED,
     Accounts,
+    AskedRows,
+    Batch,
     FleetRun,
     PendingRelease,
     account_names,
+    batches_of,
     chunks_of,
-    pending_releases,
 )
 from pufferkit.account.tables import (
     asked_of,
@@ -167,10 +169,10 @@ def _together(
         else:
             all_alike = _Scales(np.array([longest]), np.array([longest]), calibrations)
             packs = _Packs(counted, run, all_alike, accounts.prefix)
+            asked = AskedRows(run, together, np.array([longest]), calibrations)
             entries = int(together.entries.sum())
-            values, scales = paid_together(
-                Accounts(accounts, run), together, calibration, packs.pending, entries
-            )
+            paying = Accounts(accounts, run)
+            ((values, scales),) = paid_together(paying, [asked], packs.pending, entries)
     if progress is not None:
         progress(len(together.window), len(together.window))
     return releases_of(
@@ -303,12 +305,12 @@ class _Packs:
         for sizes in self.counted.sizes():
             account_names(sizes, self.prefix)  # they must identify subjects
             _check_clock(sizes, self.run)  # of all, before one is charged
-            asked = rows_used(sizes, self.run.question)
-            yield from map(self._pending_of(sizes, asked), chunks_of(asked.owner))
+            asked = self._asked(sizes, rows_used(sizes, self.run.question))
+            for part in chunks_of(asked.rows.owner):
+                yield asked.pending(sizes, self.prefix, part)
 
-    def _pending_of(self, table: Table, asked: Rows) -> Callable[[Counts], list[PendingRelease]]:
-        used = self.scales.lengths(table)
-        return partial(pending_releases, table, asked, used, self.scales.calibrations, self.prefix)
+    def _asked(self, table: Table, rows: Rows) -> AskedRows:
+        return AskedRows(self.run, rows, self.scales.lengths(table), self.scales.calibrations)
 
     def paid(self, accounts: Accounts) -> Iterator[tuple[dict[str, Any], int]]:
         """Rows whose values are in the ledger, and their number so far."""
@@ -337,9 +339,12 @@ class _Packs:
 
     def _paid_pack(self, table: Table, asked: Rows, accounts: Accounts) -> dict[str, Any]:
         """The rows of a pack: drawn and stored with their charges, or already stored."""
-        used = self.scales.lengths(table)
-        wanted = np.array([self.scales.calibrations[int(n)].scale for n in used])[asked.owner]
-        values, scales, _ = paid_rows(accounts, asked, wanted, self._pending_of(table, asked))
+        own = self._asked(table, asked)
+
+        def pending(batch: Batch) -> list[PendingRelease]:
+            return own.pending(table, self.prefix, batch[0])
+
+        ((values, scales),), _ = paid_rows(accounts, [own], batches_of([own]), pending)
         return _columns(self.run, table, asked, values, scales, self.counted.subject_kind)
 
 

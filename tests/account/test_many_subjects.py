@@ -18,10 +18,10 @@ from pufferkit.account import subjects as fleet_run
 from pufferkit.account.ledger import TableAccounts
 from pufferkit.account.subjects import (
     Accounts,
+    AskedRows,
     FleetRun,
     PendingRelease,
     Used,
-    pending_releases,
 )
 from pufferkit.beliefs.base import as_beliefs
 from pufferkit.beliefs.provenance import PRIVATE_NOTE
@@ -264,7 +264,7 @@ def test_one_new_account_stands_for_all_that_are_asked_alike(book, monkeypatch):
         rows = Rows.of(table, aligned(table, STATES))
         used, calibrations = run.calibrations(table.longest)
         everybody = np.arange(len(rows.owner))
-        return pending_releases(table, rows, used, calibrations, prefix, everybody)
+        return AskedRows(run, rows, used, calibrations).pending(table, prefix, everybody)
 
     looked, look = [], book.look
     monkeypatch.setattr(
@@ -381,7 +381,7 @@ def test_a_sum_taken_up_again_with_other_noise_is_paid_for_again(book):
         table, longest = table_of(people(lengths)), max(lengths)[0]
         rows = Rows.of(table, aligned(table, STATES))
         used, made = np.full(len(lengths), longest), {longest: run.calibration(longest)}
-        pending = pending_releases(table, rows, used, made, "", np.arange(1))
+        pending = AskedRows(run, rows, used, made).pending(table, "", np.arange(1))
         totals.append(accounts.charge(pending))
     charges = [entry.body["scale"] for entry in book.entries("p0") if entry.kind == "charge"]
     assert charges == [run.calibration(100).scale, run.calibration(40).scale]
@@ -545,15 +545,6 @@ def test_refusals(options, match):
     table = table_of(people([(5,)]))
     with pytest.raises(ValueError, match=match):
         for_each(table, BELIEF, **{"epsilon": 1, **options})
-
-
-def test_several_questions_are_refused_in_words():
-    table, several = table_of(people([(5,)])), {"rest": (pk.count("rest"), 3)}
-    for epsilon in (1, None):
-        with pytest.raises(pk.NotApplicable, match="one by one"):
-            for_each(table, BELIEF, epsilon, query=several)
-    with pytest.raises(ValueError, match="epsilon"):
-        for_each(table, BELIEF, None)
 
 
 def test_states_that_the_beliefs_do_not_know():

@@ -357,13 +357,13 @@ def release_table(
     return releases[""]
 
 
-Runs = Mapping[str, FleetRun]
-Settle = Callable[[Runs, Mapping[str, Rows], int], tuple[Runs, float | None]]
+RunsByName = Mapping[str, FleetRun]
+Settle = Callable[[RunsByName, Mapping[str, Rows], int], tuple[RunsByName, float | None]]
 """Settles how the runs are answered, and the epsilon of several together, from their rows and the
 length of the longest segment."""
 
 
-def _decided(runs: Runs, rows: Mapping[str, Rows], longest: int) -> tuple[Runs, None]:
+def _decided(runs: RunsByName, rows: Mapping[str, Rows], longest: int) -> tuple[RunsByName, None]:
     """One run, with its way to a quantile."""
     run = {n: run.decided(int(np.median(rows[n].entries)), longest) for n, run in runs.items()}
     return run, None
@@ -371,7 +371,7 @@ def _decided(runs: Runs, rows: Mapping[str, Rows], longest: int) -> tuple[Runs, 
 
 def _released(
     table: Table,
-    runs: Runs,
+    runs: RunsByName,
     settle: Settle,
     *,
     accounts: TableAccounts | None,

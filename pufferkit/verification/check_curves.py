@@ -28,6 +28,7 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from math import inf, isfinite
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -45,7 +46,6 @@ _FAR = 500.0
 _ENDLESS = 1 << 50
 """Entries of a sojourn of any length: floats count them exactly."""
 
-_NAMES = "left", "right"
 _MOST_BLOCKS = 64
 _UP = 1 + 16 * EPS
 
@@ -103,6 +103,10 @@ def _cost_runs(runs: Sequence[int], cost: Floats) -> list[tuple[int, Floats]]:
     return found
 
 
+class Unshown(Exception):
+    """A limit of a proof does not hold: it shows nothing."""
+
+
 def loss_of_part(part: Any, runs: PaidRuns, recorded: Any, work: Allowance) -> float:
     """The largest loss of a secret that one part of a class shows.
 
@@ -130,8 +134,11 @@ def loss_of_part(part: Any, runs: PaidRuns, recorded: Any, work: Allowance) -> f
         raise NotChecked("gaps are checked for the values of single entries of a chain")
     if not max(float(cost.max()) for _, cost in runs) <= LARGEST:
         return whole
-    with np.errstate(all="ignore"):
-        loss = _PartProof(part, runs, recorded, work).loss()
+    try:
+        with np.errstate(all="ignore"):
+            loss = _PartProof(part, runs, recorded, work).loss()
+    except Unshown:
+        return whole
     return min(loss, whole) if isfinite(loss) else whole  # what is no number bounds nothing
 
 
@@ -149,65 +156,61 @@ class _PartProof:
         if part.emission is not None and part.emission.kind == "given":
             self.hidden = [(self.length, part.emission(closed(self.cost)))]
         elif part.emission is not None:
-            plans = self._plans("emission")
-            own = plans.step(part.emission, closed(self.cost))
+            plans = Evaluator(recorded["emission"], work)
+            self.hidden = [(self.length, plans.step(part.emission, closed(self.cost)))]
             plans.end()
-            self.hidden = [(self.length, own)]
-
-    def _plans(self, name: str) -> Evaluator:
-        return Evaluator(self.recorded[name], self.work)
 
     def loss(self) -> float:
-        """The largest loss; infinite where a limit does not hold."""
-        if self.part.sojourns is not None:
-            return self._of_sojourns()
-        if self.part.clock is None:
-            return self._at_phase(self.part.left, self.part.right, 0, self.recorded)
-        if isinstance(self.recorded["left"], Mapping):
-            return self._round_the_clock()
-        phases, worst = list(self.part.clock.phases), 0.0
+        """The largest loss; infinite, or `Unshown`, where a limit does not hold."""
         both = [self.recorded["left"], self.recorded["right"]]
+        if self.part.sojourns is not None:
+            return self._of_sojourns(both)
+        if self.part.clock is None:
+            return self._at_phase([self.part.left, self.part.right], both, 0)
+        if isinstance(both[0], Mapping):
+            return self._round_the_clock(both)
+        phases = list(self.part.clock.phases)
         if any(not isinstance(own, list) or len(own) != len(phases) for own in both):
             raise TypeError("there must be a proof for every slot of the first entry")
-        for phase, left, right in zip(phases, *both, strict=True):
-            before, after = self.part.clock.sides(phase, self.length)
-            own = {"left": left, "right": right}
-            worst = max(worst, self._at_phase(before, after, phase, own))
-        return worst
+        return max(
+            self._at_phase(self.part.clock.sides(phase, self.length), own, phase)
+            for phase, *own in zip(phases, *both, strict=True)
+        )
 
-    def _of_sojourns(self) -> float:
+    def _at_phase(self, sides: Sequence[Any], recorded: Sequence[Any], phase: int) -> float:
+        """The largest loss of a series whose first entry is at this slot."""
+        runs = self.hidden, self.hidden[::-1]
+        left, right = (
+            _SideProof(side, own, told, self.work).adds()
+            for side, own, told in zip(sides, runs, recorded, strict=True)
+        )
+        if self.secret.sets is not None:
+            return self._of_sets(left, right)
+        if self.secret.labels is not None:
+            return self._of_labels(left, right)
+        if self.part.emission is not None:
+            return self._of_hidden(left, right)
+        return self._of_entries(left, right, phase)
+
+    def _of_sojourns(self, recorded: Sequence[Any]) -> float:
         """An entry anywhere in a sojourn of any length, with every kind of start and of end."""
-        kinds, both = (self.part.sojourns.starts, self.part.sojourns.ends), []
-        runs = [(_ENDLESS, self.hidden[0][1])]
-        for sides, recorded in zip(kinds, (self.recorded[n] for n in _NAMES), strict=True):
-            if not isinstance(recorded, list) or len(recorded) != len(sides):
+        both, cost = [], self.hidden[0][1]
+        kinds = self.part.sojourns.starts, self.part.sojourns.ends
+        for sides, told in zip(kinds, recorded, strict=True):
+            if not isinstance(told, list) or len(told) != len(sides):
                 raise TypeError("there must be a proof for every kind of start and of end")
-            tables = [np.zeros_like(runs[0][1])]
-            for side, own in zip(sides, recorded, strict=True):
-                adds = _SideProof(side, runs, own, self.work).adds()
-                if adds is None:
-                    return inf
-                tables += [table for _, _, table in adds]
-            both.append(np.max(tables, axis=0))
+            each = [self._most(*own, cost) for own in zip(sides, told, strict=True)]
+            both.append(np.max([np.zeros_like(cost), *each], axis=0))
         # Instead the other entries of the series may be paid for.
-        others = (self.length - 1) * float(self.hidden[0][1].max()) * _UP
+        others = (self.length - 1) * float(cost.max()) * _UP
         left = np.minimum(both[0], others)
         right = np.minimum(both[1], (others - left) * _UP)
         return self._of_hidden([(1, self.length, left)], [(1, self.length, right)])
 
-    def _at_phase(self, left: Any, right: Any, phase: int, recorded: Mapping[str, Any]) -> float:
-        """The largest loss of a series whose first entry is at this slot."""
-        ours = _SideProof(left, self.hidden, recorded["left"], self.work).adds()
-        theirs = _SideProof(right, self.hidden[::-1], recorded["right"], self.work).adds()
-        if ours is None or theirs is None:
-            return inf
-        if self.secret.sets is not None:
-            return self._of_sets(ours, theirs)
-        if self.secret.labels is not None:
-            return self._of_labels(ours, theirs)
-        if self.part.emission is not None:
-            return self._of_hidden(ours, theirs)
-        return self._of_entries(ours, theirs, phase)
+    def _most(self, side: Any, recorded: Any, cost: Floats) -> Floats:
+        """The most that a side of any length adds."""
+        adds = _SideProof(side, [(_ENDLESS, cost)], recorded, self.work).adds()
+        return np.asarray(np.max([table for _, _, table in adds], axis=0))
 
     def _of_entries(self, left: Adds, right: Adds, phase: int) -> float:
         """Values of an entry, or of the entries of a window, at the first of every stretch."""
@@ -243,13 +246,13 @@ class _PartProof:
         """Pairs of values that are possible at an entry."""
         possible, cycle = self.part.possible, self.part.cycle
         if self.part.clock is not None:
-            here = possible[slot % len(possible)]
+            at = [slot % len(possible)]
         elif first <= len(possible) - cycle:
-            here = possible[first - 1]
+            at = [first - 1]
         else:
-            both: Bools = np.any([np.outer(own, own) for own in possible[-cycle:]], axis=0)
-            return both
-        return np.outer(here, here)
+            at = list(range(len(possible) - cycle, len(possible)))
+        both: Bools = np.any([np.outer(possible[n], possible[n]) for n in at], axis=0)
+        return both
 
     def _weighed(self, loss: Floats, both: Bools | None = None) -> float:
         """The largest loss of a pair of values that is a secret."""
@@ -309,54 +312,43 @@ class _PartProof:
         return self._weighed(loss)
 
     def _of_sets(self, left: Adds, right: Adds) -> float:
-        """The values of several entries, exchanged one by one while others are given."""
-        adds, recorded = [], self.recorded["pinned"]
-        for pinned, side, own in zip(self.secret.sets, (left, right), recorded, strict=True):
-            given = self._pinned(pinned, own)
-            if given is None:
-                return inf
-            adds.append(np.max([given, *(table for _, _, table in side)], axis=0))
-        loss = self._weighed(self.cost + adds[0] + adds[1])
-        return float(min(self.secret.count, self.length) * loss)
+        """The values of several entries, exchanged one by one while others are given.
 
-    def _pinned(self, pinned: Any, recorded: Mapping[str, Any]) -> Floats | None:
-        """The most that a side adds if it ends at a given value, however far away.
-
-        Short ones are computed; from where the given value hardly matters, one limit holds for all.
+        A side may then end at a given value, however far away: it is one more side, with one limit
+        for all entries from where that value hardly matters.
         """
-        limit, plans = (
-            _limit(recorded["limit"], len(self.cost)),
-            Evaluator(recorded["plans"], self.work),
-        )
-        variation, adds = closed(self.cost), np.zeros_like(self.cost)
-        for steps in pinned.near:
-            own = plans.step(steps, variation)
-            adds = np.maximum(adds, own)
-            variation = closed((self.cost + own) * _UP)
-        last = plans.step(pinned.far, limit)
-        plans.end()
-        holds = np.all(variation <= limit) and np.all((self.cost + last) * _UP <= limit)
-        return np.maximum(adds, last) if holds else None
+        loss = self.cost
+        ends = zip(self.secret.sets, (left, right), self.recorded["pinned"], strict=True)
+        for pinned, adds, own in ends:
+            far = len(pinned.near) + 2
+            side = SimpleNamespace(
+                steps=lambda entry, _, near=pinned.near: near[entry - 2],
+                later=lambda _, steps=pinned.far: steps,
+                settled=far,
+                together=None,
+                paid=False,
+            )
+            limits = [{"first": far, "last": _ENDLESS, "limit": own["limit"]}]
+            recorded = {"limits": limits, "blocks": [], "plans": own["plans"]}
+            tables = [self._most(side, recorded, self.cost), *(table for _, _, table in adds)]
+            loss = loss + np.max(tables, axis=0)
+        return float(min(self.secret.count, self.length) * self._weighed(loss))
 
-    def _round_the_clock(self) -> float:
+    def _round_the_clock(self, recorded: Sequence[Any]) -> float:
         """Long series with seasons: one round through the period from a recorded limit."""
         clock = self.part.clock
-        left = self._circle(clock.left, -1, self.recorded["left"])
-        right = self._circle(clock.right, 1, self.recorded["right"])
-        if left is None or right is None:
-            return inf
-        period = len(left)
+        left = self._circle(clock.left, -1, recorded[0])
+        right = self._circle(clock.right, 1, recorded[1])
+        period, ahead = len(left), self.window - 1
         return max(
-            self._of_values(
-                self.cost, left[slot], right[(slot + self.window - 1) % period], 1, slot
-            )
+            self._of_values(self.cost, left[slot], right[(slot + ahead) % period], 1, slot)
             for slot in range(period)
         )
 
     def _circle(
         self, steps: Sequence[Any], ahead: int, recorded: Mapping[str, Any]
-    ) -> list[Floats] | None:
-        """What a side adds at every slot; ``None`` if the limit is above itself after a round."""
+    ) -> list[Floats]:
+        """What a side adds at every slot, if the limit is not above itself after a round."""
         period, plans = len(steps), Evaluator(recorded["plans"], self.work)
         slot, limit = _whole(recorded["slot"]), _limit(recorded["limit"], len(self.cost))
         if not 0 <= slot < period:
@@ -367,7 +359,9 @@ class _PartProof:
             adds[slot] = plans.step(steps[slot], variation)
             variation = closed((self.cost + adds[slot]) * _UP)
         plans.end()
-        return adds if np.all(variation <= limit) else None
+        if not np.all(variation <= limit):
+            raise Unshown
+        return adds
 
 
 class _SideProof:
@@ -384,67 +378,59 @@ class _SideProof:
         self.costs = [np.where(self.counted, cost, _FAR) * self.outside for _, cost in runs]
         if not isinstance(recorded, Mapping):
             raise TypeError("a side of a proof has limits, blocks and plans")
-        self.limits, self.blocks = (
-            self._limits(recorded["limits"]),
-            self._blocks(recorded["blocks"]),
-        )
+        self.limits: dict[int, tuple[int, Floats | None]] = {}
+        for own in recorded["limits"]:
+            first, last = _whole(own["first"]), _whole(own["last"])
+            if not 2 <= first <= last <= self.length:
+                raise TypeError(f"a limit holds for entries {first} to {last}, of {self.length}")
+            self.limits[first] = last, own["limit"] and _limit(own["limit"], self.size)
+        self.blocks: dict[int, list[int]] = {}
+        for first, sizes in recorded["blocks"]:
+            if len(sizes) > _MOST_BLOCKS or any(not 1 <= _whole(m) <= self.length for m in sizes):
+                raise TypeError("a proof names blocks that are not there")
+            self.blocks[_whole(first)] = list(sizes)
         self.steps = Evaluator(recorded["plans"], work)
         self.rows: Adds = []
         self.met: Adds = []  # the variation of the entries so far
 
-    def _limits(self, recorded: Any) -> dict[int, tuple[int, Floats | None]]:
-        limits = {}
-        for own in recorded:
-            first, last = _whole(own["first"]), _whole(own["last"])
-            if not 2 <= first <= last <= self.length:
-                raise TypeError(f"a limit holds for entries {first} to {last}, of {self.length}")
-            limits[first] = last, own["limit"] and _limit(own["limit"], self.size)
-        return limits
-
-    def _blocks(self, recorded: Any) -> dict[int, list[int]]:
-        blocks = {}
-        for first, sizes in recorded:
-            if len(sizes) > _MOST_BLOCKS or any(not 1 <= _whole(m) <= self.length for m in sizes):
-                raise TypeError("a proof names blocks that are not there")
-            blocks[_whole(first)] = list(sizes)
-        return blocks
-
-    def adds(self) -> Adds | None:
-        """What the side adds to every entry; ``None`` if a limit does not hold."""
+    def adds(self) -> Adds:
+        """What the side adds to every entry."""
         self._add(1, 1, np.zeros((self.size, self.size)), self._closure(self.costs[0]))
         entry = 2
         while entry <= self.length:
             self.work.spend(1e4 * len(self.ends))
-            cost, last = self.costs[self._run(entry)], entry
-            adds: Floats | None
-            if entry in self.limits:
-                last, limit = self.limits[entry]
-                if self._run(last) != self._run(entry):
-                    return None
-                if limit is None:
-                    adds = self._paid(1, last - 1) * self.outside
-                    variation = (adds + cost) * _UP
-                else:
-                    adds, variation = self._at_limit(entry, last, limit)
+            last, limit = self.limits.get(entry, (entry, None))
+            if entry not in self.limits:
+                self._add(entry, entry, *self._recursion(entry))
+            elif self._run(last) != self._run(entry):
+                raise Unshown
+            elif limit is None:
+                self._add(entry, last, *self._whole(last))
             else:
-                sizes = self.blocks.get(entry, [1])
-                if max(sizes, default=1) >= entry:
-                    raise TypeError("a block is longer than the side of its entry")
-                adds = self._least(
-                    [self.side.steps(entry, m) for m in sizes],
-                    [self._met(entry - m) for m in sizes],
-                    [self._paid(entry - m + 1, entry - 1) for m in sizes],
-                    self._paid(1, entry - 1) if self.side.paid else inf,
-                )
-                variation = self._closure(_plus(cost, adds) * self.outside)
-            if adds is None:
-                return None
-            self._add(entry, last, adds, variation)
+                self._add(entry, last, *self._at_limit(entry, last, limit))
             entry = last + 1
         self.steps.end()
         return self.rows
 
-    def _at_limit(self, first: int, last: int, limit: Floats) -> tuple[Floats | None, Floats]:
+    def _recursion(self, entry: int) -> tuple[Floats, Floats]:
+        """What is added to one entry, from what those before it varied by, and its variation."""
+        sizes = self.blocks.get(entry, [1])
+        if max(sizes, default=1) >= entry:
+            raise TypeError("a block is longer than the side of its entry")
+        adds = self._least(
+            [self.side.steps(entry, m) for m in sizes],
+            [_at(self.met, entry - m) for m in sizes],
+            [self._paid(entry - m + 1, entry - 1) for m in sizes],
+            self._paid(1, entry - 1) if self.side.paid else inf,
+        )
+        return adds, self._closure(_plus(self.costs[self._run(entry)], adds) * self.outside)
+
+    def _whole(self, last: int) -> tuple[Floats, Floats]:
+        """All entries of the side are paid for."""
+        adds = self._paid(1, last - 1) * self.outside
+        return adds, (adds + self.costs[self._run(last)]) * _UP
+
+    def _at_limit(self, first: int, last: int, limit: Floats) -> tuple[Floats, Floats]:
         """What is added to entries that a limit bounds, and their variation.
 
         If the limit does not hold, all entries of the side are paid for: costs may be of the size
@@ -454,21 +440,19 @@ class _SideProof:
         """
         run, sizes = self._run(first), self.blocks.get(first, [1])
         begun, reach = self.ends[run - 1] if run else 0, max(sizes, default=1)
-        if self.side.settled > 2 and first < self.side.settled + reach - 1:
-            return None, limit
-        if (begun and first - begun < reach) or (reach > 1 and not self.side.paid):
-            return None, limit
-        if self.masked and not limit[self.counted].max(initial=0.0) <= _FAR / 2:
-            return None, limit
-        before = [self._met(entry) for entry in range(max(1, first - reach), first)]
+        if (
+            (self.side.settled > 2 and first < self.side.settled + reach - 1)
+            or (begun and first - begun < reach)
+            or (reach > 1 and not self.side.paid)
+            or (self.masked and not limit[self.counted].max(initial=0.0) <= _FAR / 2)
+        ):
+            raise Unshown
         paid = [(m - 1) * self.paid[run] * _UP for m in sizes]
         adds = self._least([self.side.later(m) for m in sizes], [limit] * len(sizes), paid, inf)
-        within = [*before, _plus(self.costs[run], adds)]
+        within = [_at(self.met, entry) for entry in range(max(1, first - reach), first)]
+        within.append(_plus(self.costs[run], adds))
         holds = all(np.all((own <= limit) | ~self.counted) for own in within)
-        if holds:
-            return adds, limit
-        whole = self._paid(1, last - 1) * self.outside
-        return whole, (whole + self.costs[run]) * _UP
+        return (adds, limit) if holds else self._whole(last)
 
     def _least(
         self,
@@ -490,9 +474,6 @@ class _SideProof:
     def _add(self, first: int, last: int, adds: Floats, variation: Floats) -> None:
         self.rows.append((first, last, adds))
         self.met.append((first, last, variation))
-
-    def _met(self, entry: int) -> Floats:
-        return _at(self.met, entry)
 
     def _run(self, entry: int) -> int:
         return bisect_left(self.ends, entry)

@@ -251,18 +251,14 @@ class Beliefs(Shown, JsonRecord, Asked, ABC):
         """
         return None
 
-    @property
-    def names_secrets(self) -> bool:
-        """Whether the secrets differ from the values of single entries."""
-        return False
+    names_secrets: ClassVar[bool] = False
+    """Whether the secrets differ from the values of single entries."""
 
-    @property
-    def hides_states(self) -> bool:
-        """Whether an entry fails to separate past and future as far as the secrets are concerned.
+    hides_states: ClassVar[bool] = False
+    """Whether an entry fails to separate past and future as far as the secrets are concerned.
 
-        Entries may depend on hidden states, or secrets may be about several entries.
-        """
-        return False
+    Entries may depend on hidden states, or secrets may be about several entries.
+    """
 
     def matrices_shown(self) -> tuple[Matrix, ...]:
         """The matrices of the class by name, for `table_rows` and figures; may be empty."""

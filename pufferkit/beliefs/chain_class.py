@@ -25,7 +25,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from inspect import signature
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -41,9 +41,6 @@ from pufferkit.errors import NotApplicable
 from pufferkit.influence.curve.engine import Part
 from pufferkit.records import written
 from pufferkit.shown import Matrix
-
-if TYPE_CHECKING:
-    from pufferkit.beliefs.kernel_class import Kernels
 
 __all__ = [
     "ChainClass",
@@ -93,6 +90,9 @@ class ChainClass(checks.Frozen, Beliefs):
 
     names_matrices: ClassVar[bool] = True
     """Whether more is known of the matrices than how fast they mix."""
+
+    homogeneous: ClassVar[bool] = True
+    """Whether every member is a chain of entries that moves by one matrix throughout."""
 
     where_worst: ClassVar[str | None] = None
     """Where the worst chain is, for classes that contain more chains than ``members``."""
@@ -345,6 +345,21 @@ within one segment, and nothing else'
         """
         return at_step(self, step)
 
+    @property
+    def period(self) -> int:
+        """After how many entries kernels repeat."""
+        return 1
+
+    @property
+    def contamination(self) -> float:
+        """With which weight any distribution may be mixed into a row of a kernel, at every step."""
+        return 0.0
+
+    @property
+    def lists_models(self) -> bool:
+        """Whether the class is given by models one by one, known up to contamination at most."""
+        return self.lists_matrices
+
     @abstractmethod
     def members(self) -> tuple[Member, ...]:
         """Chains whose worst case is that of the class; ``NotApplicable`` if none are known."""
@@ -378,10 +393,6 @@ within one segment, and nothing else'
         made_of = (self, *getattr(self, "chains", ()))
         fitted = [getattr(one, "fitted_on", None) for one in made_of]
         return tuple(dict.fromkeys(source for source in fitted if source is not None))
-
-    def kernels(self) -> tuple[Kernels, ...]:
-        """The parts of a class that is given by its kernels; empty for all others."""
-        return ()
 
     def every_secret(self) -> tuple[Secrets, ...]:
         """All secrets: the value of any entry, unless other secrets are named."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
@@ -14,7 +15,7 @@ from pufferkit import checks
 from pufferkit.beliefs.base import Distribution, Member, Mixing
 from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.beliefs.hidden_model import HiddenChain
-from pufferkit.beliefs.kernel_class import KernelClass, Kernels, Paths, reversed_kernel
+from pufferkit.beliefs.kernel_class import KernelClass, hull_part, reversed_kernel, rounding
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.beliefs.provenance import Provenance
 from pufferkit.beliefs.secrets import Automaton, Events, Pairs, Runs, Secrets, Sets
@@ -22,12 +23,15 @@ from pufferkit.checks import Floats
 from pufferkit.data.calendar import Calendar
 from pufferkit.errors import NotApplicable, TakesLong
 from pufferkit.influence.curve.engine import Part, Parts
-from pufferkit.influence.curve.secret_losses import Secret
+from pufferkit.influence.curve.secret_losses import LabelLosses, PinnedSide, Secret
 from pufferkit.rounding import EPS
 from pufferkit.shown import Matrix
 
 _RAREST = 1e-250
 _MOST_WORK = 4_000_000
+
+Cases = tuple[Sequence[NDArray[np.intp]], Sequence[Floats], Floats, float]
+"""The chain of entry and automaton through a window, as `LabelLosses` takes it."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -35,6 +39,7 @@ class EventClass(KernelClass):
     """See `ChainClass.with_secrets`."""
 
     kind = "events"
+    names_secrets, hides_states = True, True  # events may extend over the ends of a window
 
     beliefs: ChainClass
     """The joint distributions of the entries."""
@@ -83,15 +88,6 @@ class EventClass(KernelClass):
         )
 
     @property
-    def names_secrets(self) -> bool:
-        return True
-
-    @property
-    def hides_states(self) -> bool:
-        """Always true: events may extend over the ends of a window."""
-        return True
-
-    @property
     def fixed_start(self) -> str | None:  # type: ignore[override]
         return self.beliefs.fixed_start
 
@@ -118,14 +114,39 @@ class EventClass(KernelClass):
             f"this mechanism covers single entries, not {self._what}; use influence_curve"
         )
 
+    @cached_property
+    def _known(self) -> tuple[Member, ...]:
+        """The chains of the beliefs, if they are listed and start stationary."""
+        theta = self.beliefs
+        if not (theta.homogeneous and theta.lists_matrices):
+            return ()
+        try:
+            members = theta.corners() or ()
+        except NotApplicable:
+            return ()
+        steady = (not m.any_start and m.chain.is_stationary for m in members)
+        return members if all(steady) and not any(m.chain.has_underflow for m in members) else ()
+
     def known_chains(self) -> tuple[Member, ...]:
         """The chains of the beliefs, with stationary starts; ``NotApplicable`` if unknown."""
-        if self.beliefs.kernels() or not _base_parts(self.beliefs):
+        if not self._known:
             raise NotApplicable(
                 "this mechanism covers secrets about several entries for known chains, not for "
                 f"{self.beliefs.description}; use influence_curve"
             )
-        return self.beliefs.corners() or ()
+        return self._known
+
+    @property
+    def period(self) -> int:
+        return self.beliefs.period
+
+    @property
+    def contamination(self) -> float:
+        return self.beliefs.contamination
+
+    @property
+    def lists_models(self) -> bool:
+        return self.beliefs.lists_models
 
     def mixing_bounds(self) -> tuple[Mixing, ...]:
         self.members()
@@ -154,80 +175,62 @@ class EventClass(KernelClass):
                     f"series has {longest}, so nothing would be hidden; shorten the window"
                 )
 
-    def kernels(self) -> tuple[Kernels, ...]:
-        return self._parts
-
-    def corners(self) -> tuple[Member, ...] | None:
-        return None if self.kernels() else self.beliefs.corners()
-
     def parts(self, length: int) -> Sequence[Part]:
         """The parts of the beliefs, once for each of the secrets."""
-        if self.kernels():
-            return super().parts(length)
-        known, several = self.beliefs.parts(length), len(self.hidden) > 1
+        known = self._known and Parts([partial(_part_of, member) for member in self._known])
+        base = known or self.beliefs.parts(length)
+        each = [(n, one) for n in range(len(base)) for one in range(len(self.hidden))]
+        return Parts([partial(self._hiding, base, n, one) for n, one in each])
 
-        def hiding(place: int, one: Secrets) -> Part:
-            part = known[place]
-            weights = one.parts(self.states) if isinstance(one, Pairs) else None
-            name = f"{part.name}: {one.description}" if several else part.name
-            return replace(part, name=name, secret=Secret(one.window, weights=weights))
-
-        return Parts([partial(hiding, n, one) for n in range(len(known)) for one in self.hidden])
+    def _hiding(self, base: Sequence[Part], place: int, which: int) -> Part:
+        """A part of the beliefs, with one of the secrets."""
+        part, one = base[place], self.hidden[which]
+        follows, secret = part.follows, Secret(one.window)
+        if isinstance(one, Pairs):
+            secret = Secret(weights=one.parts(self.states))
+        elif isinstance(one, Sets) and one.window > 1:
+            matrix, backward = _both_ways(self._known[place])
+            left = PinnedSide(backward, rounding(len(matrix)))
+            secret = Secret(sets=(left, PinnedSide(matrix, 0.0)), count=one.window)
+        elif isinstance(one, Events):
+            entries, kernels, posterior, error = self._cases[place, which]
+            error += rounding(len(self.states))
+            labels = LabelLosses(entries, kernels, posterior, error)
+            follows, secret = (), Secret(one.window, labels)
+        name = f"{part.name}: {one.description}" if len(self.hidden) > 1 else part.name
+        return replace(part, name=name, follows=follows, secret=secret)
 
     def _check_theorem(self) -> None:
         """Refuse beliefs without a theorem; windows too long for the curve are left to it."""
-        try:
-            self.kernels()
-        except TakesLong:
-            self.known_chains()
-
-    @cached_property
-    def _parts(self) -> tuple[Kernels, ...]:
-        """Empty where the sides of the curve bound values of windows, whatever the start."""
-        several, known = len(self.hidden) > 1, _base_parts(self.beliefs)
-        if not known and not all(isinstance(one, (Runs, Pairs)) for one in self.hidden):
-            raise NotApplicable(
-                "secrets: events and sets of entries need known chains with a stationary start; "
-                f"here is {self.beliefs.description}. Secrets.runs hides every event about so many "
-                "entries in a row, and MarkovChain.steady has a stationary start"
-            )
-        return tuple(
-            self._part(part, initial, secrets, several)
-            for part, initial in known
-            for secrets in self.hidden
-        )
-
-    def _part(
-        self, part: Kernels, initial: Floats | None, secrets: Secrets, several: bool
-    ) -> Kernels:
-        if part.emission is not None:
+        theta, others = self.beliefs, {type(one) for one in self.hidden} - {Runs, Pairs}
+        if not theta.homogeneous and theta.hides_states:
             raise NotApplicable(
                 "secrets: events have a theorem only for entries that are a Markov chain; "
-                f"here entries depend on hidden states ({self.beliefs.description})"
+                f"here entries depend on hidden states ({theta.description})"
             )
-        name = f"{part.name}: {secrets.description}" if several else part.name
-        if isinstance(secrets, Runs):
-            return replace(part, name=name, window=secrets.window)
-        if isinstance(secrets, Pairs):
-            return replace(part, name=name, parts=secrets.parts(self.states))
-        if isinstance(secrets, Sets):
-            if initial is None or not (part.forward[0][0] > 0).all():
-                raise NotApplicable(
-                    "secrets: sets of entries have a theorem for known chains without impossible "
-                    f"transitions, not for {self.beliefs.description}; Secrets.runs hides entries "
-                    "in a row"
-                )
-            return replace(part, name=name, sets=secrets.window)
-        assert isinstance(secrets, Events)
-        if initial is None:
+        if others and not self._known:
             raise NotApplicable(
-                f"secrets: the probability of an event is known for known chains only, not for "
-                f"{self.beliefs.description}; Secrets.runs hides every event about that many "
-                "entries"
+                "secrets: events and sets of entries need known chains with a stationary start; "
+                f"here is {theta.description}. Secrets.runs hides every event about so many "
+                "entries in a row, and MarkovChain.steady has a stationary start"
             )
-        automaton = secrets.automaton(self.states)
-        paths = _paths(part.forward[0][0], initial, automaton)
-        return replace(part, name=name, window=secrets.window, paths=paths)
+        if Sets in others and not all((m.chain.transition > 0).all() for m in self._known):
+            raise NotApplicable(
+                "secrets: sets of entries have a theorem for known chains without impossible "
+                f"transitions, not for {theta.description}; Secrets.runs hides entries in a row"
+            )
+        with suppress(TakesLong):
+            self._cases  # noqa: B018
+
+    @cached_property
+    def _cases(self) -> dict[tuple[int, int], Cases]:
+        """What reads the label of a window, by the places of a chain and of an event."""
+        return {
+            (n, which): _cases(m.chain.transition, m.chain.initial, one.automaton(self.states))
+            for n, m in enumerate(self._known)
+            for which, one in enumerate(self.hidden)
+            if isinstance(one, Events)
+        }
 
     @classmethod
     def hiding(
@@ -257,31 +260,19 @@ class EventClass(KernelClass):
         }
 
 
-def _base_parts(theta: ChainClass) -> list[tuple[Kernels, Floats | None]]:
-    """The parts of the class, each with the distribution of an entry if that is known.
-
-    Empty unless the start is known to be stationary.
-    """
-    parts = theta.kernels()
-    if parts:
-        return [(part, None) for part in parts]
-    known: list[tuple[Kernels, Floats | None]] = []
-    try:
-        members = theta.corners() or ()
-    except NotApplicable:
-        return []
-    for member in members:
-        chain = member.chain
-        if member.any_start or not chain.is_stationary or chain.has_underflow:
-            return []
-        initial = chain.initial
-        backward = reversed_kernel(chain.transition, initial, initial)
-        kernels = Kernels(member.name, ((chain.transition,),), ((backward,),), (initial > 0,))
-        known.append((kernels, initial))
-    return known if theta.lists_matrices else []
+def _both_ways(member: Member) -> tuple[Floats, Floats]:
+    """The matrix of a stationary chain, and that of the chain read backwards."""
+    chain = member.chain
+    return chain.transition, reversed_kernel(chain.transition, chain.initial, chain.initial)
 
 
-def _paths(transition: Floats, initial: Floats, automaton: Automaton) -> Paths:
+def _part_of(member: Member) -> Part:
+    """The part of a stationary chain, one entry at a time."""
+    forward, backward = _both_ways(member)
+    return hull_part(member.name, [forward], [backward], member.chain.initial > 0)
+
+
+def _cases(transition: Floats, initial: Floats, automaton: Automaton) -> Cases:
     """The chain of entry and automaton through a window, read backwards.
 
     alpha_t(x, q) = P(X_t = x, automaton in q) for the t-th entry of the window, and
@@ -323,8 +314,7 @@ def _paths(transition: Floats, initial: Floats, automaton: Automaton) -> Paths:
     posterior = np.array([np.where(ends == n, alpha[rows], 0.0) for n in labels])
     posterior /= posterior.sum(axis=1, keepdims=True)
     error = 8 * (len(automaton.moves) + 1) * (alpha.size + 2) * EPS
-    names = tuple(automaton.labels[n] for n in labels)
-    return Paths(tuple(entries), tuple(kernels), posterior, names, error)
+    return entries, kernels, posterior, error
 
 
 def _reached(alpha: Floats) -> tuple[NDArray[np.intp], NDArray[np.intp]]:

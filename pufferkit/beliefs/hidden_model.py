@@ -179,6 +179,11 @@ class HiddenChain:
     def __len__(self) -> int:
         return len(self.states)
 
+    @property
+    def emitting(self) -> tuple[MarkovChain, Floats]:
+        """The hidden chain, and for each of its states the distribution of what is observed."""
+        return self.chain, np.eye(len(self.states))[list(self.shown)]
+
     def sample(
         self, length: int, seed: int | np.random.Generator | None = None
     ) -> NDArray[np.intp]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,9 +13,10 @@ from pufferkit.beliefs.base import transfer_cap
 from pufferkit.beliefs.chain_class import plural
 from pufferkit.beliefs.finite_class import check_chains
 from pufferkit.beliefs.hidden_model import HiddenChain
-from pufferkit.beliefs.kernel_class import KernelClass, Kernels
+from pufferkit.beliefs.kernel_class import KernelClass, hull_part
 from pufferkit.beliefs.markov_chain import RAREST, MarkovChain
 from pufferkit.checks import Floats
+from pufferkit.influence.curve.engine import Part
 from pufferkit.shown import Matrix
 
 
@@ -91,21 +92,21 @@ class HullClass(KernelClass):
             for n, chain in enumerate(self.chains, 1)
         )
 
-    def kernels(self) -> tuple[Kernels, ...]:
-        forward = tuple(chain.transition for chain in self.chains)
-        backward = self.backward or tuple(
+    @property
+    def contamination(self) -> float:
+        return self.inflate
+
+    @property
+    def lists_models(self) -> bool:
+        return len(self.chains) == 1
+
+    def parts(self, length: int) -> Sequence[Part]:
+        forward = [chain.transition for chain in self.chains]
+        backward = self.backward or [
             MarkovChain.steady(chain.transition).reversal.transition for chain in self.chains
-        )
-        possible = np.ones(len(self.states), dtype=bool)
-        return (
-            Kernels(
-                "all chains of the hull",
-                (forward,),
-                (backward,),
-                (possible,),
-                contamination=self.inflate,
-            ),
-        )
+        ]
+        every = np.ones(len(self.states), dtype=bool)
+        return [hull_part("all chains of the hull", forward, backward, every, self.inflate)]
 
     def representatives(self) -> list[tuple[str, MarkovChain | HiddenChain]]:
         count = len(self.chains)

@@ -6,7 +6,7 @@ with the oldest entry in front, sum_j x_j k^(m-j); the newest entry is the numbe
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
@@ -17,10 +17,11 @@ import numpy as np
 from pufferkit import checks
 from pufferkit.beliefs.chain_class import not_data, plural
 from pufferkit.beliefs.hidden_model import HiddenChain
-from pufferkit.beliefs.kernel_class import KernelClass, Kernels
+from pufferkit.beliefs.kernel_class import KernelClass, hidden_part
 from pufferkit.beliefs.markov_chain import RAREST, MarkovChain, state_labels
 from pufferkit.beliefs.provenance import Provenance
 from pufferkit.checks import Floats
+from pufferkit.influence.curve.engine import Part
 from pufferkit.shown import Matrix
 
 MOST_TUPLES = 400
@@ -33,6 +34,7 @@ class OrderClass(KernelClass):
 
     kind = "order"
     recorded = ("states", "table")
+    hides_states = True
 
     table: Floats
     """Distribution of the next entry given the last ones, the oldest first: an axis for each."""
@@ -107,8 +109,12 @@ class OrderClass(KernelClass):
         runs = tuple(", ".join(run) for run in product(labels, repeat=self.memory))
         return (Matrix("next", runs, labels, self.table.reshape(len(runs), len(labels))),)
 
-    def kernels(self) -> tuple[Kernels, ...]:
-        return (Kernels.of_hidden("the chain", self.hidden_chain),)
+    @property
+    def lists_models(self) -> bool:
+        return True
+
+    def parts(self, length: int) -> Sequence[Part]:
+        return [hidden_part("the chain", [self.hidden_chain.emitting])]
 
     def representatives(self) -> list[tuple[str, MarkovChain | HiddenChain]]:
         return [("the chain", self.hidden_chain)]

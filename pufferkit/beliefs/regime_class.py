@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import inf
 from typing import Any, Literal
 
@@ -21,13 +22,14 @@ from numpy.typing import ArrayLike
 from pufferkit import checks
 from pufferkit.beliefs.chain_class import plural
 from pufferkit.beliefs.hidden_model import HiddenChain, HiddenModel
-from pufferkit.beliefs.kernel_class import KernelClass, Kernels, SecretKind
+from pufferkit.beliefs.kernel_class import KernelClass, hidden_part
 from pufferkit.beliefs.markov_chain import RAREST, MarkovChain, common_step, state_labels
 from pufferkit.beliefs.provenance import Provenance
 from pufferkit.beliefs.sojourns import lasting, middle_of, sojourns_of
-from pufferkit.checks import Bools
+from pufferkit.checks import Bools, Floats
 from pufferkit.data.durations import seconds
 from pufferkit.errors import NotApplicable, NoTheorem
+from pufferkit.influence.curve.engine import Part, Parts
 from pufferkit.shown import Matrix
 
 MANY_LEVELS = 10
@@ -40,6 +42,9 @@ MOST_HIDDEN = 400
 """Most hidden states for which the curve is computed."""
 
 Together = Literal["finite", "hull"]
+
+SecretKind = Literal["entry", "regime"]
+"""The secret: the value of an entry, or its hidden regime."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -84,6 +89,7 @@ class RegimeClass(KernelClass):
     """
 
     kind = "regimes"
+    hides_states = True
     recorded = ("states", "models", "together", "emissions", "secret")
     if_known = ("step", "slow", "fitted_on")
 
@@ -264,36 +270,46 @@ class RegimeClass(KernelClass):
                 shown.append(Matrix.of(f"entries in {z}{which}", labels, own))
         return tuple(shown)
 
-    def kernels(self) -> tuple[Kernels, ...]:
-        parts = [self._part(n, model) for n, model in enumerate(self.models, 1)]
-        if self.together == "finite" or len(parts) == 1:
-            return tuple(parts)
-        if self.switching:
-            labels = {
-                HiddenChain.of_model(model, self.states).chain.states for model in self.models
-            }
-            if len(labels) > 1:
-                raise NotApplicable("models with different zeros have no common hidden states")
-        return (_hull_of_parts(parts, self.emissions, self.secret),)
+    @property
+    def lists_models(self) -> bool:
+        return self.together == "finite" or len(self.models) == 1
 
-    def _part(self, number: int, model: HiddenModel) -> Kernels:
-        name = f"model {number} of {len(self.models)}"
-        if model.within == "chain":
-            if self.secret == "regime":
-                raise NotApplicable(
-                    "the regime can be the secret only if entries are independent within a regime"
-                )
-            return Kernels.of_hidden(name, HiddenChain.of_model(model, self.states))
-        slow, unsure = self._slow(model), self._unsure(model)
-        emitted = Kernels.of_chain(
-            name, MarkovChain.steady(unsure.transition), unsure.emission, self.emissions
-        )
+    @property
+    def contamination(self) -> float:
+        return self.emissions
+
+    def parts(self, length: int) -> Sequence[Part]:
+        """One for each model; of a hull, one for all of them, between the same hidden states."""
+        if self.switching and self.secret == "regime":
+            raise NotApplicable(
+                "the regime can be the secret only if entries are independent within a regime"
+            )
+        if self.lists_models:
+            makes = [partial(self._part, n) for n in range(len(self.models))]
+            return Parts(makes)
+        emitting = [self._emitting(model) for model in self.models]
+        if self.switching and len({chain.states for chain, _ in emitting}) > 1:
+            raise NotApplicable("models with different zeros have no common hidden states")
+        state = self.secret == "regime"
+        return [hidden_part("all models of the hull", emitting, self.emissions, state=state)]
+
+    def _part(self, place: int) -> Part:
+        model, name = self.models[place], f"model {place + 1} of {len(self.models)}"
+        state, slow = self.secret == "regime", self._slow(model)
+        part = hidden_part(name, [self._emitting(model)], self.emissions, state=state)
         if not slow.any():
-            return replace(emitted, secret=self.secret)
+            return part
         # Given when the slow regimes are in force only the fast ones are unknown, but all emit.
         whole = np.asarray((model.emission > 0).any(axis=0) | (self.emissions > 0))
-        sojourns = sojourns_of(model.transition, slow)
-        return replace(emitted, possible=(whole,), posterior=(), sojourns=sojourns)
+        known = sojourns_of(model.transition, slow)
+        return replace(part, left=None, right=None, possible=[whole], posterior=(), sojourns=known)
+
+    def _emitting(self, model: HiddenModel) -> tuple[MarkovChain, Floats]:
+        """The hidden chain of what an adversary is unsure of, and what its states emit."""
+        if model.within == "chain":
+            return HiddenChain.of_model(model, self.states).emitting
+        unsure = self._unsure(model)
+        return MarkovChain.steady(unsure.transition), unsure.emission
 
     def _slow(self, model: HiddenModel) -> Bools:
         """Which regimes of a model are known."""
@@ -370,19 +386,3 @@ def _check_slow(
             raise ValueError(
                 f"slow: every regime lasts longer than {slow:g} entries; raise it or leave it out"
             )
-
-
-def _hull_of_parts(parts: Sequence[Kernels], contamination: float, secret: SecretKind) -> Kernels:
-    """Every mixture of the kernels of these parts, of the same hidden states."""
-    return Kernels(
-        "all models of the hull",
-        (tuple(kernel for part in parts for kernel in part.forward[0]),),
-        (tuple(kernel for part in parts for kernel in part.backward[0]),),
-        (np.logical_or.reduce([part.possible[0] for part in parts]),),
-        emission=tuple({e.tobytes(): e for part in parts for e in part.emission or ()}.values()),
-        posterior=(
-            (tuple(p for part in parts for p in part.posterior[0]),) if parts[0].posterior else ()
-        ),
-        contamination=contamination,
-        secret=secret,
-    )

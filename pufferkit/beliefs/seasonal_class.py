@@ -14,12 +14,20 @@ from pufferkit import checks
 from pufferkit.beliefs.base import transfer_cap
 from pufferkit.beliefs.chain_class import not_data, plural
 from pufferkit.beliefs.hidden_model import HiddenChain
-from pufferkit.beliefs.kernel_class import KernelClass, Kernels, reversed_kernel
+from pufferkit.beliefs.kernel_class import (
+    KernelClass,
+    check_memory,
+    hull_part,
+    reversed_kernel,
+    rounding,
+)
 from pufferkit.beliefs.markov_chain import RAREST, MarkovChain, state_labels
 from pufferkit.beliefs.provenance import Provenance
 from pufferkit.checks import Floats
 from pufferkit.data.calendar import Calendar
 from pufferkit.errors import NotApplicable, NoTheorem
+from pufferkit.influence.curve.engine import Part, Seasons
+from pufferkit.influence.curve.steps import Transport
 from pufferkit.records import written
 from pufferkit.shown import Matrix
 
@@ -168,21 +176,29 @@ class SeasonalClass(KernelClass):
             Matrix.of(f"slot {n}", self.states, matrix) for n, matrix in enumerate(self.matrices)
         )
 
-    def kernels(self) -> tuple[Kernels, ...]:
-        count, marginals = len(self.matrices), self.marginals
-        backward = tuple(
-            (reversed_kernel(self.matrices[slot - 1], marginals[slot - 1], marginals[slot]),)
-            for slot in range(count)
-        )
-        return (
-            Kernels(
-                "the chain of the clock",
-                tuple((matrix,) for matrix in self.matrices),
-                backward,
-                tuple(marginal > 0 for marginal in marginals),
-                start=self.start,
-            ),
-        )
+    @property
+    def period(self) -> int:
+        return len(self.matrices)
+
+    @property
+    def lists_models(self) -> bool:
+        return True
+
+    def parts(self, length: int) -> Sequence[Part]:
+        forward, marginals, name = self.matrices, self.marginals, "the chain of the clock"
+        backward = [
+            reversed_kernel(forward[slot - 1], marginals[slot - 1], marginals[slot])
+            for slot in range(self.period)
+        ]
+        possible = [marginal > 0 for marginal in marginals]
+        if self.period == 1:
+            return [hull_part(name, forward, backward, possible[0])]
+        check_memory([*forward, *backward])
+        error = rounding(len(self.states), self.period)
+        left = [Transport([own], error) for own in backward]
+        clock = Seasons(left, [Transport([own]) for own in forward], self.start)
+        follows = [own > 0 for own in forward]
+        return [Part(name, None, None, possible, clock=clock, follows=follows)]
 
     def representatives(self) -> list[tuple[str, MarkovChain | HiddenChain]]:
         count, size = len(self.matrices), len(self.states)

@@ -31,14 +31,12 @@ from pufferkit.fitting.measured_influence import (
 )
 from pufferkit.fitting.members import (
     Predictor,
-    allowed_contamination,
     best_member,
     boosted_predictor,
     budgeted_influence,
     class_predictor,
     forward_kernels,
     lists_all,
-    lists_models,
     memory_predictor,
     prediction_gap,
     region_bounds,
@@ -181,7 +179,7 @@ def influence_check(
     except NotApplicable as reason:
         return InfluenceCheck(INFLUENCE, None, str(reason))
     share, covered = None, budget >= measured.lower
-    listed = lists_models(theta) and _HOPELESS * budget >= measured.lower
+    listed = theta.lists_models and _HOPELESS * budget >= measured.lower
     if listed or (covered and budget < measured.point):
         try:
             used = [person for _, person in people]
@@ -291,7 +289,7 @@ def rows_check(
         parts=_PARTS if clock.known else 1,
         slots=slots if clock.known else None,
         level=level,
-        inflate=allowed_contamination(theta),
+        inflate=theta.contamination,
     )
     if covered.passed is None:
         return Check(ROWS, None, f"no state is left {VISITS} times in a part of the day")
@@ -551,7 +549,7 @@ def _people(data: Any, theta: ChainClass) -> list[Series]:
 
 def _claimed(name: str, theta: ChainClass, check: Callable[[], Check]) -> Check:
     """A test of a chain that does not change, for classes that say so."""
-    if theta.kernels():
+    if not theta.homogeneous:
         chain = forward_kernels(theta) is not None
         if not chain or (name == CONSTANT and not lists_all(theta)):
             return Check(name, None, "these beliefs do not say so")

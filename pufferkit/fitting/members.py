@@ -263,8 +263,7 @@ def budgeted_influence(theta: ChainClass, window: int) -> float:
     every slot there is an entry with whole windows on either side, the same window in which
     influence is measured.
     """
-    period = max((part.period for part in theta.kernels()), default=1)
-    length = 2 * checks.whole("window", window, 1) + period
+    length = 2 * checks.whole("window", window, 1) + theta.period
     return InfluenceCurve(theta, length).epsilon(SMALL) / SMALL
 
 
@@ -468,32 +467,20 @@ def class_predictor(theta: ChainClass, people: Sequence[Codes], block: int) -> P
 
 def region_bounds(theta: ChainClass) -> tuple[Floats, Floats] | None:
     """Bounds on the matrix that are the class; ``None`` for other classes."""
-    if theta.kernels() or theta.lists_matrices or not theta.names_matrices:
+    if not theta.homogeneous or theta.lists_matrices or not theta.names_matrices:
         return None
     boxes = theta.boxes()
     return (boxes[0][1], boxes[0][2]) if len(boxes) == 1 else None
 
 
-def allowed_contamination(theta: ChainClass) -> float:
-    """The contamination weight that a class allows in a row of its kernels."""
-    return min((part.contamination for part in theta.kernels()), default=0.0)
-
-
-def lists_models(theta: ChainClass) -> bool:
-    """Whether a class is given by models one by one, each known up to contamination at most."""
-    if theta.kernels():
-        return all(all(len(own) == 1 for own in part.forward) for part in theta.kernels())
-    return theta.lists_matrices
-
-
 def lists_all(theta: ChainClass) -> bool:
     """Whether a class holds no more than the distributions it lists, but for their start."""
-    return lists_models(theta) and all(part.contamination == 0 for part in theta.kernels())
+    return theta.lists_models and theta.contamination == 0
 
 
 def forward_kernels(theta: ChainClass) -> list[Floats] | None:
     """The matrices of the chains a class lists; ``None`` where entries are no such chain."""
-    if any(part.period > 1 for part in theta.kernels()):
+    if theta.period > 1:
         return None
     members = [one.distribution for one in theta.distributions()]
     if not all(isinstance(member, MarkovChain) for member in members):

@@ -380,7 +380,7 @@ def _where_observed(
 
     ``whole`` is the result for the unbroken span.
     """
-    if theta.kernels() or theta.names_secrets:  # their curve is that of the unbroken span
+    if not theta.homogeneous or theta.names_secrets:  # their curve is that of the unbroken span
         return whole
     by_curve = curve_of_observed(theta, query, epsilon, metric, whole[0])
     return whole if by_curve is None else by_curve

@@ -56,16 +56,16 @@ def test_seasonal_marginals_are_periodic():
     m = theta.marginals
     for slot, matrix in enumerate((MATRIX, OTHER, MATRIX)):
         assert m[slot] @ np.array(matrix) == pytest.approx(m[(slot + 1) % 3])
-    (part,) = theta.kernels()
+    (part,) = theta.parts(9)
     for slot in range(3):
         joint = m[slot][:, None] * np.array((MATRIX, OTHER, MATRIX)[slot])
         after = (slot + 1) % 3
-        assert m[after][:, None] * part.backward[after][0] == pytest.approx(joint.T)
+        assert m[after][:, None] * part.clock.left[after].kernels[0] == pytest.approx(joint.T)
 
 
 def test_seasonal_states_that_cannot_occur_at_a_slot():
     there, back = [[0.0, 1.0], [0.0, 1.0]], [[0.5, 0.5], [0.5, 0.5]]
-    (part,) = ChainClass.seasonal([there, back]).kernels()
+    (part,) = ChainClass.seasonal([there, back]).parts(9)
     assert [list(p) for p in part.possible] == [[True, True], [False, True]]
 
 

@@ -40,17 +40,17 @@ def test_table_is_shrunk_to_one_step_of_memory_less():
 def test_steps_of_the_chain_on_tuples():
     table = order_table(SEGMENTS, 3, 2)
     kernel = tuple_kernel(table)
-    (part,) = ChainClass.order(2, table).kernels()
+    (part,) = ChainClass.order(2, table).parts(9)
     assert kernel[0 * 3 + 1, 1 * 3 + 2] == table[0, 1, 2]
     assert kernel[0 * 3 + 1, 2 * 3 + 2] == 0
     m = MarkovChain.steady(kernel).stationary
     assert m @ kernel == pytest.approx(m)
     # Both members of a pair have the same distribution.
     assert m.reshape(3, 3).sum(axis=0) == pytest.approx(m.reshape(3, 3).sum(axis=1))
-    assert m[:, None] * kernel == pytest.approx((m[:, None] * part.backward[0][0]).T)
+    assert m[:, None] * kernel == pytest.approx((m[:, None] * part.left.later(1).kernels[0]).T)
     pairs = m.reshape(3, 3)
     for x in range(3):
-        assert part.posterior[0][0][x].reshape(3, 3)[:, x] == pytest.approx(
+        assert part.posterior[0].kernels[0][x].reshape(3, 3)[:, x] == pytest.approx(
             pairs[:, x] / pairs[:, x].sum()
         )
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pufferkit.beliefs.hidden_model import HiddenChain, HiddenModel
-from pufferkit.beliefs.kernel_class import Kernels
+from pufferkit.beliefs.kernel_class import hidden_part
 from pufferkit.fitting.baum_welch import (
     fit,
     log_likelihood,
@@ -22,12 +22,9 @@ P = np.random.default_rng(8).dirichlet(np.ones(3), (2, 3))
 def test_kernels_of_a_model_by_bayes(emission):
     model = HiddenModel(A, emission)
     hidden = HiddenChain.of_model(model, (0, 1, 2))
-    kernels, m = Kernels.of_hidden("model", hidden), hidden.chain.stationary
-    (((forward,),), ((backward,),), ((posterior,),)) = (
-        kernels.forward,
-        kernels.backward,
-        kernels.posterior,
-    )
+    part, m = hidden_part("model", [hidden.emitting]), hidden.chain.stationary
+    steps = part.right.later(1), part.left.later(1), part.posterior[0]
+    forward, backward, posterior = (own.kernels[0] for own in steps)
     assert m @ forward == pytest.approx(m)
     assert m[:, None] * forward == pytest.approx((m[:, None] * backward).T)
     assert posterior.sum(axis=1) == pytest.approx(1)

@@ -10,7 +10,6 @@ import pytest
 import pufferkit as pk
 from pufferkit import ChainClass, InfluenceCurve, MarkovChain, RegimeClass
 from pufferkit.beliefs import kernel_class
-from pufferkit.beliefs.kernel_class import part_of_kernels
 from pufferkit.influence.curve.engine import PartCurve
 from pufferkit.influence.curve.steps import Contaminated, HiddenCost, Transport
 from pufferkit.records import unpacked_matrix
@@ -382,8 +381,8 @@ def test_profiles_with_windows():
 
 
 def test_a_part_of_a_class_has_its_record():
-    (part,) = RegimeClass(MATRIX, [[0.8, 0.2], [0.3, 0.7]]).kernels()
-    curve = PartCurve(part_of_kernels(part, 10_000), 10_000)
+    (part,) = RegimeClass(MATRIX, [[0.8, 0.2], [0.3, 0.7]]).parts(10_000)
+    curve = PartCurve(part, 10_000)
     record = curve.record([(10_000, 0.1 * (1 - np.eye(2)))])
     assert set(record) == {"left", "right", "emission", "last"}
     (limit,) = record["right"]["limits"]
@@ -424,8 +423,7 @@ def test_a_hidden_cost_that_is_known_otherwise():
 
         cost = largest(channel)
         hidden = largest(emission @ channel)
-        (kernels,) = RegimeClass(transition, emission).kernels()
-        part, runs = part_of_kernels(kernels, 4), [(4, cost)]
+        (part,), runs = RegimeClass(transition, emission).parts(4), [(4, cost)]
         known = replace(part, emission=HiddenCost(lambda _, hidden=hidden: hidden))
         exact = seen_through(channel, (transition, emission), 4)
         curve = PartCurve(known, 4)

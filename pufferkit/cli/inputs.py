@@ -106,9 +106,7 @@ Account = Annotated[
 ]
 Anchor = Annotated[Text, option("Head kept outside the ledger; must match.", "FILE", "--anchor")]
 AnchorKey = Annotated[Text, option("Key of the anchor, if any.", "FILE", "--anchor-key")]
-_LEDGER = option("The ledger with the accounts.", "FILE|URL", "--ledger")
-MaybeLedger = Annotated[Text, _LEDGER]
-TheLedger = Annotated[str, _LEDGER]
+MaybeLedger = Annotated[Text, option("The ledger with the accounts.", "FILE|URL", "--ledger")]
 
 
 # -- groups -------------------------------------------------------------------------------------

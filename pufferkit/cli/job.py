@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -20,6 +21,10 @@ from pufferkit.cli import inputs, outputs, terminal
 from pufferkit.cli.flags import File, option
 from pufferkit.cli.inputs import with_options
 from pufferkit.cli.question_options import OPTIONS, QuestionOptions
+from pufferkit.data.files import FILE
+
+if TYPE_CHECKING:
+    from pufferkit.data.roles import FileColumns
 
 NAME = "job.toml"
 """The job of a folder."""
@@ -92,6 +97,12 @@ def _lines(named: Any) -> tuple[Path, dict[str, dict[str, Any]]] | None:
         }
         for section, lines in read.items()
     }
+
+
+def of_job(section: str, name: str) -> Any:
+    """A line of the job of this folder; ``None`` without one."""
+    lines = _lines(None)
+    return None if lines is None else lines[1].get(section, {}).get(name)
 
 
 def _known() -> set[str]:
@@ -179,23 +190,27 @@ def init(
     from pufferkit.data.roles import columns_of  # noqa: PLC0415
 
     there = columns_of(str(file), form.text)
-    chosen = {
+    chosen: dict[str, str | None] = {
         "state": state or there.state,
         "time": rows.time or (None if form.begins is not None else there.time) or None,
         "subject": subject or there.subject or None,
     }
     if not chosen["state"]:
         raise ValueError(f"--state: {file} has no column that looks like states; name one")
-    numbers = chosen["state"] in there.numbers and there.many(chosen["state"])
-    statements = list(_columns(there.names, chosen, rows))
-    if numbers and form.given_bins() is None:
+    bins, numbers = form.given_bins(), there.many(chosen["state"] or "")
+    numbers = numbers and chosen["state"] in there.numbers
+    uncut = numbers and bins is None
+    data = _read(file, chosen, form, rows, pk.Bins([0.0]) if uncut else bins)
+    several = inputs.is_wide(chosen["state"] or "") or inputs.is_wide(str(file))
+    statements = [*_columns(there, chosen, rows, str(file)), *_said(data, chosen, form)]
+    if uncut:
         statements.append(
             f"{chosen['state']} holds numbers: give public cut points as levels or cuts in {target}"
         )
     else:
-        chosen, more = _read(file, chosen, form, rows)
-        statements += more
-    job = _written(file, chosen, form, rows, question, model, epsilon, ledger, numbers)
+        states = ", ".join(map(str, data.states[:_SHOWN]))
+        statements.append(f"states: {states}{' ...' if len(data.states) > _SHOWN else ''}")
+    job = _written(file, chosen, form, rows, question, model, epsilon, ledger, numbers, several)
     outputs.write_all({target: job.encode()})
     if as_json:
         terminal.as_json({"job": str(target), "columns": chosen, "statements": statements})
@@ -205,59 +220,75 @@ def init(
 
 
 def _columns(
-    names: Sequence[str], chosen: Mapping[str, str | None], rows: inputs.Rows
+    there: FileColumns, chosen: Mapping[str, str | None], rows: inputs.Rows, file: str
 ) -> Iterator[str]:
+    """The role of each column, those that are left out, and what else they may be."""
+    state = chosen["state"] or ""
+    subject = "each file" if inputs.is_wide(file) else "each column of states"
     for role, column in chosen.items():
-        yield f"{role}: {column or 'none'}"
-    used = {part for own in chosen.values() if own for part in (own, *own.split(","))}
-    rest = [name for name in names if name not in used | {rows.end, rows.segment}]
+        each = role == "subject" and (inputs.is_wide(file) or inputs.is_wide(state))
+        yield f"{role}: {column or (subject if each else 'none')}"
+    named = [part.strip() for own in chosen.values() if own for part in (own, *own.split(","))]
+    rest = [
+        name
+        for name in there.names
+        if name not in {rows.end, rows.segment, FILE}
+        and not any(fnmatchcase(name, own) for own in named)
+    ]
     if rest:
         more = f" and {len(rest) - _SHOWN} more" if len(rest) > _SHOWN else ""
         yield f"columns left out: {', '.join(rest[:_SHOWN])}{more}"
     for name in rest if rows.end is None and chosen["time"] else ():
         if _ENDS.search(name):
             yield f"if rows are intervals that end at {name}, give --end and --every"
+    alike = [state, *(name for name in rest if there.alike(name, state))]
+    if len(alike) > 1 and chosen["subject"] is None:
+        pattern = re.sub(r"[\d*]+.*", "*", state)
+        fits = pattern != state and all(fnmatchcase(name, pattern) for name in alike)
+        yield f"if each column is a subject, give --state '{pattern if fits else ','.join(alike)}'"
 
 
 def _read(
-    file: Path, chosen: Mapping[str, str | None], form: inputs.Form, rows: inputs.Rows
-) -> tuple[dict[str, str | None], list[str]]:
-    """What the file says as data: its step, its gaps, its states; and the columns with the step."""
+    file: Path,
+    chosen: Mapping[str, str | None],
+    form: inputs.Form,
+    rows: inputs.Rows,
+    bins: pk.Bins | None,
+) -> Any:
+    """The file as data, by the columns chosen."""
+    subject = chosen["subject"]
+    return pk.read(
+        file,
+        subject=subject,
+        segment=None if subject else rows.segment,
+        state=inputs.columns_of(chosen["state"] or ""),
+        time=inputs.time_of(chosen["time"]),
+        end=rows.end,
+        bins=bins,
+        every=inputs.duration(form.every),
+        start=form.begins,
+        independent_after=inputs.duration(rows.independent_after),
+        text=form.text,
+        **form.clock,
+    )
+
+
+def _said(data: Any, chosen: Mapping[str, str | None], form: inputs.Form) -> Iterator[str]:
+    """What the file says as data: its format, its entries and gaps, its step."""
     from pufferkit.data.durations import of_seconds  # noqa: PLC0415
 
-    state, time, subject = chosen["state"] or "", chosen["time"], chosen["subject"]
-    options: dict[str, Any] = {
-        "state": inputs.columns_of(state),
-        "time": inputs.time_of(time),
-        "end": rows.end,
-        "bins": form.given_bins(),
-        "every": inputs.duration(form.every),
-        "start": form.begins,
-        "independent_after": inputs.duration(rows.independent_after),
-        "text": form.text,
-        **form.clock,
-    }
-    data = pk.read(file, subject=subject, segment=None if subject else rows.segment, **options)
-    said = [f"read as: {note}" for note in data.read_as]
-    found = dict(chosen)
     if isinstance(data, pk.Series):
-        step = data.step
-        observed = len(data) - data.missing
-        said.append(
-            f"{len(data):,} entries in {len(data.lengths)} segments, {observed:,} of them observed"
-        )
+        yield from (f"read as: {note}" for note in data.read_as)
+        segments = f" in {len(data.lengths):,} segments" if len(data.lengths) > 1 else ""
+        yield f"{len(data):,} entries{segments}, {len(data) - data.missing:,} of them observed"
     else:
-        step = data.step
-        said.append(data.report())
-    if step is not None:
-        said.append(f"step: {of_seconds(step)}")
-    elif time is not None and form.every is None:
-        said.append("step: the times are not even; rows are neighbours. Put them on a grid: every")
+        yield data.report()
+    if data.step is not None:
+        yield f"step: {of_seconds(data.step)}"
+    elif chosen["time"] is not None and form.every is None:
+        yield "step: the times are not even; rows are neighbours. Put them on a grid: every"
         if (about := _jitters_around(data)) is not None:
-            said.append(f"a clock that jitters around {of_seconds(about)}? --every {about:g}s")
-    states = ", ".join(map(str, data.states[:_SHOWN]))
-    said.append(f"states: {states}{' ...' if len(data.states) > _SHOWN else ''}")
-    return found, said
+            yield f"a clock that jitters around {of_seconds(about)}? --every {about:g}s"
 
 
 def _jitters_around(data: Any) -> float | None:
@@ -280,6 +311,7 @@ def _written(
     epsilon: float | None,
     ledger: str | None,
     numbers: bool,
+    several: bool,
 ) -> str:
     """The job as TOML."""
     data = {"file": str(file), **chosen}
@@ -301,9 +333,9 @@ def _written(
     asked = {name: own for name, own in vars(question).items() if own is not None}
     lines += ["", "[question]", *_toml(asked)]
     lines += ["", "[release]", *_toml({"epsilon": 1.0 if epsilon is None else epsilon})]
-    one = chosen["subject"] is None
+    one = chosen["subject"] is None and not several
     lines += _toml({"out": "release.json" if one else "releases.csv"})
-    name = file.stem.partition(".")[0]
+    name = re.sub(r"[*?\[\]]+", "", file.stem.partition(".")[0]) or "data"
     account = {"ledger": ledger or "ledger.db", "budget": 2.0, "account": name}
     written = _toml(account)
     lines += ["", "[account]", *(written if ledger else [f"# {line}" for line in written])]

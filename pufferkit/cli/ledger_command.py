@@ -10,13 +10,16 @@ import typer
 import pufferkit as pk
 from pufferkit.cli import inputs, outputs, terminal
 from pufferkit.cli.flags import Text, option
+from pufferkit.cli.job import of_job
 from pufferkit.cli.terminal import Commands, help_if_alone
 from pufferkit.errors import printable
 from pufferkit.shown import Statement, aligned
 
 app = Commands("Show, verify or export a ledger; change a budget; keep its head elsewhere.")
 
-Where = Annotated[str, typer.Argument(metavar="FILE|URL", help="The ledger.")]
+Where = Annotated[
+    str | None, typer.Argument(metavar="LEDGER", help="The ledger; or give --ledger, or a job.")
+]
 
 
 @app.callback(invoke_without_command=True)
@@ -27,12 +30,13 @@ def root(context: typer.Context) -> None:
 
 @app.command()
 def show(
-    ledger: Where,
+    where: Where = None,
+    ledger: inputs.MaybeLedger = None,
     account: inputs.Account = None,
     as_json: inputs.AsJson = False,
 ) -> None:
     """Print the accounts, or the entries of one."""
-    with _opened(ledger) as book:
+    with _opened(where, ledger) as book:
         rows = book.table_rows() if account is None else _entries(book, account)
         if as_json:
             terminal.as_json(rows)
@@ -87,7 +91,8 @@ def _entries(book: pk.Ledger, account: str) -> list[dict[str, Any]]:
 
 @app.command()
 def verify(
-    ledger: Where,
+    where: Where = None,
+    ledger: inputs.MaybeLedger = None,
     head: Annotated[Text, option("Digest recorded earlier; must occur.", "DIGEST")] = None,
     anchor: inputs.Anchor = None,
     anchor_key: inputs.AnchorKey = None,
@@ -98,7 +103,7 @@ def verify(
     The check reads one consistent snapshot, also while others spend.
     """
     try:
-        with _opened(ledger, anchor=anchor, anchor_key=anchor_key) as book:
+        with _opened(where, ledger, anchor=anchor, anchor_key=anchor_key) as book:
             seen = book.examine(head)
             entries, last, problems = seen.entries, seen.head, list(seen.problems)
     except pk.LedgerError as error:
@@ -118,7 +123,7 @@ def verify(
 def budget(
     account: Annotated[str, typer.Argument(metavar="ACCOUNT", help="Whose budget.")],
     new: Annotated[float, typer.Argument(metavar="NEW", help="New total epsilon.")],
-    ledger: inputs.TheLedger,
+    ledger: inputs.MaybeLedger = None,
     why: Annotated[str, option("Reason, recorded with the change.")] = "",
     by: Annotated[Text, option("Name to record. Default: user and host.")] = None,
     anchor: inputs.Anchor = None,
@@ -133,7 +138,7 @@ def budget(
     from pufferkit.account.amounts import in_epsilon  # noqa: PLC0415
     from pufferkit.account.amounts import show as amount  # noqa: PLC0415
 
-    with _opened(ledger, by=by, anchor=anchor, anchor_key=anchor_key) as book:
+    with _opened(None, ledger, by=by, anchor=anchor, anchor_key=anchor_key) as book:
         before = book.account(account)
         after = book.change_budget(account, new, why=why)
     if as_json:
@@ -153,8 +158,11 @@ def budget(
 
 @app.command()
 def anchor(
-    ledger: Where,
-    file: Annotated[str, typer.Argument(metavar="ANCHOR", help="The file to create.")],
+    places: Annotated[
+        list[str],
+        typer.Argument(metavar="[LEDGER] ANCHOR", help="The ledger, and the file to create."),
+    ],
+    ledger: inputs.MaybeLedger = None,
     anchor_key: inputs.AnchorKey = None,
 ) -> None:
     """Create an anchor: a separate file that holds the head of a ledger.
@@ -163,21 +171,25 @@ def anchor(
     deleted log or a removed tail is detected. Keep it where people who can write the ledger have no
     write access.
     """
-    with _opened(ledger, anchor=file, anchor_key=anchor_key) as book:
+    *where, file = places
+    if len(where) > 1:
+        raise ValueError(f"ANCHOR: one file is created, got {', '.join(places)}")
+    with _opened(next(iter(where), None), ledger, anchor=file, anchor_key=anchor_key) as book:
         book.make_anchor()
     terminal.written([file])
 
 
 @app.command()
 def export(
-    ledger: Where,
+    where: Where = None,
+    ledger: inputs.MaybeLedger = None,
     out: inputs.Out = None,
     as_json: inputs.AsJson = False,
 ) -> None:
     """Print every entry as a line of JSON, released values included; with --json as one array."""
     out = None if str(out) == "-" else out
     outputs.check_outputs([out])
-    with _opened(ledger) as book:
+    with _opened(where, ledger) as book:
         lines = list(book.export())
     text = f"[{','.join(lines)}]\n" if as_json else "".join(f"{line}\n" for line in lines)
     if out is None:
@@ -199,9 +211,14 @@ def _what(body: Mapping[str, Any]) -> str:
     return " ".join(word for word in words if word)
 
 
-def _opened(ledger: str, **options: Any) -> pk.Ledger:
-    """An existing ledger; reading never creates one."""
-    book = pk.Ledger(ledger, **options)
+def _opened(where: str | None, ledger: str | None, **options: Any) -> pk.Ledger:
+    """An existing ledger, named in one way or by the job; reading never creates one."""
+    if where is not None and ledger is not None:
+        raise ValueError("--ledger: the ledger is named already; leave one of them out")
+    named = where or ledger or of_job("account", "ledger")
+    if named is None:
+        raise ValueError("--ledger: name the ledger; there is none in a job here")
+    book = pk.Ledger(named, **options)
     if not book.exists:
         book.close()
         raise ValueError(f"{book!r}: there is no such ledger")

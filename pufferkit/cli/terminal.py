@@ -172,9 +172,9 @@ def _wide(err: bool) -> int | None:
 
 def _fitted(line: str, wide: int) -> list[str]:
     """A line in as many as the terminal needs, with the indent that it has."""
-    if len(line) <= wide:
-        return [line]
-    indent = line[: len(line) - len(line.lstrip())]
+    if len(line) <= wide or not line.strip("-"):
+        return [line[:wide]]
+    indent = line[: min(len(line) - len(line.lstrip()), wide // 3)]
     return [indent + part for part in wrapped(line.lstrip(), max(wide - len(indent), 20))]
 
 

@@ -138,8 +138,9 @@ def read(
     text
         Format of a text file, where it must not be detected.
     timezone, times_in, repeated_hour
-        Cut windows at midnight in this zone, such as ``"Europe/Paris"``; the zone of times without
-        one, if it differs; and how to treat the hour that occurs twice when clocks go back:
+        Cut windows at midnight in this zone, such as ``"Europe/Paris"``; without it instants have
+        the days and hours of UTC. The zone of times without one, if it differs. And how to treat
+        the hour that occurs twice when clocks go back:
         ``"refuse"``, ``"shift"`` or ``"keep first"``. See `FileClock`.
     entry, names
         For networks and joint distributions: the column that names the entry of each row, and all

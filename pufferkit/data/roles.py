@@ -46,6 +46,13 @@ class FileColumns:
         """Whether the first cells of a column have more values than states usually are."""
         return len(set(self.cells.get(column, ()))) > _FEW
 
+    def alike(self, column: str, other: str) -> bool:
+        """Whether two columns may be those of two subjects: by their names, or by their values."""
+        if column in self.numbers:
+            return re.sub(r"\d+", "", column) == re.sub(r"\d+", "", other) != ""
+        one, two = (set(self.cells.get(name, ())) - {None, ""} for name in (column, other))
+        return bool(one) and (one <= two or two <= one)
+
 
 def guess(cells: dict[str, list[Any]]) -> FileColumns:
     """The columns by their roles, from the first cells of each.

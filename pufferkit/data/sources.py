@@ -334,6 +334,7 @@ def _local(
 
     kind = frame.collect_schema()[columns["time"]] if "time" in columns else None
     aware = isinstance(kind, nw.Datetime) and kind.time_zone is not None
+    notes = (*notes, *times.of_zone(kind, clock))
     if not frame.implementation.is_polars():
         # Only the needed columns, without copies where the engines share a memory layout.
         cells = {c: _cells(frame.get_column(c)) for c in dict.fromkeys(columns.values())}

@@ -295,6 +295,14 @@ def applied(
     return _without(timed, again, clock.repeated_hour, notes), tuple(notes)
 
 
+def of_zone(kind: Any, clock: FileClock) -> tuple[str, ...]:
+    """A note on a column of instants with the zone of a place, whose days nobody asked for."""
+    zone = getattr(kind, "time_zone", None)
+    if zone is None or clock.timezone is not None or _fixed(zone) is not None:
+        return ()
+    return (f"times of {zone} as instants, days and hours in UTC; timezone={zone!r} keeps them",)
+
+
 def wall_times(instants: pl.Series, timezone: str) -> pl.Series:
     """Instants as local times, both in microseconds."""
     import polars as pl  # noqa: PLC0415

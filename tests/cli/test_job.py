@@ -149,3 +149,24 @@ def test_a_clock_that_jitters_is_told_its_step(tmp_path, monkeypatch):
     assert "around 5m? --every 300s" in good("init", "jitter.csv")
     Path("job.toml").unlink()
     assert "step: 5m" in good("init", "jitter.csv", "--every", "300s")
+
+
+def test_what_a_wide_table_and_several_files_are_taken_for(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = [
+        f"2026-11-16 {n:02d}:00,{n % 2},{n % 3},{n * 37.5}".replace(".", ",") for n in range(24)
+    ]
+    Path("wide.csv").write_text(
+        "\n".join(["time;a 1;a 2;watts", *(r.replace(",", ";", 3) for r in rows), ""])
+    )
+    assert "give --state 'a *'" in good("init", "wide.csv", "--out", "one.toml")
+    said = good("init", "wide.csv", "--state", "a *", "--out", "two.toml")
+    assert "subject: each column" in said
+    assert 'out = "releases.csv"' in Path("two.toml").read_text()
+    said = good("init", "wide.csv", "--state", "watts", "--out", "three.toml")
+    assert "decimal comma" in said  # what is known without cut points
+    assert "step: 1h" in said
+    for name in ("N1.csv", "N2.csv"):
+        Path(name).write_text("time,state\n" + "".join(f"{n},{'ab'[n % 2]}\n" for n in range(9)))
+    assert "subject: each file" in good("init", "N*.csv")
+    assert 'out = "releases.csv"' in Path("job.toml").read_text()

@@ -54,6 +54,18 @@ def test_a_budget_is_changed_by_a_command_of_its_own(folder):  # noqa: F811
     assert "no problems" in good("ledger", "verify", "l.db")
 
 
+def test_the_ledger_is_named_in_one_of_three_ways(folder):  # noqa: F811
+    good(*paid())
+    for command in ("show", "verify", "export"):
+        assert good("ledger", command, "l.db") == good("ledger", command, "--ledger", "l.db")
+    good("ledger", "anchor", "--ledger", "l.db", "head")
+    assert "named already" in refusal("ledger", "show", "l.db", "--ledger", "l.db")
+    assert "--ledger" in refusal("ledger", "show")
+    Path("job.toml").write_text('[account]\nledger = "l.db"\n')
+    assert "anna" in good("ledger", "show")
+    good("ledger", "budget", "anna", "2")
+
+
 def test_a_second_name_is_noticed(folder):  # noqa: F811
     good(*paid())
     message = refusal(*paid("bob"))

@@ -141,3 +141,13 @@ def test_spark(spark):
     finally:
         spark.conf.set("spark.sql.session.timeZone", before[0])
         zone_of.setDefault(before[1])
+
+
+@pytest.mark.parametrize(("zone", "said"), [("Europe/Paris", True), ("UTC", False), (None, False)])
+def test_the_zone_of_an_index_is_named_where_nobody_asked_for_its_days(zone, said):
+    index = pd.date_range("2026-04-01", periods=96, freq="1h", tz=zone)
+    rows = pd.DataFrame({"state": ["a", "b"] * 48}, index=index)
+    data = pk.read(rows, time="index", state="state")
+    assert ("timezone='Europe/Paris'" in str(data)) == said
+    asked = pk.read(rows, time="index", state="state", timezone="Europe/Paris")
+    assert "as instants" not in str(asked)

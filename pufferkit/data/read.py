@@ -184,17 +184,9 @@ def read(
     if not times:
         _refuse_clock(clock, independent_after)
     single = subject is None and window is None and wide is None
-    opened = sources.opened(
-        source,
-        columns,
-        time=times,
-        numeric=bins is not None,
-        form=text,
-        clock=clock,
-        single=single or end is not None,
-        role="segment" if segment is not None else "subject",
-        wide=wide,
-    )
+    role, held = "segment" if segment is not None else "subject", single or end is not None
+    wanted = sources.Wanted(columns, times, bins is not None, text, clock, held, role, wide)
+    opened = sources.opened(source, wanted)
     cut = None if bins is None else as_bins(bins)
     after, step, width = (
         _in_unit(given, opened.unit) for given in (independent_after, every, window)
@@ -420,16 +412,8 @@ def _record(
     """One value for each named entry, in the order of ``names``."""
     if names is None:
         raise ValueError("names: list all entries in the order of the beliefs (beliefs.entries)")
-    rows = sources.opened(
-        source,
-        {"state": state, "subject": entry},
-        time=(),
-        numeric=False,
-        form=text,
-        clock=FileClock(),
-        single=True,
-        role="entry",
-    )
+    columns = {"state": state, "subject": entry}
+    rows = sources.opened(source, sources.Wanted(columns, form=text, role="entry"))
     rows.refuse_lost(rows.eager, 0)
     found, cells = rows.eager[SUBJECT].to_list(), rows.eager[STATE].to_list()
     record: dict[str, Any] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
@@ -174,32 +174,83 @@ class Source:
         )
 
 
-def opened(
-    source: Any,
-    columns: Mapping[str, str],
-    *,
-    time: Sequence[str],
-    numeric: bool,
-    form: TextFormat | None,
-    clock: FileClock,
-    single: bool,
-    role: str = "subject",
-    wide: Any = None,
-) -> Source:
-    """The table with its columns under internal names and times as numbers.
+@dataclass(frozen=True)
+class Wanted:
+    """What is wanted of a table: the columns of its roles, and how they are to be read.
 
-    ``time`` are the columns that make up the times: one, two, or none for rows in order. With
-    ``single`` all rows are wanted in memory, as those of one subject. ``wide`` names the columns of
-    a table that has one for each subject. With a column ``"end"`` a row is an interval of time.
+    Attributes
+    ----------
+    roles
+        The column of the state, of the subject, and for rows that are intervals of their ``end``.
+    time
+        The columns that make up the times: one, two, or none for rows in order.
+    numeric
+        Whether the states are numbers.
+    single
+        Whether all rows are wanted in memory, as those of one subject.
+    role
+        What the column of the subject is to the user.
+    wide
+        The columns of a table that has one for each subject.
     """
+
+    roles: Mapping[str, str]
+    time: tuple[str, ...] = ()
+    numeric: bool = False
+    form: TextFormat | None = None
+    clock: FileClock = field(default_factory=FileClock)
+    single: bool = True
+    role: str = "subject"
+    wide: Any = None
+
+    @property
+    def listed(self) -> list[tuple[str, str]]:
+        """The columns with what the user calls them."""
+        named = [(self.role if n == "subject" else n, own) for n, own in self.roles.items()]
+        return [*named, *(("time", name) for name in self.time)]
+
+    @property
+    def long(self) -> Wanted:
+        """The same of a wide table with a row for each cell."""
+        return replace(self, roles={"subject": WIDE, "state": "state"}, role="subject", wide=None)
+
+    def of_time(self, name: str, schema: Any) -> bool:
+        """Whether times are timestamps; columns of the wrong kind are refused."""
+        import narwhals as nw  # noqa: PLC0415
+
+        time, roles = " ".join(self.time), self.roles
+        for role, column in {**roles, **({"time": time} if time else {})}.items():
+            if schema[column].is_nested():
+                raise ValueError(
+                    f"{name}: column {column!r} holds lists or records, not one {role}"
+                )
+        if self.numeric and not schema[roles["state"]].is_numeric():
+            kind = schema[roles["state"]]
+            raise ValueError(f"{name}: bins need numbers, but {roles['state']!r} holds {kind}")
+        who = roles.get("subject")
+        if who is not None and schema[who].is_float():
+            raise ValueError(f"{name}: column {who!r} holds floats; name subjects by text or int")
+        if not time:
+            return False
+        moments = isinstance(schema[time], (nw.Datetime, nw.Date))
+        if not moments and not schema[time].is_numeric():
+            raise ValueError(
+                f"{name}: column {time!r} holds {schema[time]}, not times; convert it to "
+                "timestamps or numbers first"
+            )
+        return moments
+
+
+def opened(source: Any, wanted: Wanted) -> Source:
+    """The table with its columns under internal names and times as numbers."""
     import narwhals as nw  # noqa: PLC0415
 
     if files.is_files(source):
-        return _files(source, columns, time, numeric, form, clock, single, role, wide)
-    if form is not None:
+        return _files(source, wanted)
+    if wanted.form is not None:
         raise ValueError("text: describes a text file, and this is a table; leave it out")
     try:
-        frame = nw.from_native(_with_index(source, time))
+        frame = nw.from_native(_with_index(source, wanted.time))
     except TypeError:
         raise ValueError(
             "table: must be a pandas, polars or PySpark frame, a pyarrow table, a duckdb "
@@ -208,41 +259,27 @@ def opened(
         ) from None
     kind = frame.implementation
     name = f"{kind.name.lower()} table"
-    if wide is not None:
-        there = frame.collect_schema().names()
-        chosen = wide_columns(name, there, wide, time)
-        made = frame.unpivot(chosen, index=list(time), variable_name=WIDE, value_name="state")
-        rest = {"subject": WIDE, "state": "state"}
+    if wanted.wide is not None:
         height = None if isinstance(frame, nw.LazyFrame) else len(frame)
-        read: Source = opened(
-            made.to_native(),
-            rest,
-            time=time,
-            numeric=numeric,
-            form=form,
-            clock=clock,
-            single=single,
-        )
-        return replace(read, height=height)
-    if len(time) > 1:
+        made, _ = _unpivoted(name, frame, wanted)
+        return replace(opened(made.to_native(), wanted.long), height=height)
+    if len(wanted.time) > 1:
         raise ValueError("time: two columns work for files only; combine them in the table")
-    columns = {**columns, **({"time": time[0]} if time else {})}
     schema = frame.collect_schema()
-    files.check_columns(name, schema.names(), _by_role(columns, role))
-    of_time = _check_kinds(name, schema, columns, numeric)
+    files.check_columns(name, schema.names(), wanted.listed)
+    of_time = wanted.of_time(name, schema)
     if isinstance(frame, nw.LazyFrame) and not kind.is_polars():
-        if single and not kind.is_spark_like() and time:
-            rows = frame.select(*columns.values()).collect("polars")
-            return replace(_local(rows, name, of_time, columns, clock), role=role)
-        if not clock.is_plain or not time:
-            raise ValueError(
-                f"{name}: timezone, repeated_hour and rows without times work for files and tables "
-                "in memory only; give instants, or cut windows by a column of your own"
-            )
-        return _unordered(frame, name, kind.is_spark_like(), of_time, columns)
-    if single and isinstance(frame, nw.LazyFrame):
+        if not wanted.single or kind.is_spark_like() or not wanted.time:
+            if not wanted.clock.is_plain or not wanted.time:
+                raise ValueError(
+                    f"{name}: timezone, repeated_hour and rows without times work for files and "
+                    "tables in memory only; give instants, or cut windows by a column of your own"
+                )
+            return _unordered(frame, name, of_time, wanted)
+        frame = frame.select(*(column for _, column in wanted.listed)).collect("polars")
+    elif wanted.single and isinstance(frame, nw.LazyFrame):
         frame = frame.collect()
-    return replace(_local(frame, name, of_time, columns, clock), role=role)
+    return replace(_local(frame, name, of_time, wanted), role=wanted.role)
 
 
 def _with_index(source: Any, time: Sequence[str]) -> Any:
@@ -253,34 +290,35 @@ def _with_index(source: Any, time: Sequence[str]) -> Any:
     return source.reset_index() if time[0] == name and name not in source.columns else source
 
 
-def _unordered(
-    frame: Any, name: str, spark: bool, of_time: bool, columns: Mapping[str, str]
-) -> Source:
+def _unordered(frame: Any, name: str, of_time: bool, wanted: Wanted) -> Source:
     import narwhals as nw  # noqa: PLC0415
 
-    time, zoned = nw.col(columns["time"]), False
+    spark, zoned, (column,) = frame.implementation.is_spark_like(), False, wanted.time
     if spark:
         from pufferkit.data import spark_source  # noqa: PLC0415
 
         spark_source.list_files_anew(frame.to_native())
-        zoned = spark_source.is_zoned(frame.to_native(), columns["time"])
+        zoned = spark_source.is_zoned(frame.to_native(), column)
+    unit, notes = _counted(frame, column, of_time)
     if of_time:
-        frame = nw.from_native(_microseconds(frame, columns["time"]))
-        time = nw.col(TICKS)
-    elif (kind := frame.collect_schema()[columns["time"]]).is_integer():
-        time = time.cast(nw.Int64)  # differences of small integers would overflow
-    elif kind.is_float():
-        time = nw.when(time.is_finite()).then(time)
-    elif isinstance(kind, nw.Decimal):
-        time = time.cast(nw.Float64)
-    notes: tuple[str, ...] = ()
-    unit = None
-    number = not of_time and not isinstance(kind, nw.Decimal)
-    if number and (since := _epoch(frame, columns["time"])) is not None:
-        unit, notes, of_time, zoned = since[1], _since(since[0]), True, spark
-        time = times.since_1970(time, kind, unit)
-    chosen = frame.select(*_selection(columns, time))
+        frame, time = nw.from_native(_microseconds(frame, column)), nw.col(TICKS)
+    else:
+        time = _numbers(nw.col(column), frame.collect_schema()[column], unit)
+    chosen = frame.select(*_selection(wanted.roles, time))
+    of_time, zoned = of_time or unit is not None, zoned or (spark and unit is not None)
     return Source(name, of_time, spark, zoned, frame=chosen, notes=notes, unit=unit)
+
+
+def _counted(frame: Any, column: str, of_time: bool) -> tuple[int | float | None, tuple[str, ...]]:
+    """The microseconds in a unit of times that count from 1970, and a note; ``None`` for others."""
+    import narwhals as nw  # noqa: PLC0415
+
+    if of_time or isinstance(frame.collect_schema()[column], nw.Decimal):
+        return None, ()
+    since = _epoch(frame, column)
+    return (
+        (None, ()) if since is None else (since[1], (f"times are {since[0]} since 1970, in UTC",))
+    )
 
 
 def _epoch(frame: Any, time: str) -> tuple[str, int | float] | None:
@@ -301,10 +339,6 @@ def _epoch(frame: Any, time: str) -> tuple[str, int | float] | None:
     return times.epoch(least, most)
 
 
-def _since(unit: str) -> tuple[str, ...]:
-    return (f"times are {unit} since 1970, in UTC",)
-
-
 def _microseconds(frame: Any, time: str) -> Any:
     """The native frame with the column `TICKS`, which narwhals cannot express here."""
     native = frame.to_native()
@@ -322,41 +356,33 @@ def _microseconds(frame: Any, time: str) -> Any:
 
 
 def _local(
-    frame: Any,
-    name: str,
-    of_time: bool,
-    columns: Mapping[str, str],
-    clock: FileClock,
-    notes: Sequence[str] = (),
+    frame: Any, name: str, of_time: bool, wanted: Wanted, notes: Sequence[str] = ()
 ) -> Source:
     import narwhals as nw  # noqa: PLC0415
     import polars as pl  # noqa: PLC0415
 
-    kind = frame.collect_schema()[columns["time"]] if "time" in columns else None
+    roles, clock, column = wanted.roles, wanted.clock, " ".join(wanted.time)
+    kind = frame.collect_schema()[column] if column else None
     aware = isinstance(kind, nw.Datetime) and kind.time_zone is not None
-    notes = (*notes, *times.of_zone(kind, clock))
+    notes = [*notes, *times.of_zone(kind, clock)]
     if not frame.implementation.is_polars():
         # Only the needed columns, without copies where the engines share a memory layout.
-        cells = {c: _cells(frame.get_column(c)) for c in dict.fromkeys(columns.values())}
+        needed = dict.fromkeys([*roles.values(), *([column] if column else [])])
+        cells = {c: _cells(frame.get_column(c)) for c in needed}
         frame = nw.from_native(pl.DataFrame(cells, strict=False))
     time, end, unit = None, None, None
-    if "time" in columns:
-        time, kind = nw.col(columns["time"]), frame.collect_schema()[columns["time"]]
-        since = None
-        if not of_time and not isinstance(kind, nw.Decimal):
-            since = _epoch(frame, columns["time"])
-        if since is not None:
-            of_time, aware, unit = True, True, since[1]
-            notes = (*notes, *_since(since[0]))
-        time = _numbers(time, kind, unit)
-        if "end" in columns:
-            other = frame.collect_schema()[columns["end"]]
+    if column:
+        kind = frame.collect_schema()[column]
+        unit, said = _counted(frame, column, of_time)
+        notes += said
+        of_time, aware = of_time or unit is not None, aware or unit is not None
+        time = _numbers(nw.col(column), kind, unit)
+        if "end" in roles:
+            other = frame.collect_schema()[roles["end"]]
             if isinstance(other, nw.Datetime) != isinstance(kind, nw.Datetime):
-                raise ValueError(
-                    f"{name}: end: must be written like the times of {columns['time']}"
-                )
-            end = _numbers(nw.col(columns["end"]), other, unit)
-    selected = frame.select(*_selection(columns, time, end)).to_native()
+                raise ValueError(f"{name}: end: must be written like the times of {column}")
+            end = _numbers(nw.col(roles["end"]), other, unit)
+    selected = frame.select(*_selection(roles, time, end)).to_native()
     zone = clock.timezone or ("UTC" if aware else None)
     source = Source(name, of_time, zoned=aware, notes=tuple(notes), zone=zone, unit=unit)
     if time is not None and clock.is_plain:
@@ -364,10 +390,9 @@ def _local(
             return replace(source, lazy=selected)
         return replace(source, eager=selected)
     rows = selected.collect() if isinstance(selected, pl.LazyFrame) else selected
-    said = list(notes)
     if time is None:
         rows, of_time, assumed = times.by_rows(rows, clock)
-        said += assumed
+        notes += assumed
     if not of_time and not clock.is_plain:
         raise ValueError(f"{name}: timezone and repeated_hour: the times are numbers, not moments")
     if not rows[TIME].has_nulls():
@@ -376,8 +401,8 @@ def _local(
         if end is not None:
             ends = ends.with_columns(ends[END].alias(TIME))
             rows = rows.with_columns(times.applied(name, ends, aware, clock)[0][TIME].alias(END))
-        said += assumed
-    return replace(source, of_time=of_time, eager=rows, notes=tuple(said))
+        notes += assumed
+    return replace(source, of_time=of_time, eager=rows, notes=tuple(notes))
 
 
 def _numbers(time: Any, kind: Any, unit: int | float | None) -> Any:
@@ -391,7 +416,9 @@ def _numbers(time: Any, kind: Any, unit: int | float | None) -> Any:
         return times.since_1970(time, kind, unit)
     if isinstance(kind, nw.Decimal):
         return time.cast(nw.Float64)
-    return time.cast(nw.Int64) if kind.is_integer() else time
+    if kind.is_integer():
+        return time.cast(nw.Int64)  # differences of small integers would overflow
+    return nw.when(time.is_finite()).then(time)
 
 
 def _cells(series: Any) -> Any:
@@ -454,79 +481,38 @@ def _selection(columns: Mapping[str, str], time: Any, end: Any = None) -> list[A
     return [subject.alias(SUBJECT), *times, nw.col(columns["state"]).alias(STATE)]
 
 
-def _check_kinds(name: str, schema: Any, columns: Mapping[str, str], numeric: bool) -> bool:
-    """Whether times are timestamps; columns of the wrong kind are refused."""
-    import narwhals as nw  # noqa: PLC0415
-
-    for role, column in columns.items():
-        if schema[column].is_nested():
-            raise ValueError(f"{name}: column {column!r} holds lists or records, not one {role}")
-    if numeric and not schema[columns["state"]].is_numeric():
-        kind = schema[columns["state"]]
-        raise ValueError(f"{name}: bins need numbers, but {columns['state']!r} holds {kind}")
-    subject = columns.get("subject")
-    if subject is not None and schema[subject].is_float():
-        raise ValueError(f"{name}: column {subject!r} holds floats; name subjects by text or int")
-    if "time" not in columns:
-        return False
-    kind = schema[columns["time"]]
-    of_time = isinstance(kind, (nw.Datetime, nw.Date))
-    if not of_time and not kind.is_numeric():
-        raise ValueError(
-            f"{name}: column {columns['time']!r} holds {kind}, not times; convert it to "
-            "timestamps or numbers first"
-        )
-    return of_time
-
-
-def _files(
-    source: Any,
-    columns: Mapping[str, str],
-    time: Sequence[str],
-    numeric: bool,
-    form: TextFormat | None,
-    clock: FileClock,
-    single: bool,
-    role: str,
-    wide: Any,
-) -> Source:
+def _files(source: Any, wanted: Wanted) -> Source:
     import narwhals as nw  # noqa: PLC0415
     import polars as pl  # noqa: PLC0415
 
-    table, height = files.opened(source, form), None
-    roles = dict(columns)
-    if wide is not None:
-        table, height = _long(table, wide, time)
-        roles = {"subject": WIDE, "state": "state"}
-    role = files.FILE if roles.get("subject", files.FILE) == files.FILE else role
-    if table.several and "subject" not in roles:
-        roles["subject"] = files.FILE
-    elif roles.get("subject") == files.FILE:
+    table, height, wide = files.opened(source, wanted.form), None, wanted.wide is not None
+    if wide:
+        table, height = _long(table, wanted)
+        wanted = wanted.long
+    who = wanted.roles.get("subject", files.FILE)
+    if table.several and "subject" not in wanted.roles:
+        wanted = replace(wanted, roles={**wanted.roles, "subject": files.FILE})
+    elif "subject" in wanted.roles and who == files.FILE:
         table = files.with_name(table, source)
-    there = table.lazy.collect_schema().names()
-    wanted = [*_by_role(roles, role), *(("time", name) for name in time)]
-    files.check_columns(table.name, there, wanted)
-    held = single or table.size <= _SMALL
-    table = _held(table, [name for _, name in wanted]) if held else table
-    lazy, notes = _with_times(table, time)
-    if "end" in roles:
-        lazy, _ = _with_times(replace(table, lazy=lazy), (roles["end"],))
-    if time:
-        roles["time"] = " ".join(time)
+    wanted = replace(wanted, role=files.FILE) if who == files.FILE else wanted
+    files.check_columns(table.name, table.lazy.collect_schema().names(), wanted.listed)
+    held = wanted.single or table.size <= _SMALL
+    table = _held(table, [name for _, name in wanted.listed]) if held else table
+    lazy, notes = _with_times(table, wanted.time)
+    if "end" in wanted.roles:
+        lazy, _ = _with_times(replace(table, lazy=lazy), (wanted.roles["end"],))
     if table.is_text:
-        state = roles["state"]
-        if numeric:
+        state = wanted.roles["state"]
+        if wanted.numeric:
             number, said = files.as_numbers(table, state)
             lazy, notes = lazy.with_columns(number.alias(state)), (*notes, *said)
         else:
             seen = ~pl.col(state).is_in(["", *table.form.missing])
             lazy = lazy.with_columns(pl.when(seen).then(pl.col(state)).alias(state))
-    schema = nw.from_native(lazy).collect_schema()
-    of_time = _check_kinds(table.name, schema, roles, numeric)
-    said = (*table.notes, *notes)
+    of_time = wanted.of_time(table.name, nw.from_native(lazy).collect_schema())
     frame = nw.from_native(lazy.collect() if held else lazy)
-    rows = _local(frame, table.name, of_time, roles, clock, said)
-    role = role if "subject" in roles and wide is None else "subject"
+    rows = _local(frame, table.name, of_time, wanted, (*table.notes, *notes))
+    role = wanted.role if "subject" in wanted.roles else "subject"
     return replace(rows, several=table.several, role=role, height=height)
 
 
@@ -544,17 +530,14 @@ def _held(table: files.Opened, wanted: Sequence[str]) -> files.Opened:
     return replace(table, lazy=chosen.lazy())
 
 
-def _long(table: files.Opened, wide: Any, time: Sequence[str]) -> tuple[files.Opened, int]:
+def _long(table: files.Opened, wanted: Wanted) -> tuple[files.Opened, int]:
     """A wide table with a row for each cell, and the number of its own rows."""
     if table.several:
         raise ValueError("state: several columns are for one file; read the files one by one")
     rows = table.lazy.collect()
     if table.is_text and rows[:, -1].has_nulls():
         files.refuse_ragged(table.paths, table.form)
-    chosen = wide_columns(table.name, rows.columns, wide, time)
-    files.check_columns(table.name, rows.columns, [("time", name) for name in time])
-    long = rows.unpivot(chosen, index=list(time), variable_name=WIDE, value_name="state")
-    said = f"a subject for each of {len(chosen)} columns"
+    long, said = _unpivoted(table.name, rows, wanted)
     return replace(table, lazy=long.lazy(), notes=(*table.notes, said), paths=()), rows.height
 
 
@@ -562,20 +545,19 @@ WIDE = "column"
 """The subject of each cell of a wide table."""
 
 
-def wide_columns(name: str, there: Sequence[str], wide: Any, time: Sequence[str]) -> list[str]:
-    """The columns of a wide table, by their names or by a pattern."""
+def _unpivoted(name: str, rows: Any, wanted: Wanted) -> tuple[Any, str]:
+    """A wide table with a row for each cell of its columns, and how many columns these are."""
+    there, wide, time = rows.collect_schema().names(), wanted.wide, wanted.time
+    chosen = list(wide)
     if isinstance(wide, str):
-        found = [own for own in there if fnmatchcase(own, wide) and own not in (*time, files.INDEX)]
-        if not found:
+        own = (files.INDEX, *time)
+        chosen = [name for name in there if fnmatchcase(name, wide) and name not in own]
+        if not chosen:
             raise ValueError(f"{name}: no column is named like {wide!r}; it has {', '.join(there)}")
-        return found
-    files.check_columns(name, there, [("state", own) for own in wide])
-    return list(wide)
-
-
-def _by_role(columns: Mapping[str, str], role: str) -> list[tuple[str, str]]:
-    """The columns with what the user calls them."""
-    return [(role if name == "subject" else name, column) for name, column in columns.items()]
+    asked = [*(("state", column) for column in chosen), *(("time", column) for column in time)]
+    files.check_columns(name, there, asked)
+    long = rows.unpivot(chosen, index=list(time), variable_name=WIDE, value_name="state")
+    return long, f"a subject for each of {len(chosen)} columns"
 
 
 def _with_times(table: files.Opened, time: Sequence[str]) -> tuple[pl.LazyFrame, tuple[str, ...]]:

@@ -185,7 +185,7 @@ def read(
         _refuse_clock(clock, independent_after)
     single = subject is None and window is None and wide is None
     role, held = "segment" if segment is not None else "subject", single or end is not None
-    wanted = sources.Wanted(columns, times, bins is not None, text, clock, held, role, wide)
+    wanted = sources.RowsWanted(columns, times, bins is not None, text, clock, held, role, wide)
     opened = sources.opened(source, wanted)
     cut = None if bins is None else as_bins(bins)
     after, step, width = (
@@ -413,7 +413,7 @@ def _record(
     if names is None:
         raise ValueError("names: list all entries in the order of the beliefs (beliefs.entries)")
     columns = {"state": state, "subject": entry}
-    rows = sources.opened(source, sources.Wanted(columns, form=text, role="entry"))
+    rows = sources.opened(source, sources.RowsWanted(columns, form=text, role="entry"))
     rows.refuse_lost(rows.eager, 0)
     found, cells = rows.eager[SUBJECT].to_list(), rows.eager[STATE].to_list()
     record: dict[str, Any] = {}

@@ -175,7 +175,7 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class RowsWanted:
     """What is wanted of a table: the columns of its roles, and how they are to be read.
 
     Attributes
@@ -210,7 +210,7 @@ class Wanted:
         return [*named, *(("time", name) for name in self.time)]
 
     @property
-    def long(self) -> Wanted:
+    def long(self) -> RowsWanted:
         """The same of a wide table with a row for each cell."""
         return replace(self, roles={"subject": WIDE, "state": "state"}, role="subject", wide=None)
 
@@ -241,7 +241,7 @@ class Wanted:
         return moments
 
 
-def opened(source: Any, wanted: Wanted) -> Source:
+def opened(source: Any, wanted: RowsWanted) -> Source:
     """The table with its columns under internal names and times as numbers."""
     import narwhals as nw  # noqa: PLC0415
 
@@ -290,7 +290,7 @@ def _with_index(source: Any, time: Sequence[str]) -> Any:
     return source.reset_index() if time[0] == name and name not in source.columns else source
 
 
-def _unordered(frame: Any, name: str, of_time: bool, wanted: Wanted) -> Source:
+def _unordered(frame: Any, name: str, of_time: bool, wanted: RowsWanted) -> Source:
     import narwhals as nw  # noqa: PLC0415
 
     spark, zoned, (column,) = frame.implementation.is_spark_like(), False, wanted.time
@@ -356,7 +356,7 @@ def _microseconds(frame: Any, time: str) -> Any:
 
 
 def _local(
-    frame: Any, name: str, of_time: bool, wanted: Wanted, notes: Sequence[str] = ()
+    frame: Any, name: str, of_time: bool, wanted: RowsWanted, notes: Sequence[str] = ()
 ) -> Source:
     import narwhals as nw  # noqa: PLC0415
     import polars as pl  # noqa: PLC0415
@@ -481,7 +481,7 @@ def _selection(columns: Mapping[str, str], time: Any, end: Any = None) -> list[A
     return [subject.alias(SUBJECT), *times, nw.col(columns["state"]).alias(STATE)]
 
 
-def _files(source: Any, wanted: Wanted) -> Source:
+def _files(source: Any, wanted: RowsWanted) -> Source:
     import narwhals as nw  # noqa: PLC0415
     import polars as pl  # noqa: PLC0415
 
@@ -530,7 +530,7 @@ def _held(table: files.Opened, wanted: Sequence[str]) -> files.Opened:
     return replace(table, lazy=chosen.lazy())
 
 
-def _long(table: files.Opened, wanted: Wanted) -> tuple[files.Opened, int]:
+def _long(table: files.Opened, wanted: RowsWanted) -> tuple[files.Opened, int]:
     """A wide table with a row for each cell, and the number of its own rows."""
     if table.several:
         raise ValueError("state: several columns are for one file; read the files one by one")
@@ -545,7 +545,7 @@ WIDE = "column"
 """The subject of each cell of a wide table."""
 
 
-def _unpivoted(name: str, rows: Any, wanted: Wanted) -> tuple[Any, str]:
+def _unpivoted(name: str, rows: Any, wanted: RowsWanted) -> tuple[Any, str]:
     """A wide table with a row for each cell of its columns, and how many columns these are."""
     there, wide, time = rows.collect_schema().names(), wanted.wide, wanted.time
     chosen = list(wide)

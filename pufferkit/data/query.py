@@ -821,12 +821,26 @@ class Query(Asked):
             if count
         )
 
-    def cost(self, states: Sequence[Hashable]) -> Floats:
-        """How far replacing x by x' at an observed entry moves the answer, rounded up."""
-        if self.rows is None or self.uniform:
+    def cost(self, states: Sequence[Hashable], scales: Sequence[float] | None = None) -> Floats:
+        """How far replacing x by x' at an observed entry moves the answer, rounded up.
+
+        With a scale for each number of the answer, in units of these.
+        """
+        if scales is None and (self.rows is None or self.uniform):
             return np.asarray(self.lipschitz * (1 - np.eye(len(states))))
-        zero = (Fraction(0),) * len(next(iter(self.rows.values())))
-        own = [self.rows.get(state, zero) for state in states]
+        rows = self.rows or {}
+        width = len(next(iter(rows.values()), ()))
+        if scales is None:
+            rates = [Fraction(1)] * width
+        elif self.columns is None and width != len(scales):
+            raise ValueError(f"scales: there are {len(scales)}, and an entry adds {width} numbers")
+        else:
+            rates = [1 / Fraction(scales[n]) for n in self.columns or range(width)]
+        zero = (Fraction(0),) * width
+        own = [
+            tuple(n * rate for n, rate in zip(rows.get(state, zero), rates, strict=True))
+            for state in states
+        ]
         return np.array([[at_least(distance(x, y)) for y in own] for x in own])
 
     def _check_apart(self, apart: Weights) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import singledispatch
 from math import inf
 from typing import Any
@@ -22,7 +21,6 @@ from pufferkit.data.durations import of_seconds
 from pufferkit.errors import NotApplicable, NoTheorem, printable
 from pufferkit.influence.curve.graphs import GraphCurve
 from pufferkit.influence.curve.profile import InfluenceCurve, as_metric
-from pufferkit.influence.curve.steps import off_diagonal
 from pufferkit.mechanisms.calibration import Calibration, chains_only
 from pufferkit.mechanisms.influence_curve import loss_at, metric_of
 from pufferkit.mechanisms.release import Guarantee, Release
@@ -190,7 +188,7 @@ def explain_release(record: Release) -> PairTable:
         raise NotApplicable(f"{record.mechanism} uses no beliefs, so there is no curve")
     theta = beliefs_from_dict(record.beliefs)
     _about_entries(theta)
-    cost = _recorded_cost(record, len(theta.states))
+    cost = record.cost(record.asked_again(theta.states), theta.states)
     losses = _losses(theta, max(record.lengths), cost / cost.max(), float(cost.max()))
     if record.guarantee in (Guarantee.PUFFERFISH, Guarantee.GROUP):
         losses = np.minimum(losses, record.epsilon)
@@ -202,23 +200,6 @@ def _about_entries(theta: Beliefs) -> None:
         raise NotApplicable(
             f"explain covers the values of single entries, not these secrets ({theta.description})"
         )
-
-
-def _recorded_cost(record: Release, size: int) -> Floats:
-    """The cost of replacing a state by another; equal for all pairs if the record has no more."""
-    alike = record.lipschitz / record.scale * off_diagonal(size)
-    added = (record.verification_data or {}).get("weights")
-    if record.asks is not None and record.asks.binned:
-        if record.scales is None or len(record.scales) != size:
-            return alike
-        rows = record.lipschitz / 2 * np.eye(size)
-    elif added is None or len(added) != size:
-        return alike
-    else:
-        rows = np.array([[float(Fraction(w)) for w in np.atleast_1d(row)] for row in added])
-    each = np.array(record.scales or [record.scale] * rows.shape[1])
-    cost: Floats = (np.abs(rows[:, None, :] - rows[None, :, :]) / each).sum(axis=2)
-    return cost if cost.max() > 0 else alike
 
 
 def entry_losses(calibration: Calibration) -> dict[Hashable, float]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
@@ -28,8 +28,8 @@ from pufferkit import checks
 from pufferkit.beliefs.provenance import PRIVATE_NOTE
 from pufferkit.checks import Floats
 from pufferkit.data.durations import seconds
-from pufferkit.data.joint import Several, check_parts
-from pufferkit.data.query import KINDS, Question, remade
+from pufferkit.data.joint import Several, check_parts, joint_query
+from pufferkit.data.query import KINDS, Query, Question, remade
 from pufferkit.errors import printable
 from pufferkit.influence.shape.shaping import Rotated
 from pufferkit.mechanisms.post_processing import Derived, derive, rank_error
@@ -556,6 +556,48 @@ class Release(Report):
     def asks(self) -> type[Question] | None:
         """The question; ``None`` for a function of the user's own."""
         return KINDS.get(self.kind)
+
+    def asked_again(self, states: tuple[Hashable, ...] | None = None) -> Query:
+        """The question that was recorded, asked again about these states.
+
+        Of a function of the user's own it says what its author claims, and computes nothing.
+        """
+        if self.kind == Several.kind:
+            parts = (self.question or {})["parts"]
+            each = {part["name"]: self._part(part, part, states) for part in parts}
+            return joint_query(each, states or ())
+        claimed = {} if self.asks is not None else self.verification_data or {}
+        return self._part(vars(self), claimed, states)
+
+    def _part(self, asked: Mapping[str, Any], claimed: Mapping[str, Any], states: Any) -> Query:
+        if asked["kind"] != "own":
+            return remade(asked["kind"], asked["question"], self.lengths, self.observed)
+        rows: dict[str, Any] = {}
+        for name in [name for name in ("weights", "apart") if name in claimed][:1]:
+            listed = [tuple(map(Fraction, np.atleast_1d(row).tolist())) for row in claimed[name]]
+            states = range(len(listed)) if states is None else states
+            if len(listed) != len(states):
+                raise ValueError(f"{name}: there are {len(listed)}, for {len(states)} states")
+            rows[name] = dict(zip(states, listed, strict=True))
+        unit = asked["unit"]
+        return Query(
+            asked["query"],
+            len,  # what it computes is not in the record
+            asked["lipschitz"],
+            self.lengths,
+            labels=asked["labels"],
+            states=states,
+            total=asked["total"],
+            unit=None if "weights" in rows or unit is None else Fraction(unit),
+            observed=self.observed,
+            **rows,
+        )
+
+    def cost(self, query: Query, states: Sequence[Hashable]) -> Floats:
+        """What replacing an entry x by x' costs, in scales of the noise, rounded up."""
+        with np.errstate(over="ignore"):
+            apart = query.cost(states, self.scales)
+            return np.asarray(apart / (1.0 if self.scales else self.scale) * (1 + 1e-12))
 
     def derive(self, what: str | None = None, *, level: float = 0.95, **arguments: Any) -> Derived:
         """Numbers derived from this release, with intervals: post-processing, which costs nothing.

@@ -14,12 +14,11 @@ length the row with the least noise covers the others.
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from functools import cached_property
 from math import inf, isfinite, isnan, nextafter
-from operator import sub
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
@@ -30,8 +29,8 @@ from pufferkit.beliefs.base import Beliefs, loss_if_unsure, same_step, step_assu
 from pufferkit.beliefs.provenance import owed
 from pufferkit.checks import Floats
 from pufferkit.data.durations import of_seconds
-from pufferkit.data.joint import Several, joint_query
-from pufferkit.data.query import Over, Query, Question, decoded, question_of, remade
+from pufferkit.data.joint import Several
+from pufferkit.data.query import Over, Query, Question, decoded, question_of
 from pufferkit.data.series import SegmentPattern
 from pufferkit.mechanisms.calibration import requested
 from pufferkit.mechanisms.release import (
@@ -137,20 +136,7 @@ class Claim:
 
         Coordinates may have scales of their own.
         """
-        record, query, states = self.record, self.query, self.beliefs.states
-        if record.scales is None:
-            with np.errstate(over="ignore"):
-                return np.asarray(query.cost(states) / record.scale * _UP)
-        rows = query.rows or {}
-        width = len(next(iter(rows.values()), ()))
-        columns = range(width) if query.columns is None else query.columns
-        if query.columns is None and width != len(record.scales):
-            raise NotChecked("there is no scale for each number that an entry adds")
-        rates = [1 / Fraction(record.scales[n]) for n in columns]
-        own = [rows.get(state, (Fraction(0),) * width) for state in states]
-        scaled = [[n * rate for n, rate in zip(row, rates, strict=True)] for row in own]
-        apart = [[sum(map(abs, map(sub, x, y)), Fraction(0)) for y in scaled] for x in scaled]
-        return np.array([[float(moved) * _UP for moved in row] for row in apart])
+        return self.record.cost(self.query, self.beliefs.states)
 
     @cached_property
     def patterns(self) -> list[SegmentPattern]:
@@ -170,54 +156,6 @@ class Claim:
     def unsure(self) -> float | None:
         """What an adversary may lose who is unsure of the member; ``None`` without members."""
         return loss_if_unsure(self.theta, self.record.epsilon)
-
-
-def query_of(record: Release, states: tuple[Hashable, ...] | None) -> Query:
-    """The query that was recorded, asked again about these states.
-
-    Of a function of the user's own it says what its author claims.
-    """
-    if record.kind == Several.kind:
-        return joint_query(
-            {
-                part["name"]: _part(record, part, states)
-                for part in (record.question or {})["parts"]
-            },
-            states or (),
-        )
-    data = {} if record.asks is not None else dict(record.verification_data or {})
-    return _query(record, vars(record), data, states)
-
-
-def _part(record: Release, part: Mapping[str, Any], states: Any) -> Query:
-    return _query(record, {**part, "unit": Fraction(part["unit"])}, part, states)
-
-
-def _query(
-    record: Release, asked: Mapping[str, Any], data: Mapping[str, Any], states: Any
-) -> Query:
-    if asked["kind"] != "own":
-        return remade(asked["kind"], asked["question"], record.lengths, record.observed)
-    rows: dict[str, Any] = {}
-    for name in ("weights", "apart"):
-        if name in data and not rows:
-            listed = [tuple(map(Fraction, r if isinstance(r, list) else [r])) for r in data[name]]
-            states = range(len(listed)) if states is None else states
-            if len(listed) != len(states):
-                raise ValueError(f"{name}: there are {len(listed)}, for {len(states)} states")
-            rows[name] = dict(zip(states, listed, strict=True))
-    return Query(
-        asked["query"],
-        len,  # what it computes is not in the record
-        asked["lipschitz"],
-        record.lengths,
-        labels=asked["labels"],
-        states=states,
-        total=asked["total"],
-        unit=None if "weights" in rows else asked["unit"],
-        observed=record.observed,
-        **rows,
-    )
 
 
 # --- whether the fields agree ---------------------------------------------------------------------

@@ -39,7 +39,6 @@ from pufferkit.verification.claims import (
     Theorem,
     assumptions,
     contradictions,
-    query_of,
 )
 
 MOST_WORK = 10**11
@@ -313,7 +312,7 @@ def _claim(record: Release, checks: list[str], most_work: float) -> Claim:
         theta = None if record.beliefs is None else beliefs_from_dict(record.beliefs)
     except (ValueError, TypeError, AttributeError) as error:
         raise BadBeliefs(f"cannot be read; {error}") from None
-    query = query_of(record, None if theta is None else theta.states)
+    query = record.asked_again(None if theta is None else theta.states)
     claim = Claim(record, theta, query, Allowance(most_work), checks)
     declared = [part for part in claim.parts if part.asks is None and part.weights is None]
     for part in declared:

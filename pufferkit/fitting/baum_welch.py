@@ -47,6 +47,8 @@ the fit:
     the regime transitions of each person, with everybody's emissions.
 `refits`
     the fit repeated on data simulated from it.
+`beyond`
+    somebody with more influence than those seen, where people differ.
 
 The *states of the curve* are the regimes if entries are independent within a regime, and pairs
 (regime, level), with index z k + x, if they are a chain.
@@ -574,3 +576,65 @@ def refits(
         ]
         models.append(refine(model, simulated, iterations=iterations))
     return tuple(models)
+
+
+MISSED = 0.01
+"""The chance that a new person has more influence than anybody of a class of people."""
+
+_SLOWEST, _FINE = 8.0, 1.01
+"""How many times longer the regimes of somebody beyond people last at most."""
+
+
+def regime_influence(model: HiddenModel, window: int | None = None) -> float:
+    """N of a model with independent entries within regimes, ``window`` entries on either side.
+
+    Without a window over an endless series, by the fundamental matrix Z = (I - A + 1 mu)^-1 of the
+    regimes: the sum of A^k - 1 mu over k > 0 is Z - I, and what is common to all values cancels.
+    """
+    mu = model.regime_distribution
+    backward = model.transition.T * mu / mu[:, None]
+    left = right = np.asarray(model.posterior)
+    if window is None:
+        one = np.eye(len(mu))
+        ahead, behind = (np.linalg.inv(one - a + mu) - one for a in (model.transition, backward))
+        means = np.eye(model.levels) + left @ (ahead + behind) @ model.emission
+    else:
+        means = np.eye(model.levels)
+        for _ in range(window):
+            left, right = left @ backward, right @ model.transition
+            means = means + (left + right) @ model.emission
+    return float(np.abs(means[:, None] - means[None]).sum(axis=2).max() / 2)
+
+
+def beyond(models: Sequence[HiddenModel], level: float = MISSED) -> list[HiddenModel]:
+    """A person beyond those seen: the most influential one, whose regimes last longer.
+
+    Of n people whose influence over an endless series has logarithms with mean m and standard
+    deviation s, a new one exceeds exp(m + t s sqrt(1 + 1/n)) with probability ``level``, t that
+    quantile of Student's distribution with n - 1 degrees of freedom, if these logarithms are
+    normal. Nobody is added where somebody has that much already, or for one person.
+    """
+    from scipy.special import stdtrit  # noqa: PLC0415  (slow to load)
+
+    if len(models) < 2:
+        return []
+    seen = [regime_influence(model) for model in models]
+    logs, place = np.log(seen), int(np.argmax(seen))
+    quantile = float(stdtrit(len(models) - 1, 1 - level)) * np.sqrt(1 + 1 / len(models))
+    limit = float(np.exp(logs.mean() + quantile * logs.std(ddof=1)))
+    most = models[place]
+    still = np.eye(most.regimes)
+
+    def slower(times: float) -> HiddenModel:
+        return HiddenModel(still + (most.transition - still) / times, most.emission)
+
+    if limit <= _FINE * seen[place]:
+        return []
+    low, high = 1.0, _SLOWEST
+    while high / low > _FINE:
+        middle = np.sqrt(low * high)
+        if regime_influence(slower(middle)) < limit:
+            low = middle
+        else:
+            high = middle
+    return [slower(high)]

@@ -45,7 +45,14 @@ from pufferkit.data.series import Series
 from pufferkit.data.table import Table
 from pufferkit.errors import NotApplicable, NoTheorem
 from pufferkit.fitting import baum_welch
-from pufferkit.fitting.baum_welch import FEW_PEOPLE, REFITS, people_models, refits
+from pufferkit.fitting.baum_welch import (
+    FEW_PEOPLE,
+    REFITS,
+    beyond,
+    people_models,
+    refits,
+    regime_influence,
+)
 from pufferkit.fitting.check_model import (
     INFLUENCE,
     Days,
@@ -270,15 +277,8 @@ class Choice(Report):
 
         Steps are the classes that survive, single models too, and the class with the least noise.
         """
-        best = self.best
-        if best is None:
-            return ()
-        narrower = [row for row in self.rows if row.scale and row.scale <= (best.scale or 0.0)]
-        least = self._widest_first(narrower)[-1]
-        kept = [row for row in narrower if row.verdict == "yes" and row is not best]
-        order = [best, *self._widest_first(kept)]
         lines = []
-        for wide, narrow in pairwise([*order, *([] if least in order else [least])]):
+        for wide, narrow in pairwise(_downwards(self.rows)):
             gained = narrow.losses.get(wide.name)
             price = (wide.scale or 0.0) / (narrow.scale or 1.0)
             held = "" if gained is None else f", where {narrow.name} lets them learn {gained:.3g}"
@@ -430,10 +430,10 @@ def choose_beliefs(
         trial.row("single chain", _single_chain),
         trial.row("seasonal chain", lambda built: fit(built, "seasonal")),
         trial.row("two-sided region", lambda built: fit(built, "around")),
-        trial.row("hull of people", lambda built: fit(built, "hull")),
+        trial.row("hull of people", lambda built: fit(built, "hull", beyond=True)),
         trial.row(
             "calibrated hull",
-            lambda built: fit(built, "hull", inflate="calibrated", alpha=alpha),
+            lambda built: fit(built, "hull", inflate="calibrated", alpha=alpha, beyond=True),
         ),
         *trial.regime_rows([n for n in regimes if n <= 4] if quick else regimes),
     ]
@@ -661,7 +661,7 @@ class _Trial:
             )
             try:
                 group = self.groups[0]
-                fold = thinned.test(group, fit(thinned.rest[0], "hull"))
+                fold = thinned.test(group, fit(thinned.rest[0], "hull", beyond=True))
             except (NotApplicable, NoTheorem, ValueError):
                 continue
             words = {"yes": "survives", "no": "does not survive", "no power": "is not tested by"}
@@ -701,7 +701,7 @@ def regimes_of_people(
     With fewer than ten people also the refit to data simulated from the model, of twenty, that
     shows most influence: the fit alone would be overconfident. ``fitted`` are the segments that the
     model was fitted to, if not all. The twenty are compared after a few rounds, which move a fit
-    most; the one that is taken goes on.
+    most; the one that is taken goes on. Where people differ, also one `beyond` them.
     """
     each = [[np.asarray(segment) for segment in one.segments] for one in people.series]
     models = [model, *people_models(model, each)]
@@ -710,35 +710,28 @@ def regimes_of_people(
         again = refits(model, segments, count=REFITS, seed=seed, iterations=_FIRST_ROUNDS)
         most = max(range(REFITS), key=lambda n: regime_influence(again[n], window))
         models.append(refits(model, segments, numbers=[most], seed=seed)[0])
+    models += beyond(models[1 : len(each) + 1])
     return RegimeClass.of(*(regime_class(one, people) for one in models))
-
-
-def regime_influence(model: HiddenModel, window: int) -> float:
-    """N of a model with independent entries within regimes, ``window`` entries on either side."""
-    mu = model.regime_distribution
-    backward = model.transition.T * mu / mu[:, None]
-    left = right = np.asarray(model.posterior)
-    means = np.eye(model.levels)
-    for _ in range(window):
-        left, right = left @ backward, right @ model.transition
-        means = means + (left + right) @ model.emission
-    return float(np.abs(means[:, None] - means[None]).sum(axis=2).max() / 2)
 
 
 def _with_losses(rows: Sequence[Candidate], query: Query, epsilon: float) -> list[Candidate]:
     """Each class with the loss to the adversaries of the others at its noise, at most.
 
-    The loss of a class falls with the noise, and is at most epsilon at its own: where that is less
-    than the noise asked about, epsilon is the answer. A curve is asked from the most noise on.
+    A class that people refute is compared only with the next in the steps down from the best. The
+    loss of a class falls with the noise, and is at most epsilon at its own: where that is less than
+    the noise asked about, epsilon is the answer. A curve is asked from the most noise on.
     """
     losses: dict[str, dict[str, float]] = {row.name: {} for row in rows}
-    scales = sorted(((row.scale, row.name) for row in rows if row.scale), reverse=True)
+    wanted = {(narrow.name, wide.name) for wide, narrow in pairwise(_downwards(rows))}
+    scales = sorted(((row.scale, row.name, row.verdict) for row in rows if row.scale), reverse=True)
     for other in rows:
         if other.beliefs is None:
             continue
         curve = InfluenceCurve(other.beliefs, query.longest, metric_of(other.beliefs, query))
-        for scale, name in scales:
+        for scale, name, verdict in scales:
             if name == other.name:
+                continue
+            if verdict == "no" and (name, other.name) not in wanted:
                 continue
             if other.scale is not None and other.scale <= scale:
                 losses[name][other.name] = epsilon
@@ -746,6 +739,17 @@ def _with_losses(rows: Sequence[Candidate], query: Query, epsilon: float) -> lis
             with suppress(NotApplicable, NoTheorem):
                 losses[name][other.name] = curve.epsilon(query.lipschitz / scale)
     return [replace(row, losses=losses[row.name]) for row in rows]
+
+
+def _downwards(rows: Sequence[Candidate]) -> list[Candidate]:
+    """The best, the classes that survive below it, single models too, and the least noise."""
+    ordered = sorted(rows, key=lambda row: -(row.scale or 0.0))
+    best = next((row for row in ordered if row.covers), None)
+    if best is None:
+        return []
+    narrower = [row for row in ordered if row.scale and row.scale <= (best.scale or 0.0)]
+    least = narrower[-1]
+    return [best, *(r for r in narrower if r is not best and (r.verdict == "yes" or r is least))]
 
 
 def _first_source(plain: Any) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 
 from pufferkit import checks
 from pufferkit.beliefs.chain_class import ChainClass
-from pufferkit.beliefs.hidden_model import Within
+from pufferkit.beliefs.hidden_model import HiddenModel, Within
 from pufferkit.beliefs.hull_class import HullClass
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.beliefs.markov_random_field import MarkovRandomField
@@ -29,6 +29,7 @@ from pufferkit.checks import Floats
 from pufferkit.data.series import Series
 from pufferkit.data.table import Table
 from pufferkit.errors import NotApplicable
+from pufferkit.fitting import baum_welch
 from pufferkit.fitting.baum_welch import PeopleAs, believed_models
 from pufferkit.fitting.contacts import contact_beliefs
 from pufferkit.fitting.people import PARTS, People, shrunk_tables
@@ -235,6 +236,7 @@ def _hull(
     parts: int = PARTS,
     inflate: float | str = 0.0,
     alpha: float = 0.1,
+    beyond: bool = False,
 ) -> ChainClass:
     """Mixtures of the kernels of people and parts of the day, which may change at every step.
 
@@ -248,6 +250,10 @@ def _hull(
         calibrated = calibrated_contamination(people, alpha, parts)
         inflate, words = min(calibrated.eta, _MOST), calibrated.words
     forward, backward = people.hull_kernels(parts)
+    if beyond:
+        each = forward[1 : len(people.series) + 1]
+        models = [HiddenModel(kernel, np.eye(len(kernel))) for kernel in each]
+        forward += [model.transition for model in baum_welch.beyond(models)]
     known: Any = (people.states, _source(people, private))
     chains = [MarkovChain.steady(kernel, *known, step=people.step) for kernel in forward]
     reversals = [chain.reversal.transition for chain in chains]

@@ -9,6 +9,7 @@ import pufferkit as pk
 from pufferkit import MarkovChain, NotApplicable, Series
 from pufferkit.beliefs.hidden_model import HiddenModel
 from pufferkit.fitting import baum_welch
+from pufferkit.fitting.baum_welch import beyond, regime_influence
 from pufferkit.fitting.check_model import INFLUENCE, ROWS, InfluenceCheck
 from pufferkit.fitting.choosing import (
     Candidate,
@@ -16,10 +17,10 @@ from pufferkit.fitting.choosing import (
     Fold,
     choose_beliefs,
     regime_class,
-    regime_influence,
     regimes_of_people,
 )
 from pufferkit.fitting.fit import calibrated_contamination
+from pufferkit.fitting.members import SMALL, budgeted_influence
 from pufferkit.fitting.people import People
 from pufferkit.fitting.row_tests import Check
 from tests.oracles.switching import draw, window_influence
@@ -195,15 +196,50 @@ def test_what_the_others_would_learn_is_their_own_loss_at_this_noise():
     query = pk.relative_frequencies(("rest", "run"), 240)
     choice = choose_beliefs(people(4), query, regimes=(), repetitions=5)
     rows = {one.name: one for one in choice.rows}
-    hull, single = rows["hull of people"], rows["single chain"]
+    hull, single, one = rows["hull of people"], rows["single chain"], rows["seasonal chain"]
     curve = pk.InfluenceCurve(hull.beliefs, 240)
-    loss = curve.epsilon(query.lipschitz / single.scale)
-    assert single.losses["hull of people"] == pytest.approx(loss, rel=1e-6)
-    assert single.losses["hull of people"] > 1
+    loss = curve.epsilon(query.lipschitz / one.scale)
+    assert one.losses["hull of people"] == pytest.approx(loss, rel=1e-6)
+    assert one.losses["hull of people"] > 1
     assert hull.losses["single chain"] == 1
+    assert single.verdict == "no"
+    assert list(single.losses) == ["seasonal chain"]  # the next step up alone
     assert f"unsure of the member loses up to {1 + hull.beliefs.loss_of_type:.3g}" in hull.promise
     assert pk.InfluenceCurve(single.beliefs, 240).epsilon(query.lipschitz / hull.scale) <= 1
     assert choice.best is None or not choice.best.single
+
+
+def test_the_few_models_with_most_influence_stand_for_many():
+    """Their budget is never above that of all, which is asked here, and hardly below it."""
+    shown = [[0.8, 0.2], [0.3, 0.7]]
+    stays = np.linspace(0.6, 0.95, 8)
+    each = [pk.RegimeClass([[p, 1 - p], [0.1, 0.9]], shown, ("rest", "run")) for p in stays]
+    whole = pk.RegimeClass.of(*each)
+    exact = pk.InfluenceCurve(whole, 25).epsilon(SMALL) / SMALL
+    assert 0.99 * exact <= budgeted_influence(whole, 12) <= exact * (1 + 1e-9)
+    assert budgeted_influence(whole, 12) >= max(regime_influence(m, 12) for m in whole.models)
+
+
+def moving(stay):
+    return HiddenModel(np.array([[stay, 1 - stay], [0.1, 0.9]]), np.array([[0.8, 0.2], [0.3, 0.7]]))
+
+
+def test_somebody_beyond_people_who_differ():
+    """The logarithms of influence are normal here, so that one of a hundred has more than the limit.
+
+    Alike people need nobody beyond them, and one person tells nothing about others.
+    """
+    assert regime_influence(moving(0.7)) == pytest.approx(regime_influence(moving(0.7), 400))
+    stays = (0.55, 0.6, 0.7, 0.8, 0.9, 0.95)
+    seen = [regime_influence(moving(stay)) for stay in stays]
+    (one,) = beyond([moving(stay) for stay in stays])
+    logs = np.log(seen)
+    limit = np.exp(logs.mean() + 3.365 * logs.std(ddof=1) * np.sqrt(1 + 1 / 6))
+    assert limit > max(seen)
+    assert limit <= regime_influence(one) <= 1.02 * limit
+    assert (one.emission == moving(0.5).emission).all()
+    assert beyond([moving(0.9)] * 6) == []
+    assert beyond([moving(0.9)]) == []
 
 
 def test_what_cannot_be_split():

@@ -140,15 +140,8 @@ def _page(choice: Choice, person: Series, day: int | None) -> str:
     if day is not None:
         title = "One person's days"
         pictures.append(plots.days_figure(person.codes.tolist(), person.states, day, title))
-    budgets = [
-        {"name": row.name, "budget": row.influence.budget, "covers": row.covers}
-        for row in choice.rows
-        if row.influence is not None and row.influence.budget is not None
-    ]
-    if budgets and choice.measured is not None:
-        point, lower = choice.measured.point, choice.measured.lower
-        pictures.append(plots.influence_figure(budgets, point, lower))
-    rows = [dict(zip(_COLUMNS, row, strict=True)) for row in choice.table()]
+    if choice.influence is not None:
+        pictures.append(choice.plot())
     tests = "".join(
         f"<h3>{escape(row.name)}</h3><ul>"
         + "".join(
@@ -160,11 +153,8 @@ def _page(choice: Choice, person: Series, day: int | None) -> str:
         for row in choice.rows
     )
     shown = "".join(plots.image(figure) for figure in pictures)
-    said = in_html(choice.statements(), rows)
+    said = in_html(choice.statements(), choice.shown_rows())
     return plots.page("Whose beliefs?", f"{said}{shown}<h2>Tests</h2>{tests}")
-
-
-_COLUMNS = ("class", "promise", "folds survived", "noise", "loss to the others' adversaries")
 
 
 # -- show, check, fit -----------------------------------------------------------------------------

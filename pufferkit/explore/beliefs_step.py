@@ -207,23 +207,14 @@ def _tested(workspace: Workspace) -> None:
         start = page_parts.button("Test it on the last three public people", check, mark="check")
     report = workspace.checks.get(workspace.chosen)
     if report is not None:
-        bad = "" if report["passed"] else "pk-bad"
-        ui.label(f"Verdict: {report['verdict']}").classes(bad).mark("verdict")
-        page_parts.table(["test", "passed", "what it shows"], report["rows"])
+        page_parts.said(report).mark("verdict")
 
 
 def _choice(choice: dict[str, Any]) -> None:
-    with page_parts.card("Tested on people held out", choice["split"]):
-        best = choice["recommended"]
-        ui.label(
-            f"Recommended: {best['name']}" if best else "None is recommended; people refute them."
-        ).style("font-weight: 600").mark("recommended")
+    with page_parts.card("Tested on people held out"):
         if choice["picture"]:
             page_parts.picture(choice["picture"])
-        heads = ["beliefs", "folds survived", "noise", "loss to the others", "promise"]
-        page_parts.table(heads, choice["rows"], (2,))
-        for line in choice["advice"]:
-            page_parts.soft(page_parts.plain_words(line))
+        page_parts.said(choice["said"], (3,)).mark("recommended")
 
 
 def _number(label: str, value: float) -> ui.number:

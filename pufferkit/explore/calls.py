@@ -29,10 +29,12 @@ from pufferkit.explore.choices import DataFile, PageQuestion, QueryAndReader, Re
 from pufferkit.explore.choices import read_model as _read_model
 from pufferkit.explore.worker import Tell
 from pufferkit.fitting.choosing import promise_of
+from pufferkit.fitting.people import People
 from pufferkit.mechanisms.explain import meaning
 from pufferkit.mechanisms.plan import QUICK, calibrate
 from pufferkit.mechanisms.target_errors import error_rows, least_noise, over
 from pufferkit.mechanisms.usefulness import questioned
+from pufferkit.shown import Shown
 
 if TYPE_CHECKING:
     from pufferkit import Account, Calibration, ChainClass, Query, Series, Table
@@ -64,7 +66,6 @@ SAME = (
 """Refuses a public file."""
 
 _EPSILONS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
-_DAY = 24 * 60 * 60 * 10**6
 _LINE, _LINES = 96, 7
 _SMOOTHING = 0.5
 _DRAWS, _SEED = 8, 20240712
@@ -130,16 +131,10 @@ def beliefs_of(path: str) -> ChainClass:
     return _read_beliefs(path, _stamp(path))
 
 
-def _people(table: Table) -> list[Series]:
-    return [table.series(subject) for subject in table.subjects]
-
-
-def _clock(table: Table) -> tuple[int | None, list[int] | None]:
-    """Entries in a day, and the slot of each person's first entry, where times are of days."""
-    if not table.of_time or table.every is None or _DAY % table.every or table.every > _DAY / 2:
-        return None, None
-    begins = table.begins or (0,) * len(table.subjects)
-    return int(_DAY // table.every), [int(begin % _DAY // table.every) for begin in begins]
+def said(shown: Shown) -> dict[str, Any]:
+    """What an object says, and the rows of its table, for `page_parts.said`."""
+    rows = [dict(row) for row in shown.shown_rows()]
+    return {"statements": [tuple(one) for one in shown.statements()], "rows": rows}
 
 
 def refuse_the_private(public: DataFile | None, private: DataFile | None) -> None:
@@ -199,9 +194,10 @@ def compare(public: DataFile, private: DataFile) -> dict[str, Any]:
     """Both files side by side, and then the pictures of the public one."""
     refuse_the_private(public, private)
     table, mine = table_of(public), series_of(private)
-    day, slots = _clock(table)
-    before = [UNOBSERVED] * (slots[0] if slots else 0)  # lines begin at midnight
-    first = [*before, *_people(table)[0].codes.tolist()][: (day or _LINE) * _LINES]
+    people = People.of(table)
+    day = people.day
+    before = [UNOBSERVED] * people.firsts[0]  # lines begin at midnight
+    first = [*before, *people.series[0].codes.tolist()][: (day or _LINE) * _LINES]
     pooled = table.all_series
     shares = pk.relative_frequencies(table.states, pooled).exact(pooled)
     steps = table.step, mine.step
@@ -253,8 +249,7 @@ def like_these(public: DataFile) -> ChainClass:
 
 def any_of_these(public: DataFile) -> ChainClass:
     """Every mixture of the chains of public people, changing at any time."""
-    table = table_of(public)
-    return pk.ChainClass.hull(_chain(table.all_series), *map(_chain, _people(table)))
+    return pk.fit(table_of(public), "hull")
 
 
 def single_chain(public: DataFile) -> ChainClass:
@@ -331,7 +326,6 @@ def choose(
     Noise is for a series of this length, in which so many entries are missing.
     """
     table = table_of(source)
-    day, firsts = _clock(table)
     asked = question.like(table.states, length)
     if missing and asked.per_entry:
         asked = over(asked, [length], [max(1, length - missing)])
@@ -342,46 +336,28 @@ def choose(
         tell(min(done / _CLASSES, 0.95), words)
         done += 1
 
-    clock: dict[str, Any] = {"day": day, "firsts": firsts, "regimes": (2, 3)}
-    choice = pk.choose_beliefs(_people(table), asked, epsilon=epsilon, progress=progress, **clock)
-    best = None if choice.best is None else choice.best.name
+    choice = pk.choose_beliefs(table, asked, epsilon=epsilon, progress=progress, regimes=(2, 3))
     models = {
         row.name: _kept(folder, row.name, row.beliefs)
         for row in choice.rows
         if row.beliefs is not None
     }
-    measured = choice.measured
-    bars = [
-        {"name": row.name, "budget": row.influence.budget, "covers": row.covers}
-        for row in choice.rows
-        if row.influence is not None and row.influence.budget is not None
-    ]
     words = "Entries that one entry may give away, by class, and what people show"
     return {
-        "rows": [[name, *rest, promise] for name, promise, *rest in choice.table()],
+        "said": said(choice),
         "models": list(models.values()),
-        "recommended": models.get(best or ""),
-        "split": f"{choice.people} people, left out in {len(choice.folds)} folds, in turn.",
-        "advice": [*choice.steps, *choice.advice],
-        "picture": None
-        if measured is None or not bars
-        else picture(plots.influence_figure(bars, measured.point, measured.lower), words),
+        "recommended": None if choice.best is None else models[choice.best.name],
+        "picture": None if choice.influence is None else picture(choice.plot(), words),
     }
 
 
 def check(model: str, source: DataFile, held_out: int) -> dict[str, Any]:
     """Whether beliefs cover the last people of a public file (`check_model`)."""
-    table = table_of(source)
-    people = _people(table)
-    tested = people[-held_out:] if len(people) > held_out else people
-    public = people[:-held_out] or None
-    report = pk.check_model(tested, beliefs_of(model), day=_clock(table)[0], public=public)
-    marks = {True: "yes", False: "NO", None: "not decided"}
-    return {
-        "rows": [[one.name, marks[one.passed], one.text] for one in report.checks],
-        "verdict": report.verdict,
-        "passed": report.passed,
-    }
+    people = People.of(table_of(source))
+    each = list(people.series)
+    tested = each[-held_out:] if len(each) > held_out else each
+    public = each[:-held_out] or None
+    return said(pk.check_model(tested, beliefs_of(model), day=people.day, public=public))
 
 
 # --- question -----------------------------------------------------------------------------------
@@ -524,8 +500,7 @@ def plan(
     words = "Half-width at 95% of every quick mechanism, against epsilon, on log scales"
     return {
         "best": table.best.mechanism,
-        "rows": table.shown_rows(),
-        "remarks": [*table.warnings(), *table.remarks()],
+        "said": said(table),
         "reasons": [[row["mechanism"], row["why"]] for row in table.rows],
         "errors": rows,
         "picture": picture(plots.error_figure(rows, what="answers"), words) if rows else None,

@@ -119,6 +119,20 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[Any]], numeric: Sequence
                         cell("td", n, content)
 
 
+def said(shown: Mapping[str, Any], numeric: Sequence[int] = ()) -> Any:
+    """What `calls.said` tells of an object: its statements in order, its table by its rows."""
+    with ui.element("div").classes("pk-stack") as box:
+        for kind, text in shown["statements"]:
+            if kind == "table":
+                rows = shown["rows"]
+                table(list(rows[0]), [list(row.values()) for row in rows], numeric)
+            elif kind == "warning":
+                ui.label(plain_words(text)).classes("pk-bad")
+            else:
+                soft(plain_words(text))
+    return box
+
+
 _PIXELS, _SMALLER = 110, 90
 """Of an inch of a figure, where there is room, and of a wide one."""
 _FITS = 6

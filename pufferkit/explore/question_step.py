@@ -230,14 +230,11 @@ def _plans(workspace: Workspace) -> Any:
             )
             start = page_parts.button("Compare all mechanisms", plan, mark="plan")
             return
-        rows = planned["rows"]
-        page_parts.table(list(rows[0]), [list(row.values()) for row in rows], (1, 3))
+        page_parts.said(planned["said"], (1, 3))
         if planned["picture"]:
             page_parts.heading("Error against epsilon")
             page_parts.picture(planned["picture"]).mark("errors")
-        with page_parts.more("What decides, and which mechanisms do not apply"):
-            for line in planned["remarks"]:
-                page_parts.soft(page_parts.plain_words(line))
+        with page_parts.more("Why mechanisms do not apply"):
             for name, why in planned["reasons"]:
                 page_parts.heading(name)
                 ui.label(why).style("overflow-wrap: anywhere")

@@ -581,7 +581,7 @@ def refits(
 MISSED = 0.01
 """The chance that a new person has more influence than anybody of a class of people."""
 
-_SLOWEST, _FINE = 8.0, 1.01
+_SLOWEST, _FINE = 2.0, 1.01
 """How many times longer the regimes of somebody beyond people last at most."""
 
 

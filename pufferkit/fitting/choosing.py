@@ -238,6 +238,12 @@ class Choice(Report):
         return self.ranked[0] if self.ranked else None
 
     @property
+    def influence(self) -> dict[str, InfluenceCheck] | None:
+        """By class the test that decides; ``None`` if the influence cannot be measured."""
+        tested = {row.name: row.influence for row in self.rows if row.influence is not None}
+        return tested if tested and self.measured is not None else None
+
+    @property
     def tested_beliefs(self) -> ChainClass | None:
         """The recommended beliefs, which tell how they were tested and who is not covered."""
         best = self.best
@@ -289,16 +295,16 @@ class Choice(Report):
             )
         return tuple(lines)
 
-    def table(self) -> list[tuple[str, str, str, str, str]]:
+    def shown_rows(self) -> list[dict[str, str]]:
         """Class, promise, folds survived, noise, and loss to the other candidates, as words."""
         return [
-            (
-                row.name,
-                row.promise,
-                _survived(row, len(self.folds)),
-                "-" if row.scale is None else f"{row.scale:.4g}",
-                _losses(row, self.epsilon),
-            )
+            {
+                "class": row.name,
+                "promise": row.promise,
+                "folds survived": _survived(row, len(self.folds)),
+                "noise": "-" if row.scale is None else f"{row.scale:.4g}",
+                "loss to the others' adversaries": _losses(row, self.epsilon),
+            }
             for row in self.rows
         ]
 
@@ -327,7 +333,9 @@ class Choice(Report):
     def text_table(self) -> str:
         """Every class: folds survived, noise, and the loss to the adversaries of the others."""
         cells = [("class", "folds survived", "noise", "loss to the others' adversaries")]
-        cells += [(row[0], row[2], row[3], row[4]) for row in self.table()]
+        for row in self.shown_rows():
+            name, _, folds, noise, loss = row.values()
+            cells.append((name, folds, noise, loss))
         return "\n".join(aligned(cells, ""))
 
     def remarks(self) -> list[str]:

@@ -13,6 +13,7 @@ from pufferkit.beliefs.bayesian_network import BayesianNetwork, NetworkClass
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.beliefs.markov_random_field import FieldClass, MarkovRandomField
 from pufferkit.beliefs.seasonal_class import SeasonalClass
+from pufferkit.fitting.choosing import Choice
 from pufferkit.mechanisms.calibration import Calibration
 from pufferkit.mechanisms.explain import PairTable, entry_losses
 from pufferkit.mechanisms.joint_plan import JointPlan
@@ -40,6 +41,7 @@ from pufferkit.plots.plans import (
     account_figure,
     active_figure,
     audit_figure,
+    influence_figure,
     pair_figure,
     plan_figure,
     questions_figure,
@@ -67,6 +69,17 @@ def _(thing: Plan) -> Figure:
 @figure_of.register(AccountPlan)
 def _(thing: AccountPlan) -> Figure:
     return figure_of(thing.plan)
+
+
+@figure_of.register(Choice)
+def _(thing: Choice) -> Figure:
+    if thing.influence is None or thing.measured is None:
+        raise ValueError("Choice: its influence could not be measured, so there is no picture")
+    budgets = [
+        {"name": name, "budget": tested.budget, "covers": name in {r.name for r in thing.ranked}}
+        for name, tested in thing.influence.items()
+    ]
+    return influence_figure(budgets, thing.measured.point, thing.measured.lower)
 
 
 figure_of.register(JointPlan, questions_figure)

@@ -386,7 +386,7 @@ def test_a_plan_is_kept_and_error_rows_with_it(workspace, files):
     assert workspace.planned() is None
     asyncio.run(workspace.plan())
     assert workspace.planned()["best"] == "influence_curve"
-    there = {row["mechanism"] for row in workspace.planned()["rows"]}
+    there = {row["mechanism"] for row in workspace.planned()["said"]["rows"]}
     errors = workspace.planned()["errors"]
     assert {row["mechanism"] for row in errors} <= there
     assert {row["epsilon"] for row in errors} == {0.1, 0.2, 0.5, 1, 2, 5, 10}
@@ -398,7 +398,7 @@ def test_a_check_on_public_people_gives_a_verdict(workspace, files):
     asyncio.run(workspace.check())
     report = workspace.checks[workspace.chosen]
     assert report["rows"]
-    assert report["verdict"]
+    assert "verdict: " in " ".join(text for _, text in report["statements"])
 
 
 class Dropped:

@@ -174,7 +174,10 @@ def test_the_widest_promise_that_survives_is_recommended():
         "them learn 1.1",
         "bare fit: 2 times the noise of wrong (refuted); its adversaries learn 1",
     )
-    words = {name: (survived, loss) for name, _, survived, _, loss in choice.table()}
+    words = {
+        name: (survived, loss)
+        for name, _, survived, _, loss in (tuple(r.values()) for r in choice.shown_rows())
+    }
     assert words["wrong"] == ("NO: influence, fold 2 of 3", "9 to wide")
     assert words["unsure"] == ("no power: 0 of 3", "at most 1")
     assert words["missing"] == ("not built", "-")
@@ -225,12 +228,12 @@ def moving(stay):
 
 
 def test_somebody_beyond_people_who_differ():
-    """The logarithms of influence are normal here, so that one of a hundred has more than the limit.
+    """The limit that one of a hundred exceeds, if logarithms of influence are normal.
 
     Alike people need nobody beyond them, and one person tells nothing about others.
     """
     assert regime_influence(moving(0.7)) == pytest.approx(regime_influence(moving(0.7), 400))
-    stays = (0.55, 0.6, 0.7, 0.8, 0.9, 0.95)
+    stays = (0.75, 0.78, 0.8, 0.82, 0.84, 0.86)
     seen = [regime_influence(moving(stay)) for stay in stays]
     (one,) = beyond([moving(stay) for stay in stays])
     logs = np.log(seen)
@@ -238,6 +241,8 @@ def test_somebody_beyond_people_who_differ():
     assert limit > max(seen)
     assert limit <= regime_influence(one) <= 1.02 * limit
     assert (one.emission == moving(0.5).emission).all()
+    (far,) = beyond([moving(0.5), moving(0.99)])  # hardly known, so at most twice as long
+    assert far.transition[0, 1] == pytest.approx(0.005)
     assert beyond([moving(0.9)] * 6) == []
     assert beyond([moving(0.9)]) == []
 

@@ -49,7 +49,7 @@ from pufferkit.data.durations import SECOND
 from pufferkit.data.joint import joint_query
 from pufferkit.data.query import Query, Question, bound
 from pufferkit.data.series import Series
-from pufferkit.errors import LedgerError, NotApplicable, NoTheorem, OverBudget
+from pufferkit.errors import LedgerError, NotApplicable, NoTheorem, OverBudget, printable
 from pufferkit.mechanisms.calibration import ALONE, Calibration, check_states, in_order, requested
 from pufferkit.mechanisms.influence_curve import HORIZON, endless, goes_on
 from pufferkit.mechanisms.joint_plan import JointPlan, check_pairs, joint_plan
@@ -182,7 +182,7 @@ class Account(Shown):
     def caption(self) -> str:
         """What remains, in one line."""
         left, budget = show(self._balance.remaining), show(self._budget)
-        return f"account {self.name}: {left} of {budget} remain"
+        return f"account {printable(self.name)}: {left} of {budget} remain"
 
     def shown_rows(self) -> list[dict[str, Any]]:
         """The charges in words: what was asked, and what it left."""

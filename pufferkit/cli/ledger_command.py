@@ -67,7 +67,7 @@ def _balance(book: pk.Ledger, account: str) -> str:
     from pufferkit.account.amounts import show  # noqa: PLC0415
 
     now = book.account(account)
-    return f"account {account}: {show(now.remaining)} of {show(now.budget)} remain"
+    return f"account {printable(account)}: {show(now.remaining)} of {show(now.budget)} remain"
 
 
 def _entries(book: pk.Ledger, account: str) -> list[dict[str, Any]]:
@@ -151,7 +151,7 @@ def budget(
         terminal.as_json({"account": account, **{k: in_epsilon(v) for k, v in amounts.items()}})
         return
     terminal.say(
-        f"{account}: budget {amount(before.budget)} is now {amount(after.budget)}; "
+        f"{printable(account)}: budget {amount(before.budget)} is now {amount(after.budget)}; "
         f"{amount(after.total)} spent, {amount(after.remaining)} remaining"
     )
 

@@ -31,7 +31,7 @@ def random_case(number):
     rng = np.random.default_rng(number)
     size = int(rng.integers(2, 4))
     matrix = rng.dirichlet([0.7] * size, size) * 0.98 + 0.02 / size
-    names = [name for name in MECHANISMS if name != "entry_dp" and name not in OPTIONS]
+    names = [name for name in MECHANISMS if name not in OPTIONS | {"entry_dp", "shaped"}]
     name = names[number % len(names)]
     if name == "gk16":  # applies where entries hardly matter to one another
         matrix = 0.1 * matrix + 0.9 / size

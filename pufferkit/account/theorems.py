@@ -80,7 +80,7 @@ from pufferkit.influence.quilts.chains import MixingInfluence, hardest
 from pufferkit.mechanisms.calibration import ALONE, GAPS, OF_SUMS, Calibration
 from pufferkit.mechanisms.markov_quilt import influence_between
 from pufferkit.mechanisms.release import Guarantee
-from pufferkit.mechanisms.wasserstein import known_members, values_of
+from pufferkit.mechanisms.wasserstein import values_of
 from pufferkit.records import ByDigest
 from pufferkit.rounding import EPS, round_up
 from pufferkit.shown import Shown
@@ -954,7 +954,7 @@ def _largest(theta: Beliefs, first: Calibration, second: Calibration) -> float:
 
 @_largest.register
 def _(theta: FiniteClass, first: Calibration, second: Calibration) -> float:
-    lengths, members = first.query.lengths, known_members(theta)
+    lengths, members = first.query.lengths, theta.known_members("dependence")
     if len(lengths) > 1 and len(members) > 1:
         raise NotApplicable(
             f"with several segments, each of them could follow a different one of {len(members)} "

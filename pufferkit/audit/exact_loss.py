@@ -304,7 +304,7 @@ def worst_release(
     """The worst output of Laplace noise of this scale, over ``only`` these entries (from 0)."""
     best: WorstCase | None = None
     complete = only is None
-    opened = theta.any_start_members() if len(query.lengths) == 1 else ()
+    opened = [m for m in theta.named_members if m.any_start and len(query.lengths) == 1]
     for member in opened:
         best = _worse(best, _over_starts(member, query, scale, only))
         complete = complete and theta.lists_matrices

@@ -84,7 +84,7 @@ def chosen(counts: Floats, share: Fraction, scale: float) -> Floats:
 def worst_choice(theta: Beliefs, mechanism: Calibration) -> WorstCase:
     """The level, entry and pair of values with the largest loss."""
     best: WorstCase | None = None
-    complete = not theta.any_start_members()
+    complete = not any(member.any_start for member in theta.named_members)
     for own in theta.distributions():
         model = _model(own, mechanism)
         for entry in range(len(model.entries)):

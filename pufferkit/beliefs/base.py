@@ -225,13 +225,21 @@ class Beliefs(Shown, JsonRecord, Asked, ABC):
         """Chains whose worst case is that of the class; ``NotApplicable`` if none are known."""
         raise NotApplicable(f"a {self.description} contains no Markov chains")
 
+    def corners(self) -> tuple[Member, ...] | None:
+        """As ``members``; ``None`` if only bounds over the whole class are known."""
+        return None
+
     def mixing_bounds(self) -> tuple[Mixing, ...]:
         """Bounds on the mixing of each chain; ``NotApplicable`` if some chain does not mix."""
         raise NotApplicable(f"a {self.description} contains no Markov chains")
 
-    def any_start_members(self) -> tuple[Member, ...]:
-        """The members with any start; empty if there are no chains."""
-        return ()
+    @property
+    def named_members(self) -> tuple[Member, ...]:
+        """The same; empty if none are known."""
+        try:
+            return self.members()
+        except NotApplicable:
+            return ()
 
     lists_matrices: ClassVar[bool] = True
     """Whether the matrices of ``members`` are all the matrices of the class."""

@@ -94,8 +94,10 @@ class ChainClass(checks.Frozen, Beliefs):
     homogeneous: ClassVar[bool] = True
     """Whether every member is a chain of entries that moves by one matrix throughout."""
 
-    where_worst: ClassVar[str | None] = None
-    """Where the worst chain is, for classes that contain more chains than ``members``."""
+    @property
+    def where_worst(self) -> str | None:
+        """Where the worst chain is, for classes that contain more chains than ``corners``."""
+        return None
 
     @staticmethod
     def of(*chains: MarkovChain, step: Any = None) -> ChainClass:
@@ -402,8 +404,13 @@ within one segment, and nothing else'
         """Refuse series that are too short to contain a secret."""
 
     def corners(self) -> tuple[Member, ...] | None:
-        """As ``members``; ``None`` if only bounds over the whole class are known."""
         return self.members()
+
+    @property
+    def influence(self) -> Any:
+        """One bound on the max-influence of entries that holds for all chains of the class."""
+        self.members()
+        raise NotApplicable(f"no bound over all of {self.description} is known")
 
     def parts(self, length: int) -> Sequence[Part]:
         """What each member says about series of this length, for the influence curve."""
@@ -414,8 +421,17 @@ within one segment, and nothing else'
         fixed = (m.name for m in self.members() if not m.any_start and not m.chain.is_stationary)
         return next(fixed, None)
 
-    def any_start_members(self) -> tuple[Member, ...]:
-        return tuple(member for member in self.members() if member.any_start)
+    def known_members(self, mechanism: str) -> tuple[Member, ...]:
+        """The chains, for a mechanism that needs their distributions."""
+        members = self.members()
+        if any(member.any_start for member in members):
+            raise NotApplicable(
+                f"{mechanism} needs known distributions, and this class allows any start; name "
+                "the starts with ChainClass.of, or use influence_curve"
+            )
+        if any(member.chain.has_underflow for member in members):
+            raise NotApplicable("the probability of some states underflows; drop or merge them")
+        return members
 
     def nearest(self, chain: MarkovChain, length: int) -> list[Member]:
         """Chains of the class close to this one, for series of ``length`` entries.

@@ -34,11 +34,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections import OrderedDict
-from collections.abc import Callable, Hashable
 from functools import lru_cache
 from math import inf
-from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,39 +51,22 @@ _FAR = 1 << 20
 """Up to this many steps powers are used without a search; rounding does not matter yet."""
 
 
-Key = TypeVar("Key", bound=Hashable)
-Made = TypeVar("Made")
-
-
-class Recent(Generic[Key, Made]):
-    """What was made last, by its key: at least eight, and more within a limit of memory."""
-
-    def __init__(self, each: int, memory: int) -> None:
-        self._known: OrderedDict[Key, Made] = OrderedDict()
-        self._room = max(8, memory // each)
-
-    def get(self, key: Key, make: Callable[[], Made]) -> Made:
-        """What has this key, made if need be."""
-        if key in self._known:
-            self._known.move_to_end(key)
-            return self._known[key]
-        self._known[key] = made = make()
-        if len(self._known) > self._room:
-            self._known.popitem(last=False)
-        return made
+def _kept(each: int, memory: int) -> int:
+    """How many arrays of so many bytes are kept: at least eight, more within a limit of memory."""
+    return max(8, memory // each)
 
 
 class Powers:
     """P^n for any n, by squaring, cached within a limit of memory."""
 
     def __init__(self, transition: Floats, memory: int = 1 << 29) -> None:
-        self._known: Recent[int, Kernel] = Recent(9 * transition.size, memory)
         self._squares = [Kernel(transition, transition > 0)]
         self.size = len(transition)
         self._farthest: int | None = None
+        self._at = lru_cache(_kept(9 * transition.size, memory))(self._made)
 
     def __getitem__(self, steps: int) -> Kernel:
-        return self._known.get(steps, lambda: self._made(steps))
+        return self._at(steps)
 
     def _made(self, steps: int) -> Kernel:
         low = steps & -steps
@@ -171,9 +151,9 @@ class ChainTables(ABC):
                 f"memory, more than {MOST_GIGABYTES:g}; merge states"
             )
         self.powers = Powers(chain.transition)
-        one = 8 * chain.transition.size
-        self._right: Recent[int, Floats] = Recent(one, _RATIOS)
-        self._left: Recent[tuple[int, bytes], Floats] = Recent(one, _RATIOS)
+        kept = lru_cache(_kept(8 * chain.transition.size, _RATIOS))
+        self.right = kept(self._right)
+        self._left = kept(self._left_of)
 
     @abstractmethod
     def support(self, node: int) -> Bools:
@@ -194,16 +174,17 @@ class ChainTables(ABC):
         Empty if entries differ by more than that.
         """
 
-    def right(self, steps: int) -> Floats:
+    def _right(self, steps: int) -> Floats:
         """right_b over all pairs of states."""
-        return self._right.get(steps, lambda: row_log_ratios(self.powers[steps]))
+        return row_log_ratios(self.powers[steps])
 
     def left(self, steps: int, sources: Bools) -> Floats:
         """left_a over all pairs of states, u in ``sources``."""
-        key = steps, sources.tobytes()
-        return self._left.get(
-            key, lambda: row_log_ratios(self.powers[steps].rows(sources).transposed)
-        )
+        return self._left(steps, sources.tobytes())
+
+    def _left_of(self, steps: int, sources: bytes) -> Floats:
+        rows = np.frombuffer(sources, dtype=bool)
+        return row_log_ratios(self.powers[steps].rows(rows).transposed)
 
 
 class StationaryTables(ChainTables):

@@ -67,9 +67,6 @@ class KernelClass(ChainClass):
             "use influence_curve"
         )
 
-    def any_start_members(self) -> tuple[Member, ...]:
-        return ()
-
     def distributions(self) -> list[Distribution]:
         return [Distribution(name, own, complete=False) for name, own in self.representatives()]
 

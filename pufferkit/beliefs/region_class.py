@@ -85,7 +85,6 @@ class RegionClass(ChainClass):
     kind = "region"
     recorded = ("region", "confidence", "counted", "states", *_LIMITS)
     lists_matrices = False
-    where_worst = "worst chain of the region is at a corner, exactly"
     fixed_start = None
 
     low: Floats
@@ -285,6 +284,13 @@ class RegionClass(ChainClass):
         if self.before is not None:
             record["before"] = {name: written(getattr(self.before, name)) for name in _LIMITS}
         return record
+
+    @property
+    def where_worst(self) -> str:
+        if self.corners() is not None:
+            return "worst chain of the region is at a corner, exactly"
+        start = ANY_START if self.before is None else "both directions"
+        return f"influence bounded over the region, {start}"
 
     @cached_property
     def influence(self) -> RegionInfluence:

@@ -447,12 +447,8 @@ def _answer(beliefs: Beliefs, lengths: Sequence[int], report: Any, *, as_json: b
 def _warn_if_impossible(beliefs: Beliefs, series: Series) -> None:
     from pufferkit.fitting.fit import impossible_moves  # noqa: PLC0415
 
-    try:
-        members = beliefs.members()
-    except pk.NotApplicable:
-        return
-    moves = [impossible_moves(series, member.chain) for member in members]
-    if all(moves):
+    moves = [impossible_moves(series, member.chain) for member in beliefs.named_members]
+    if moves and all(moves):
         (before, after), count = next(iter(moves[0].items()))
         terminal.warn(
             f"the model gives this series probability zero ({before} then {after}: {count} times), "

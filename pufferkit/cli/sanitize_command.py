@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-import pufferkit as pk
 from pufferkit.cli import inputs, outputs, terminal
 from pufferkit.cli.flags import option
 from pufferkit.cli.inputs import Book, Form, time_of, with_options
@@ -123,10 +122,7 @@ def _checked(book: Book, form: Form, out: Path | None) -> Path:
 def _one_chain(path: Path) -> MarkovChain:
     """The one chain of a model: randomised response is calibrated for a single belief."""
     beliefs = inputs.chains(path)
-    try:
-        members = beliefs.members()
-    except pk.NotApplicable:
-        members = ()
+    members = beliefs.named_members
     if len(members) != 1 or members[0].any_start:
         raise ValueError(
             f"{path}: sanitize needs one Markov chain with a fixed initial distribution, not "

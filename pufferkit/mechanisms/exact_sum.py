@@ -181,7 +181,7 @@ def _worst(theta: Beliefs, asked: _SumAsked) -> HardestSum | None:
 
 @_worst.register
 def _(theta: ChainClass, asked: _SumAsked) -> HardestSum | None:
-    members = _known(theta)
+    members = theta.known_members("exact_sum")
     if isinstance(asked.added, Additive):
         return _of_entries(members, asked, asked.added)
     length, given = asked.query.longest, []
@@ -287,23 +287,6 @@ def entry_distributions(member: Member, length: int) -> EntryDistributions:
         possible, repeats = source.patterns[source.which], (source.burn_in, source.cycle)
         table = np.where(possible, np.exp(source.logs), 0.0)
     return EntryDistributions(initial, table, possible, *repeats, source.prior_error(1))
-
-
-def _known(theta: ChainClass) -> tuple[Member, ...]:
-    """The chains of the beliefs, with known starts."""
-    try:
-        members = theta.members()
-    except NotApplicable:
-        raise NotApplicable(
-            "exact_sum needs the distribution of the sum, and this class does not name its chains; "
-            "use influence_curve"
-        ) from None
-    if any(member.any_start for member in members):
-        raise NotApplicable(
-            "exact_sum needs the distribution of the sum, and this class allows any start; name "
-            "the starts with ChainClass.of, or use influence_curve"
-        )
-    return members
 
 
 def _check_grid(calibration: Calibration) -> None:

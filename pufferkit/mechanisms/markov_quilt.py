@@ -8,7 +8,7 @@ the worst, or one for all of them. The search over quilts is the same for all
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import singledispatch
 from math import inf
 from typing import Any, Literal, NamedTuple
@@ -20,7 +20,6 @@ from pufferkit.beliefs.chain_class import ChainClass, as_chain_class
 from pufferkit.beliefs.chain_tables import tables_of
 from pufferkit.beliefs.event_class import EventClass
 from pufferkit.beliefs.markov_random_field import FieldClass
-from pufferkit.beliefs.region_class import RegionClass
 from pufferkit.beliefs.secrets import Secrets, Sets
 from pufferkit.data.query import Query, Question
 from pufferkit.data.series import SegmentPattern
@@ -45,7 +44,7 @@ from pufferkit.mechanisms.calibration import Calibration, chains_only, checked
 from pufferkit.mechanisms.influence_curve import WORTH, patterns_of, recorded
 from pufferkit.mechanisms.release import Evidence, Variant
 from pufferkit.rounding import round_up
-from pufferkit.shown import Shown
+from pufferkit.shown import Shown, grid
 
 MixingVariant = Literal["paper", "tight"]
 
@@ -311,14 +310,8 @@ def _members(
     return [(m.name, ChainInfluence(tables_of(m, length), reading)) for m in members]
 
 
-@singledispatch
 def covering(theta: Beliefs, length: int, reading: InfluenceReading = "definition") -> Named | None:
     """Bounds that together cover a class, at every node by itself; ``None`` if it has none."""
-    return None
-
-
-@covering.register
-def _(theta: ChainClass, length: int, reading: InfluenceReading = "definition") -> Named | None:
     if theta.names_secrets:
         return None
     try:
@@ -328,13 +321,14 @@ def _(theta: ChainClass, length: int, reading: InfluenceReading = "definition") 
     return None if corners is None else _members(corners, length, reading)
 
 
-def by_mixing(theta: ChainClass, bound: MixingVariant) -> tuple[Named, str]:
+def by_mixing(theta: Beliefs, bound: MixingVariant) -> tuple[Named, str]:
     """Bounds from mixing that together hold for every chain of a class, and their source."""
     bounds = theta.mixing_bounds()
     if bound == "paper":
         pi_min, gap = min(m.pi_min for m in bounds), min(m.gap for m in bounds)
         note = f"pi_min {pi_min:.6g}, gap {gap:.6g}, [Q] Lemma C.1"
-        return [(theta.description, MixingInfluence(gap / 2, 1 / pi_min, 2))], note
+        least = replace(bounds[0], pi_min=pi_min, gap=gap)
+        return [(theta.description, MixingInfluence.paper(least))], note
     if bound == "tight":
         note = "influence from the operator norm of P"
         return [(theta.description, MixingInfluence.tight(m)) for m in bounds], note
@@ -354,37 +348,21 @@ def _(theta: ChainClass, search: QuiltSearch) -> QuiltBound:
     return QuiltBound.of_chain(found, search.length, search.reading, *notes)
 
 
-@singledispatch
 def _bounds(
     theta: ChainClass, length: int, reading: InfluenceReading = "definition"
 ) -> tuple[Named, list[str]]:
     """Bounds among which the worst case of a class is, and remarks on them."""
-    return _of_corners(theta, theta.members(), length, reading)
-
-
-@_bounds.register
-def _(
-    theta: RegionClass, length: int, reading: InfluenceReading = "definition"
-) -> tuple[Named, list[str]]:
-    corners = theta.corners()
+    corners, worst = theta.corners(), theta.where_worst
+    notes = ["influence by [Q] (5) as printed"] if reading == "formula" else []
+    notes += [] if worst is None else [worst]
     if corners is not None:
-        return _of_corners(theta, corners, length, reading)
+        return _members(corners, length, reading), notes
+    influence = theta.influence
     if reading == "formula":
         raise NotApplicable(
             "[Q] (5) as printed is for known matrices; over a region use influence='definition'"
         )
-    start = "any start" if theta.before is None else "both directions"
-    notes = [f"influence bounded over the region, {start}"]
-    return [("all chains of the region", theta.influence)], notes
-
-
-def _of_corners(
-    theta: ChainClass, members: Sequence[Member], length: int, reading: InfluenceReading
-) -> tuple[Named, list[str]]:
-    """Bounds of the members among which the worst case of a class is, and remarks."""
-    notes = ["influence by [Q] (5) as printed"] if reading == "formula" else []
-    notes += [theta.where_worst] if theta.where_worst is not None else []
-    return _members(members, length, reading), notes
+    return [("all chains of the region", influence)], notes
 
 
 @hardest_quilt.register
@@ -590,10 +568,8 @@ class ActiveQuilts(Shown):
     def text_table(self) -> str:
         """The nodes that need most noise."""
         shown = sorted(self.rows, key=lambda row: -row.scale)[:_LINES]
-        cells = [("node", "quilt", "nearby", "influence", "scale")]
-        cells += [
+        cells = [
             (
-                printable(row.node),
                 "{" + ", ".join(printable(node) for node in row.quilt) + "}",
                 f"{row.nearby:,}",
                 f"{row.influence:.4f}",
@@ -601,15 +577,10 @@ class ActiveQuilts(Shown):
             )
             for row in shown
         ]
-        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-        sides = [f"{side}{width}" for side, width in zip("<<>>>", widths, strict=True)]
-        lines = [
-            "  ".join(f"{cell:{side}}" for cell, side in zip(row, sides, strict=True))
-            for row in cells
-        ]
-        if len(self.rows) > _LINES:
-            lines.append(f"and {len(self.rows) - _LINES:,} nodes that need no more noise")
-        return "\n".join(lines)
+        down = [f"node {printable(row.node)}" for row in shown]
+        table = grid(down, ("quilt", "nearby", "influence", "scale"), cells)
+        more = len(self.rows) - len(shown)
+        return table + (f"\nand {more:,} nodes that need no more noise" if more else "")
 
 
 def active_quilts(
@@ -661,11 +632,11 @@ def active_quilts(
     >>> theta = MarkovChain([1, 0], [[0.9, 0.1], [0.4, 0.6]])
     >>> print(active_quilts(theta, count(1, 100), 1, nodes=[1, 8, 50, 100]))
     count: active quilts of 4 nodes, epsilon 1
-    node  quilt     nearby  influence    scale
-    8     {1, 13}       11     0.1495  12.9341
-    50    {45, 55}       9     0.2991    12.84
-    100   {96}           4     0.2877  5.61547
-    1     {2}            1     0.0000        1
+                 quilt  nearby  influence    scale
+    node 8     {1, 13}      11     0.1495  12.9341
+    node 50   {45, 55}       9     0.2991    12.84
+    node 100      {96}       4     0.2877  5.61547
+    node 1         {2}       1     0.0000        1
     """
     theta, query, epsilon = checked(beliefs, query, epsilon)
     if theta.names_secrets:

@@ -13,7 +13,7 @@ from typing import Any, overload
 import numpy as np
 
 from pufferkit import checks
-from pufferkit.beliefs.base import Beliefs, Member, loss_if_unsure, step_assumed
+from pufferkit.beliefs.base import Beliefs, loss_if_unsure, step_assumed
 from pufferkit.beliefs.provenance import PRIVATE_NOTE, words_of_tests
 from pufferkit.beliefs.secrets import Secrets
 from pufferkit.data.query import Query, Question
@@ -482,25 +482,17 @@ def _takes_long(name: str, theta: Beliefs, query: Query, most_work: float) -> st
         return f"it would take about {work / 1e9:.0f} s"
     if name == "shaped" and (work := shaping_work(theta, query)) > most_work:
         return f"it would take about {work / 1e9:.0f} s"
-    many = max(1, len(_chains(theta))) * query.size
+    many = max(1, len(theta.named_members)) * query.size
     if name in OPTIONS and (query.size > MOST_BINS or many > max(MOST_BINS, _MOST_BY_BIN)):
         return f"for {query.size} bins and these beliefs it takes too long"
     return None
-
-
-def _chains(theta: Beliefs) -> Sequence[Member]:
-    """The chains of a class; empty for beliefs without such a list."""
-    try:
-        return () if theta.entries is not None else theta.members()
-    except NotApplicable:
-        return ()
 
 
 def _tightness(theta: Beliefs, calibration: Calibration) -> float | None:
     """The loss at outer outputs, over epsilon, rounded down; for known chains and sums."""
     if calibration.guarantee is Guarantee.ENTRY or theta.entries is not None:
         return None
-    known = [member for member in _chains(theta) if not member.any_start]
+    known = [member for member in theta.named_members if not member.any_start]
     # Every chain proves a loss; for a large class take the one that binds, and a few others.
     known.sort(key=lambda member: member.name != calibration.evidence.belief)
     chains = [member.chain for member in known[:_MOST_ATTACKED]]

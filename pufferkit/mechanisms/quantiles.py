@@ -26,7 +26,6 @@ from pufferkit.beliefs.base import Beliefs
 from pufferkit.checks import Floats
 from pufferkit.data.queries import Quantile
 from pufferkit.data.query import Lengths, Query
-from pufferkit.errors import NotApplicable
 from pufferkit.mechanisms.calibration import Calibration
 from pufferkit.mechanisms.influence_curve import influence_curve
 from pufferkit.mechanisms.post_processing import Derived
@@ -193,10 +192,7 @@ def expected_errors(
 def _levels(theta: Beliefs, states: Sequence[Hashable]) -> tuple[list[Floats], str]:
     """The shares of the levels under the beliefs, in this order, and a description."""
     order = [theta.states.index(state) for state in states]
-    try:
-        members = theta.members()
-    except NotApplicable:
-        members = ()
+    members = theta.named_members
     if not members:
         return [np.full(len(states), 1 / len(states))], "all levels equally often"
     return (

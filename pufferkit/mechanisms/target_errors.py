@@ -84,12 +84,8 @@ def coarser(theta: Beliefs, query: Query) -> Iterator[tuple[str, Any, Query, int
 
 def _chains(theta: Beliefs) -> list[MarkovChain]:
     """The chains of a finite class that start in their stationary distribution."""
-    try:
-        members = theta.members()
-    except NotApplicable:
-        return []
     chains = []
-    for member in members:
+    for member in theta.named_members:
         try:
             steady = not member.any_start and np.allclose(
                 member.chain.initial, member.chain.stationary, atol=1e-9

@@ -141,13 +141,10 @@ def expected_shares(beliefs: Beliefs | None, states: int, length: int) -> Floats
 @singledispatch
 def _models(beliefs: Beliefs) -> Iterator[Any]:
     """Models of a class; chains with any start begin as they go on in the long run."""
-    try:
-        members = beliefs.members()
-    except NotApplicable:
-        yield from (own.distribution for own in beliefs.distributions())
-        return
-    for own in members:
+    for own in beliefs.named_members:
         yield _settled(own.chain) if own.any_start else own.chain
+    if not beliefs.named_members:
+        yield from (own.distribution for own in beliefs.distributions())
 
 
 @_models.register

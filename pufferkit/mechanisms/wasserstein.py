@@ -21,7 +21,7 @@ import numpy as np
 from pufferkit import checks
 from pufferkit.beliefs.base import Beliefs, GraphClass
 from pufferkit.beliefs.bayesian_network import BayesianNetwork, NetworkClass
-from pufferkit.beliefs.chain_class import ChainClass, Member
+from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.beliefs.event_class import EventClass
 from pufferkit.beliefs.finite_joint import FiniteJoint, JointClass, JointRow
 from pufferkit.beliefs.markov_chain import MarkovChain
@@ -107,19 +107,6 @@ class SumGiven:
         return Farthest(distance, node, self.belief, self.length, tuple(dict.fromkeys(notes)))
 
 
-def known_members(theta: ChainClass) -> tuple[Member, ...]:
-    """The chains of a class; ``NotApplicable`` if their distributions are unknown."""
-    members = theta.members()
-    if any(member.chain.has_underflow for member in members):
-        raise NotApplicable("the probability of some states underflows; drop or merge them")
-    if any(member.any_start for member in members):
-        raise NotApplicable(
-            "the Wasserstein Mechanism needs known distributions, and this class allows any "
-            "start; name the starts with ChainClass.of, or use influence_curve"
-        )
-    return members
-
-
 def whole_values(weights: Iterable[Fraction]) -> tuple[list[int], Fraction]:
     """Values as whole numbers from 0 up, and the unit they are counted in."""
     values = list(weights)
@@ -153,7 +140,7 @@ def _(
     theta: ChainClass, query: Query, pairs: Sequence[tuple[Event, Event]] | None
 ) -> Iterator[SumGiven]:
     values, unit = values_of(query, theta.states)
-    for member in known_members(theta):
+    for member in theta.known_members("the Wasserstein Mechanism"):
         if pairs is None:
             for length in sorted(set(query.lengths), reverse=True):
                 tables = entry_tables(member.chain, values, length)

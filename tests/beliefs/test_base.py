@@ -68,7 +68,7 @@ def test_named_entries_are_no_chains(name):
     for question in (theta.members, theta.mixing_bounds):
         with pytest.raises(pk.NotApplicable, match="no Markov chains"):
             question()
-    assert theta.any_start_members() == ()
+    assert theta.named_members == ()
 
 
 def test_a_new_class_is_one_new_class():

@@ -47,12 +47,9 @@ def test_powers_are_kept_while_memory_lasts():
     assert few[2] is not None
     again = few[3]
     assert again is few[3]
-    assert few._known._room == 8
-    assert Powers(CHAIN)._known._room == (1 << 29) // 81
-    assert list(few._known._known)[-1] == 3
     few[4]
-    assert list(few._known._known)[-1] == 4
-    assert len(few._known._known) == 8
+    assert few._at.cache_info()[2:] == (8, 8)
+    assert Powers(CHAIN)._at.cache_info().maxsize == (1 << 29) // 81
 
 
 def test_what_rounding_may_have_done():
@@ -106,12 +103,18 @@ class MadeUp:
                 self.parts[side, (p, p + 1)] = fall
         self.pairs = [(p, p + 1) for p in range(pairs)]
 
-    def part(self, side, n, pair):
+    def of_pair(self, side, node, n, pair):
         assert 1 <= n < (self.left, self.right)[side]
         return float(self.parts[side, pair][n])
 
-    def slack(self, side, n):
+    def slack(self, side, node, n):
         return 0.0
+
+    def between(self, node, left, right):
+        return self.whole(left or self.left, right or self.right)
+
+    def best(self, epsilon, *given, **more):
+        return best_quilt(self, self.left, self.left + self.right - 1, epsilon, *given, **more)
 
     def whole(self, a, b):
         self.asked += 1
@@ -141,7 +144,7 @@ def test_the_search_finds_the_least_score_of_all(seed, pairs, epsilon):
     node = MadeUp(seed, left, right, pairs, infinite=3)
     scores = node.scores(epsilon)
     least = min(scores.values())
-    quilt = best_quilt(node, epsilon)
+    quilt = node.best(epsilon)
     assert quilt.score == pytest.approx(least, rel=1e-12)
     assert scores[quilt.keep_left, quilt.keep_right] == quilt.score
     assert quilt.ends_left == (quilt.keep_left < left)
@@ -149,32 +152,32 @@ def test_the_search_finds_the_least_score_of_all(seed, pairs, epsilon):
     assert quilt.influence == node.whole(quilt.keep_left, quilt.keep_right)[0]
     # A hint, good or bad, changes nothing; nor does one from a node with more on either side.
     for hint in (quilt, Quilt(1.0, 0.0, 1, 1, True, True), Quilt(1.0, 0.0, 99, 99, True, True)):
-        assert best_quilt(node, epsilon, hint=hint).score == pytest.approx(least, rel=1e-12)
+        assert node.best(epsilon, hint=hint).score == pytest.approx(least, rel=1e-12)
     # Enough is enough, but never more than that.
-    loose = best_quilt(node, epsilon, enough=2 * least)
+    loose = node.best(epsilon, enough=2 * least)
     assert loose.score <= 2 * least or loose.score == pytest.approx(least)
 
 
 def test_one_entry_keeps_itself():
-    assert best_quilt(MadeUp(0, 1, 1), 2.0) == Quilt(0.5, 0.0, 1, 1, False, False)
+    assert MadeUp(0, 1, 1).best(2.0) == Quilt(0.5, 0.0, 1, 1, False, False)
 
 
 def test_a_long_series_is_not_scanned():
     node = MadeUp(3, 3000, 3000, 2)
     for part in node.parts.values():
         part[:] = 5 * np.exp(-np.arange(len(part)) / 40)
-    best_quilt(node, 1.0)
+    node.best(1.0)
     assert node.asked < 60
 
 
 def test_a_hint_saves_the_doubling():
     node = MadeUp(4, 200, 200, 1)
-    first = best_quilt(node, 1.0)
+    first = node.best(1.0)
     without, node.asked = node.asked, 0
-    best_quilt(node, 1.0, hint=first)
+    node.best(1.0, hint=first)
     assert node.asked <= without
     node.asked = 0
-    best_quilt(node, 1.0, enough=first.score, hint=first)
+    node.best(1.0, enough=first.score, hint=first)
     assert node.asked == 1
 
 
@@ -224,10 +227,10 @@ def test_the_hardest_node_by_bisection(seed, same):
         return made
 
     def solve(node, enough, hint):
-        return best_quilt(at(node), 2.0, enough, hint)
+        return at(node).best(2.0, enough, hint)
 
     node, quilt, runs = hardest_node(solve, 1, length, 0.0, same_everywhere=same)
-    scores = [best_quilt(at(n), 2.0).score for n in range(1, length + 1)]
+    scores = [at(n).best(2.0).score for n in range(1, length + 1)]
     assert quilt.score == pytest.approx(max(scores), rel=1e-12)
     assert scores[node - 1] == pytest.approx(max(scores), rel=1e-12)
     assert hardest_node(solve, 3, 2, 0.0, same_everywhere=same) == (0, NOTHING, ())

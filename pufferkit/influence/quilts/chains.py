@@ -35,7 +35,6 @@ from pufferkit.influence.quilts.search import (
     NOTHING,
     Binding,
     Influence,
-    NodeInfluence,
     Pair,
     Quilt,
     QuiltRuns,
@@ -43,7 +42,6 @@ from pufferkit.influence.quilts.search import (
     as_runs,
     best_quilt,
     hardest_node,
-    node_of,
 )
 from pufferkit.threads import one_thread
 
@@ -125,7 +123,7 @@ def solver(
 ) -> Solve:
     """The best quilt of any one node of a segment, which may have unobserved entries."""
     return lambda node, enough, hint: best_quilt(
-        node_of(influence, node, length), epsilon, enough, hint, until
+        influence, node, length, epsilon, enough, hint, until
     )
 
 
@@ -448,26 +446,22 @@ def listed(length: int, epsilon: float, longest: int) -> Find:
 
     def find(influence: Influence, enough: float, hint: Quilt | None) -> Binding:
         def solve(node: int, enough: float, hint: Quilt | None) -> Quilt:
-            return _listed_quilt(node_of(influence, node, length), epsilon, longest)
+            left, right = node, length - node + 1
+            best = Quilt(length / epsilon, 0.0, left, right, False, False)
+            for a in range(1, min(left, longest) + 1):
+                for b in range(1, min(right, longest - a + 1) + 1):
+                    ends = a if a < left else None, b if b < right else None
+                    value, nearby = influence.between(node, *ends)[0], a + b - 1
+                    if value < epsilon and nearby / (epsilon - value) < best.score:
+                        score = nearby / (epsilon - value)
+                        best = Quilt(score, value, a, b, a < left, b < right)
+            return best
 
         if influence.steady:
             return hardest_node(solve, 1, length, 0.0, same_everywhere=True)
         return _one_by_one(solve, range(1, length + 1), 0.0)
 
     return find
-
-
-def _listed_quilt(node: NodeInfluence, epsilon: float, longest: int) -> Quilt:
-    """The quilt with the least score among those with at most ``longest`` nearby entries."""
-    left, right = node.left, node.right
-    best = Quilt((left + right - 1) / epsilon, 0.0, left, right, False, False)
-    for a in range(1, min(left, longest) + 1):
-        for b in range(1, min(right, longest - a + 1) + 1):
-            influence, _ = node.whole(a, b)
-            if influence < epsilon and (a + b - 1) / (epsilon - influence) < best.score:
-                score = (a + b - 1) / (epsilon - influence)
-                best = Quilt(score, influence, a, b, a < left, b < right)
-    return best
 
 
 def _one_by_one(solve: Solve, nodes: Sequence[int], enough: float, whole: float = inf) -> Binding:

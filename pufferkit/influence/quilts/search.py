@@ -32,7 +32,7 @@ locating the exact node would take about sqrt(n) evaluations). Every score it re
 Entries that a release does not use, because they were not observed, are nearby nodes that cannot
 move the answer: in the proof of [Q] Theorem 4.3 the nearby entries are exchanged at L each, and
 exchanging such an entry costs nothing. So card(nearby) counts the observed entries only
-(`CountedEntries`), for every node, observed or not. This count never decreases as a side grows,
+, for every node, observed or not. This count never decreases as a side grows,
 and the search uses nothing else.
 """
 
@@ -143,62 +143,10 @@ class Influence(Protocol):
         ...
 
 
-@dataclass(frozen=True, eq=False)
-class NodeInfluence:
-    """Influence of one node, with ``left`` and ``right`` nodes on its sides, itself in both."""
-
-    influence: Influence
-    node: int
-    left: int
-    right: int
-
-    def whole(self, a: int, b: int) -> tuple[float, Pair]:
-        """Upper bound on e(a, b), and the pair of secrets that attains it."""
-        left, right = a if a < self.left else None, b if b < self.right else None
-        return self.influence.between(self.node, left, right)
-
-    def part(self, side: int, n: int, pair: Pair) -> float:
-        """l_p(n) or r_p(n), for an endpoint that exists."""
-        return self.influence.of_pair(side, self.node, n, pair)
-
-    def slack(self, side: int, n: int) -> float:
-        """The allowance for rounding."""
-        return self.influence.slack(side, self.node, n)
-
-
-def node_of(influence: Influence, node: int, length: int) -> NodeInfluence:
-    """A node of a segment of ``length`` nodes."""
-    return NodeInfluence(influence, node, node, length - node + 1)
-
-
-@dataclass(frozen=True, eq=False)
-class CountedEntries:
-    """Entries that count in the nearby set of a node: those that were observed.
-
-    ``until`` has the number of observed entries up to each index; index 0 is before the first
-    entry.
-    """
-
-    until: Until
-    node: int
-
-    def side(self, n: int, side: int) -> int:
-        """How many of the n nodes on the left (0) or right (1) count, the node itself included."""
-        first = self.node - (n if side == 0 else 1)
-        last = self.node + (0 if side == 0 else n - 1)
-        return int(self.until[last] - self.until[first])
-
-    def reach(self, most: int, side: int) -> int:
-        """The most nodes of a side of which at most ``most`` count."""
-        if side == 0:
-            low = np.searchsorted(self.until, self.until[self.node] - most)
-            return self.node - int(low)
-        high = np.searchsorted(self.until, self.until[self.node - 1] + most, side="right")
-        return int(high) - self.node
-
-
 def best_quilt(
-    node: NodeInfluence,
+    influence: Influence,
+    node: int,
+    length: int,
     epsilon: float,
     enough: float = 0.0,
     hint: Quilt | None = None,
@@ -210,8 +158,10 @@ def best_quilt(
 
     Parameters
     ----------
-    node
-        The node's influence and how many nodes lie on either side.
+    influence
+        Bounds on the influence of the node.
+    node, length
+        Its place in a segment of so many.
     enough
         Stop at the first quilt that scores no more than this.
     hint
@@ -219,9 +169,8 @@ def best_quilt(
     until
         Which nearby nodes count, those that were observed; all of them if left out.
     """
-    left, right = node.left, node.right
-    counted = None if until is None else CountedEntries(until, left)
-    search = _BoxSearch(node, epsilon, enough, counted)
+    search = _BoxSearch(influence, node, length, epsilon, enough, until)
+    left, right = search.left, search.right
     if hint is not None:
         search.attempt(min(hint.keep_left, left), min(hint.keep_right, right))
     else:
@@ -249,21 +198,37 @@ class _BoxSearch:
     """The best quilt of a node so far, and what can still beat it."""
 
     def __init__(
-        self, node: NodeInfluence, epsilon: float, enough: float, counted: CountedEntries | None
+        self,
+        influence: Influence,
+        node: int,
+        length: int,
+        epsilon: float,
+        enough: float,
+        until: Until | None,
     ) -> None:
-        self.node, self.epsilon, self.enough, self.counted = node, epsilon, enough, counted
-        self.left, self.right = node.left, node.right
+        self.influence, self.node, self.epsilon, self.enough = influence, node, epsilon, enough
+        self.left, self.right, self.until = node, length - node + 1, until
         self.own = self.count(1, 0)
         score = self.card(self.left, self.right) / epsilon
         self.best = Quilt(score, 0.0, self.left, self.right, False, False)
 
     def count(self, n: int, side: int) -> int:
         """Nodes that count among n of a side, the node itself included."""
-        return n if self.counted is None else self.counted.side(n, side)
+        if self.until is None:
+            return n
+        first, last = (
+            (self.node - n, self.node) if side == 0 else (self.node - 1, self.node + n - 1)
+        )
+        return int(self.until[last] - self.until[first])
 
     def reach(self, most: int, side: int) -> int:
         """The most nodes of a side of which at most ``most`` count."""
-        return most if self.counted is None else self.counted.reach(most, side)
+        until = self.until
+        if until is None:
+            return most
+        if side == 0:
+            return self.node - int(np.searchsorted(until, until[self.node] - most))
+        return int(np.searchsorted(until, until[self.node - 1] + most, side="right")) - self.node
 
     def card(self, a: int, b: int) -> int:
         """Nodes that count in the nearby set."""
@@ -271,7 +236,8 @@ class _BoxSearch:
 
     def attempt(self, a: int, b: int) -> tuple[bool, Pair]:
         """Evaluate a quilt: whether it is the best so far, and the pair that decides it."""
-        value, pair = self.node.whole(a, b)
+        ends = a if a < self.left else None, b if b < self.right else None
+        value, pair = self.influence.between(self.node, *ends)
         score = self.card(a, b) / (self.epsilon - value) if value < self.epsilon else inf
         better = score < self.best.score * (1 - _TIE)
         if better:
@@ -307,10 +273,10 @@ class _BoxSearch:
         """The cheapest n of one side, and its cost."""
         if low == (self.left, self.right)[side]:
             return low, float(self.count(low, side))
-        node = self.node
+        slack, node = self.influence.slack, self.node
         return _least(
-            lambda n: sum(weight * node.part(side, n, pair) for pair, weight in mix),
-            lambda n: self.count(n, side) + self.best.score * node.slack(side, n),
+            lambda n: sum(weight * self.part(side, n, pair) for pair, weight in mix),
+            lambda n: self.count(n, side) + self.best.score * slack(side, node, n),
             low,
             high,
             self.best.score,
@@ -325,16 +291,20 @@ class _BoxSearch:
             if at is None or self.attempt(*at)[0]:
                 return at is None
             # The bound is concave in the weight; this is its slope.
-            if self.influence(*at, first) > self.influence(*at, second):
+            if self.sides(*at, first) > self.sides(*at, second):
                 low = weight
             else:
                 high = weight
         return False
 
-    def influence(self, a: int, b: int, pair: Pair) -> float:
+    def part(self, side: int, n: int, pair: Pair) -> float:
+        """l_p(n) or r_p(n), for an endpoint that exists."""
+        return self.influence.of_pair(side, self.node, n, pair)
+
+    def sides(self, a: int, b: int, pair: Pair) -> float:
         """l_p(a) + r_p(b)."""
-        value = self.node.part(0, a, pair) if a < self.left else 0.0
-        return value + self.node.part(1, b, pair) if b < self.right else value
+        value = self.part(0, a, pair) if a < self.left else 0.0
+        return value + self.part(1, b, pair) if b < self.right else value
 
 
 def _least(

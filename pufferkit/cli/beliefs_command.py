@@ -15,7 +15,7 @@ from pufferkit.cli import belief_words, inputs, outputs, terminal
 from pufferkit.cli.flags import Text, option, real, refuse_given, whole
 from pufferkit.cli.inputs import Form, with_options
 from pufferkit.cli.job import JobCommand
-from pufferkit.cli.question_options import QuestionOptions
+from pufferkit.cli.question_options import QuestionOptions, state_of
 from pufferkit.errors import printable
 from pufferkit.shown import Statement, aligned, in_html
 
@@ -513,13 +513,16 @@ def hide(
             secrets.append(getattr(pk.Secrets, kind)(terminal.integer(parts[0])))
         elif kind == "at-least":
             often = terminal.integer(parts[2]) if len(parts) > 2 else 1
-            state = _state(parts[0], beliefs)
+            state = state_of("--secret", parts[0], beliefs.states)
             secrets.append(pk.Secrets.at_least(state, terminal.integer(parts[1]), often))
         elif kind == "throughout":
-            state = _state(parts[0], beliefs)
+            state = state_of("--secret", parts[0], beliefs.states)
             secrets.append(pk.Secrets.throughout(state, terminal.integer(parts[1])))
         else:
-            both = _state(parts[0], beliefs), _state(parts[1], beliefs)
+            both = (
+                state_of("--secret", parts[0], beliefs.states),
+                state_of("--secret", parts[1], beliefs.states),
+            )
             pairs[both] = terminal.number(parts[2]) if len(parts) > 2 else 1.0
     if pairs:
         secrets.append(pk.Secrets.pairs(pairs))
@@ -536,11 +539,3 @@ _SECRET_FORMS = (
     "throughout:STATE:N",
     "pair:STATE:STATE[:TIMES]",
 )
-
-
-def _state(text: str, beliefs: Beliefs) -> Hashable:
-    for state in beliefs.states:
-        if str(state) == text:
-            return state
-    known = ", ".join(printable(state) for state in beliefs.states)
-    raise ValueError(f"--secret: {text!r} is not a state of the model; it has {known}")

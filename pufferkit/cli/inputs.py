@@ -477,19 +477,9 @@ def read_data(
         raise ValueError("--begins: needs the time between rows; give --every too")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
-        series: Series = pk.read(
-            path,
-            state=state,
-            time=time_of(rows.time),
-            end=rows.end,
-            segment=rows.segment,
-            states=states,
-            independent_after=duration(rows.independent_after),
-            bins=form.bins(path, state, states),
-            every=duration(form.every),
-            start=form.begins,
-            text=form.text,
-            **form.clock,
+        bins = form.bins(path, state, states)
+        series: Series = read(
+            path, state, rows, form, states=states, bins=bins, segment=rows.segment
         )
     for warning in caught:
         terminal.warn(str(warning.message))
@@ -520,23 +510,27 @@ def read_table(
     for file in files:
         check_parquet(file)
     source = files[0] if len(files) == 1 else list(files)
-    columns = columns_of(state)
-    table: Table = pk.read(
+    bins = form.bins(source, columns_of(state), states if of_model else None)
+    table: Table = read(
+        source, state, rows, form, states=states, bins=bins, subject=subject, window=window
+    )
+    return table
+
+
+def read(source: Any, state: str, rows: Rows, form: Form, **more: Any) -> Any:
+    """The data in files, by the options of their columns and of how they are read."""
+    return pk.read(
         source,
-        subject=subject,
+        state=columns_of(state),
         time=time_of(rows.time),
         end=rows.end,
-        state=columns,
-        states=states,
-        bins=form.bins(source, columns, states if of_model else None),
         independent_after=duration(rows.independent_after),
         every=duration(form.every),
         start=form.begins,
-        window=window,
         text=form.text,
         **form.clock,
+        **more,
     )
-    return table
 
 
 def files_of(files: Sequence[Path]) -> list[Path]:

@@ -10,6 +10,7 @@ import json
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -200,7 +201,15 @@ def init(
     bins, numbers = form.given_bins(), there.many(chosen["state"] or "")
     numbers = numbers and chosen["state"] in there.numbers
     uncut = numbers and bins is None
-    data = _read(file, chosen, form, rows, pk.Bins([0.0]) if uncut else bins)
+    data = inputs.read(
+        file,
+        chosen["state"],
+        replace(rows, time=chosen["time"]),
+        form,
+        bins=pk.Bins([0.0]) if uncut else bins,
+        subject=chosen["subject"],
+        segment=None if chosen["subject"] else rows.segment,
+    )
     several = inputs.is_wide(chosen["state"] or "") or inputs.is_wide(str(file))
     statements = [*_columns(there, chosen, rows, str(file)), *_said(data, chosen, form)]
     if uncut:
@@ -246,31 +255,6 @@ def _columns(
         pattern = re.sub(r"[\d*]+.*", "*", state)
         fits = pattern != state and all(fnmatchcase(name, pattern) for name in alike)
         yield f"if each column is a subject, give --state '{pattern if fits else ','.join(alike)}'"
-
-
-def _read(
-    file: Path,
-    chosen: Mapping[str, str | None],
-    form: inputs.Form,
-    rows: inputs.Rows,
-    bins: pk.Bins | None,
-) -> Any:
-    """The file as data, by the columns chosen."""
-    subject = chosen["subject"]
-    return pk.read(
-        file,
-        subject=subject,
-        segment=None if subject else rows.segment,
-        state=inputs.columns_of(chosen["state"] or ""),
-        time=inputs.time_of(chosen["time"]),
-        end=rows.end,
-        bins=bins,
-        every=inputs.duration(form.every),
-        start=form.begins,
-        independent_after=inputs.duration(rows.independent_after),
-        text=form.text,
-        **form.clock,
-    )
 
 
 def _said(data: Any, chosen: Mapping[str, str | None], form: inputs.Form) -> Iterator[str]:

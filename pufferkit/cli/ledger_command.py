@@ -122,7 +122,9 @@ def verify(
 @app.command()
 def budget(
     account: Annotated[str, typer.Argument(metavar="ACCOUNT", help="Whose budget.")],
-    new: Annotated[float, typer.Argument(metavar="NEW", help="New total epsilon.")],
+    new: Annotated[
+        float, typer.Argument(parser=terminal.number, metavar="NEW", help="New total epsilon.")
+    ],
     ledger: inputs.MaybeLedger = None,
     why: Annotated[str, option("Reason, recorded with the change.")] = "",
     by: Annotated[Text, option("Name to record. Default: user and host.")] = None,

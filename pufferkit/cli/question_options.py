@@ -182,7 +182,7 @@ def _weights(
         )
     weights: dict[Hashable, list[float]] = {}
     for row in rows:
-        label = _state("--weights", row[0].strip(), states)
+        label = state_of("--weights", row[0].strip(), states)
         if len(row) != len(header) or label in weights:
             raise ValueError(f"--weights: {path}: {row[0]!r} occurs twice, or its row is short")
         try:
@@ -197,10 +197,11 @@ def _weights(
 def _states(text: str, states: Sequence[Hashable]) -> tuple[Hashable, ...]:
     """One state, or several separated by commas."""
     names = [text] if text in map(str, states) else [part.strip() for part in text.split(",")]
-    return tuple(_state("--state-value", name, states) for name in names)
+    return tuple(state_of("--state-value", name, states) for name in names)
 
 
-def _state(option: str, name: str, states: Sequence[Hashable]) -> Hashable:
+def state_of(option: str, name: str, states: Sequence[Hashable]) -> Hashable:
+    """The state of this name."""
     for label in states:
         if str(label) == name:
             return label
@@ -229,7 +230,7 @@ def _values(text: str, states: Sequence[Hashable]) -> dict[Hashable, float]:
         name, equals, number = part.rpartition("=")
         if not equals:
             raise ValueError(f"--values: must have the form state=number, got {part!r}")
-        label = _state("--values", name.strip(), states)
+        label = state_of("--values", name.strip(), states)
         if label in values:
             raise ValueError(f"--values: {name.strip()!r} is given twice")
         try:

@@ -41,9 +41,7 @@ __all__ = ["folder"]
 )
 def test_bad_models(folder: Path, content: str | bytes, words: str):
     Path("model.json").write_bytes(content if isinstance(content, bytes) else content.encode())
-    line = refusal(*PLAN)
-    assert words in line
-    refusal(*RELEASE, "--out", "r.json", "--plot", "r.png")
+    assert words in refusal(*PLAN)
 
 
 def test_missing_model(folder: Path):
@@ -126,13 +124,9 @@ def test_bad_options_of_release(folder: Path, options: list[str], words: str):
     ("name", "content", "words"),
     [
         ("bad.csv", b"", "is empty"),
-        ("bad.csv", b"state\n", "no rows"),
         ("bad.csv", b"state\nrest\nfly\n", "not declared: 'fly'"),
         ("bad.csv", b"state,x\n,1\n,2\n", "no row has a state"),
-        ("bad.csv", b"\x89PNG\r\n\x1a\n\x00", "not a CSV file"),
-        ("bad.csv", b"state\n0\n1\n", "not declared: '0', '1'"),
         ("bad.parquet", b"state\nrest\n", "not a Parquet file"),
-        ("bad.xlsx", b"PK\x03\x04", "spreadsheet"),
     ],
 )
 def test_bad_data(folder: Path, name: str, content: bytes, words: str):

@@ -106,7 +106,7 @@ def test_what_does_not_fit_is_refused(folder, options, words):
     assert words in refusal(*RELEASE, *options)
 
 
-@pytest.mark.parametrize("name", QUESTIONS)
+@pytest.mark.parametrize("name", ["variance", "quantile", "linear"])
 def test_of_each_subject_with_a_picture(folder, name):
     Path("weights.csv").write_text("state,active,energy\nrun,1,3.5\n")
     lines = Path("data.csv").read_text().splitlines()[1:]

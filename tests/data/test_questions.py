@@ -90,14 +90,15 @@ def test_answers_and_bounds_by_listing_all_data(name, missing):
         assert moved.max() == pytest.approx(query.lipschitz)  # and no smaller constant would do
 
 
-@pytest.mark.parametrize("missing", [(), (1, 3)])
 @pytest.mark.parametrize("name", [n for n in ORACLES if n != "transitions"])
-def test_the_loss_by_the_definition_is_at_most_epsilon(name, missing):
+def test_the_loss_over_gaps_is_at_most_epsilon_by_the_definition(name):
+    """Without gaps: `tests/project/test_question_matrix.py`."""
+    missing = (1, 3)
     make, answer = ORACLES[name]
     rng = np.random.default_rng(sum(map(ord, name)))
     matrix = 0.5 * np.eye(3) + 0.5 * rng.dirichlet([1, 1, 1], size=3)
     chain = pk.MarkovChain.steady(matrix)
-    query = make(over(missing) if missing else 5)
+    query = make(over(missing))
     for mechanism in (pk.influence_curve, pk.markov_quilt):
         calibration = mechanism(chain, query, 1.0)
         scales = np.full(query.size, calibration.scale)
@@ -115,7 +116,7 @@ def test_the_loss_of_transition_counts_of_two_states():
     assert asked.furthest(answer, 5, 2).max() == 4
 
 
-@pytest.mark.parametrize("name", ["by day", "episodes", "stays", "days with", "time in"])
+@pytest.mark.parametrize("name", ["by day", "episodes"])
 def test_audits_pass_and_find_too_little_noise(name):
     chain = pk.MarkovChain.steady([[0.8, 0.1, 0.1], [0.2, 0.7, 0.1], [0.1, 0.1, 0.8]])
     enough = pk.influence_curve(chain, CASES[name][0](5), 1)

@@ -89,9 +89,6 @@ def test_a_bound_that_is_no_number_bounds_nothing():
         def derivative(self):
             return np.zeros(0, int), np.zeros(0, int), np.zeros(0)
 
-        def guess(self, cost):
-            return cost
-
     side = Side(lambda entry, size: Broken())
     part = Part("broken", side, side, [np.ones(2, dtype=bool)])
     for length in (3, 100):

@@ -442,9 +442,9 @@ def test_classes_whose_plans_do_not_fit_are_refused_with_the_number(monkeypatch)
     ]
     theta, query = pk.ChainClass.hull(*chains), pk.count(1, 100)
     pk.influence_curve(theta, query, 1)
-    # Two matrices to either side: trees of 4 * 2^3 bytes and 2 * 2^3 arcs of 40 bytes.
-    monkeypatch.setattr(kernel_class, "MOST_BYTES", 4 * (32 + 640) - 1)
-    with pytest.raises(pk.NotApplicable, match=r"2 states needs about 2\.69e-06 GB"):
+    # Two matrices to either side: trees of 4 * 2^3 bytes and 2^3 arcs of 20 bytes.
+    monkeypatch.setattr(kernel_class, "MOST_BYTES", 4 * (32 + 160) - 1)
+    with pytest.raises(pk.NotApplicable, match=r"2 states needs about 7\.68e-07 GB"):
         pk.influence_curve(theta, query, 1)
-    monkeypatch.setattr(kernel_class, "MOST_BYTES", 4 * (32 + 640))
+    monkeypatch.setattr(kernel_class, "MOST_BYTES", 4 * (32 + 160))
     pk.influence_curve(theta, query, 1)

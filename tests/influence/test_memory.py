@@ -67,7 +67,7 @@ def test_memory_of_the_curve_of_dense_rows():
 
 def test_a_curve_that_does_not_fit_is_refused_with_the_number(monkeypatch):
     monkeypatch.setattr(chain_parts, "MOST_BYTES", 10**6)
-    with pytest.raises(pk.NotApplicable, match=r"needs about 0\.0105 GB of memory"):
+    with pytest.raises(pk.NotApplicable, match=r"needs about 0\.003 GB of memory"):
         pk.influence_curve(dense(50), pk.count(1, 100), 1)
 
 

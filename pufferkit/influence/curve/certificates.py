@@ -6,6 +6,7 @@ monotone. Checking it needs one plan for each pair and no optimisation.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf
 
@@ -33,8 +34,14 @@ _DENSE = 24
 _SOLVED, _FEW_PRODUCTS = 1e-10, 40
 """Far below the slack, and about what elimination of a thousand pairs costs."""
 
+_OVERSHOT = 8.0
+"""From below a tangent may lead too far once, and the next one comes back from above."""
+
 _LEAP = 8.0
 """A tangent that leads further than so many times the variation is not to be believed."""
+
+_ROUGH_SWEEPS, _CLOSE_ENOUGH = 20, 0.01
+"""A guess by lower bounds: up to so many sweeps, until one per cent."""
 
 _STEADY = 1e-3
 """Growth that differs by no more from entry to entry is taken to go on."""
@@ -105,17 +112,19 @@ class _LimitSearch:
         lowest = self.cost + self.slack * self.outside
         point = lowest if start is None else np.maximum(start, self.cost) * self.outside
         point = closure(point)
-        least, kept, by_newton, sweeps = inf, point, False, _SWEEPS
+        least, kept, by_newton, overshot, sweeps = inf, point, False, False, _SWEEPS
         for _ in range(_MOST_ROUNDS):
             own, update = self._update(point)
             residual = float(np.abs(update - point).max())
             if residual <= 0.9 * self.slack and (found := self._checked(point, own)) is not None:
                 return found
             guess = None
-            if not (by_newton and not residual < least):
-                least, kept = residual, point
-                if float(update.max()) > self.most and not by_newton:
+            if not by_newton or residual < (least if overshot else _OVERSHOT * least):
+                if not by_newton and float(update.max()) > self.most:
                     return None
+                overshot = not residual < least
+                if not overshot:
+                    least, kept = residual, point
                 guess = newton(self.steps, point, update)
             if guess is not None:
                 guess = closure(np.maximum(guess, self.cost) * self.outside)
@@ -198,6 +207,45 @@ def converges(steps: Steps, limit: Floats | None, entries: int) -> bool:
     # With J the derivative, J^m C <= r C implies J^{mn} C <= r^n C.
     ratio = float((rest[goal > 0] / goal[goal > 0]).max(initial=0.0))
     return ratio ** (entries // min(entries, _MOST_TURNS)) <= _CLOSE
+
+
+def rough_limit(steps: Steps, cost: Floats) -> Floats:
+    """A matrix to begin the search of a limit with, by lower bounds that cost little."""
+    rough: Callable[[Floats], Floats] | None = getattr(steps, "rough", None)
+    point = cost
+    for _ in range(_ROUGH_SWEEPS if rough else 0):
+        assert rough is not None
+        further = closure(cost + rough(point))
+        moved, point = float((further - point).max()), further
+        if not _CLOSE_ENOUGH * float(point.max()) < moved < LARGEST / 2:
+            break
+    return point if float(point.max()) < LARGEST else cost
+
+
+def rough_limits(
+    sides: Sequence[Steps], cost: Floats, loss: Callable[[float, Floats], float], epsilon: float
+) -> tuple[float, list[Floats]] | None:
+    """By how much to multiply the cost so that about epsilon is lost, and both limits there.
+
+    All by lower bounds, for a search to begin with; ``loss`` takes the multiple and what both sides
+    add. ``None`` if the sides have no such bounds.
+    """
+    if not all(getattr(steps, "rough", None) for steps in sides):
+        return None
+    share, limits = 1.0, [cost for _ in sides]
+    for _ in range(_ROUGH_SWEEPS):
+        adds = [steps.rough(limit) for steps, limit in zip(sides, limits, strict=True)]  # type: ignore[attr-defined]
+        most = loss(share, np.add(*adds))
+        if not 0 < most < inf:
+            return None
+        more = min(max(epsilon / most, 1 / _LEAP), _LEAP)
+        share *= more
+        further = [closure(share * cost + more * own) for own in adds]
+        moved = max(float(np.abs(f - c).max()) for f, c in zip(further, limits, strict=True))
+        limits = further
+        if moved < _CLOSE_ENOUGH * max(float(limit.max()) for limit in limits):
+            break
+    return share, limits
 
 
 @dataclass(frozen=True)

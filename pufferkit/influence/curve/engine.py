@@ -102,6 +102,8 @@ from pufferkit.influence.curve.certificates import (
     converges,
     followed,
     newton,
+    rough_limit,
+    rough_limits,
 )
 from pufferkit.influence.curve.secret_losses import Pinned, Secret, value_losses
 from pufferkit.influence.curve.steps import (
@@ -648,7 +650,7 @@ class _Sweep:
         cost = self.costs[run]
         steps = _Alike(self, self.paid[run], sizes)
         start, near = self.met[max(self.met)], self.near if near is None else near
-        start = np.maximum(start, steps.guess(cost) if near is None else near)
+        start = np.maximum(start, steps.rough_limit(cost) if near is None else near)
         if self.side.together is not None:
             start = np.where(self.counted, start, FAR) * self.outside
         most = self.most if self.side.together is None else LARGEST
@@ -786,12 +788,12 @@ class _Alike:
         rows, columns, values = (np.concatenate(each) for each in zip(*found, strict=True))
         return rows, columns, values
 
-    def guess(self, cost: Floats) -> Floats:
+    def rough_limit(self, cost: Floats) -> Floats:
         """Where to begin the search of a limit."""
-        first = self._sweep.side.steps(FOREVER, 1)
+        first = self._sweep.side.later(1)
         if first is None or self._sweep.side.together is not None:
             return cost
-        return first.guess(cost)
+        return rough_limit(first, cost)
 
 
 def _doubling(sizes: Sequence[int]) -> list[int]:
@@ -851,6 +853,7 @@ class PartCurve:
     _enough: tuple[bytes, Sides | None] = (b"", None)
     _shown: tuple[Floats, Floats] | None = None
     _rounds: dict[bool, tuple[float, list[Floats]]] = field(default_factory=dict)
+    _begun: dict[int, Floats] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -986,7 +989,7 @@ class PartCurve:
         key = which, runs[0][1].tobytes()
         if key not in self._known:
             settles = side.settled <= runs[0][0]
-            near = self._near(which, runs[0][1], most) if settles else None
+            near = self._near(which, side, runs[0][1], most) if settles else None
             stretches = swept(side, runs, most, near, alike=alike)
             if stretches is None:
                 return None
@@ -1286,30 +1289,26 @@ class PartCurve:
                 limits[slot] = update
         return None
 
-    def _near(self, which: int, cost: Floats, most: float) -> Floats | None:
-        """The limit of the next smaller stored profile, extrapolated; within ``most``.
-
-        There can be several limits. From below the search finds the least.
-        """
-        largest = float(cost.max())
-        known = sorted(
-            (
-                (log(np.frombuffer(other).max()), stretches[-1].limit)
-                for (side, other), stretches in self._known.items()
-                if side == which
+    def _near(self, which: int, side: Side, cost: Floats, most: float) -> Floats | None:
+        """The limit of the closest stored profile, along its tangent; within ``most``."""
+        largest, single = float(cost.max()), side.later(1)
+        known = (
+            [
+                (abs(log(largest / float(own))), float(own), stretches[-1].limit)
+                for (other_side, other), stretches in self._known.items()
+                if other_side == which
                 and stretches[-1].limit is not None
-                and 0 < float(np.frombuffer(other).max()) <= largest
-            ),
-            key=lambda one: one[0],
+                and (own := np.frombuffer(other).max()) > 0
+            ]
+            if largest > 0
+            else []
         )
         if not known:
-            return None
-        (size, limit), more = known[-1], log(largest) - known[-1][0]
-        power = np.ones_like(limit)
-        if len(known) > 1 and known[-2][0] != size:
-            ratio = np.divide(limit, known[-2][1], out=power.copy(), where=known[-2][1] > 0)
-            power = np.clip(np.log(np.maximum(ratio, EPS)) / (size - known[-2][0]), 0.5, 2.0)
-        grown: Floats = limit * np.exp(np.minimum(more * power, LARGEST))
+            return self._begun.get(which)
+        _, size, limit = min(known, key=lambda one: one[0])
+        assert limit is not None
+        more = log(largest / size) * _power(single, limit, cost * (size / largest))
+        grown: Floats = limit * np.exp(np.minimum(more, LARGEST))
         return grown * min(1.0, _WITHIN * most / float(grown.max()))
 
     def loss(self, runs: CostRuns, most: float = LARGEST) -> EntryLoss:
@@ -1363,10 +1362,37 @@ class PartCurve:
             return loss.value, loss
 
         least = min(most, epsilon / self.length * (1 - 1e-12))
-        found = largest_within(
-            loss_at, epsilon, epsilon * _BEGIN, most, PRECISION, progress=progress
-        )
+        start = self._beginning(metric, epsilon)
+        found = largest_within(loss_at, epsilon, start, most, PRECISION, progress=progress)
         return (least, loss_at(least)[1]) if found is None or found[0] < least else found
+
+    def _beginning(self, metric: Floats, epsilon: float) -> float:
+        """Where to begin the search of a b: about where it ends, if rough bounds tell that."""
+        part, start = self.part, epsilon * _BEGIN
+        if part.left is None or part.right is None or not part.secret.is_entry:
+            return start
+        both = part.left, part.right
+        if any(side.settled > self.length or side.together is not None for side in both):
+            return start
+        sides = [side.later(1) for side in both]
+        if None in sides or not metric.any():
+            return start
+        cost = epsilon * metric
+        ((_, hidden),) = self._hidden([(1, cost)])
+
+        def loss_at(share: float, adds: Floats) -> float:
+            if part.emission is None:
+                loss = self._weighed(share * cost + adds, self._together)
+            else:
+                loss = self._secret_loss(share * cost, share * hidden, adds)
+            return float(loss.max())
+
+        rough = rough_limits([own for own in sides if own is not None], hidden, loss_at, epsilon)
+        if rough is None:
+            return start
+        share, limits = rough
+        self._begun = dict(enumerate(limits))
+        return share * epsilon
 
     def useful(self, epsilon: float) -> float:
         """The largest variation that can leave a loss of epsilon.
@@ -1509,6 +1535,18 @@ def block_sizes(length: int) -> list[int]:
 def loss(part: Part, runs: CostRuns) -> EntryLoss:
     """The largest loss of an entry of a series of these costs."""
     return PartCurve(part, sum(count for count, _ in runs)).loss(runs)
+
+
+def _power(steps: Steps | None, limit: Floats, cost: Floats) -> Floats:
+    """By which power of the cost each pair of a limit grows there, by its tangent."""
+    power = np.ones_like(limit)
+    if steps is None or not float(limit.max()) <= LARGEST:
+        return power
+    steps(limit)
+    further = newton(steps, limit, limit + cost)
+    if further is not None:
+        np.divide(further - limit, limit, out=power, where=limit > 0)
+    return np.clip(power, 0.5, 2.0)
 
 
 def _digest(runs: CostRuns) -> bytes:

@@ -98,8 +98,8 @@ LARGEST = 600.0
 _OVERFLOW = 700.0
 """Beyond this exponentials overflow, and programmes are for what is finite."""
 
-_ROUGH_SWEEPS, _CLOSE_ENOUGH, _FEW = 20, 0.01, 16
-"""A guess by lower bounds: up to so many sweeps, until one per cent, for so many states or more."""
+_FEW = 16
+"""From so many states on lower bounds cost little next to programmes."""
 
 _SMALL, _FIRST = 15**3, 24**3
 """Work that numpy serves where loops were compiled before, and where none ever was."""
@@ -139,10 +139,6 @@ class Steps(Protocol):
 
     def derivative(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats]:
         """D steps(x, x') / d limit(y, z) at the last limit, as rows, columns and values."""
-        ...
-
-    def guess(self, cost: Floats) -> Floats:
-        """Where to begin the search of a matrix C with cost + steps(C) = C; any matrix."""
         ...
 
 
@@ -295,20 +291,14 @@ class Transport:
         steps = np.maximum(ratios, 0.0) * (1 + 4 * EPS) + _ROUND + self.error
         return np.where(off_diagonal(self.rows) > 0, steps, 0.0)
 
-    def guess(self, cost: Floats) -> Floats:
-        """A few sweeps with lower bounds on the steps, which cost little next to a programme."""
-        if not self._compiled or self.half or self.rows < _FEW:
-            return cost
-        point, ratios = cost, [np.ones_like(cost) for _ in self.kernels]
-        for _ in range(_ROUGH_SWEEPS):
-            each = zip(self.kernels, ratios, strict=True)
-            rough = [transport_plans.rough_steps(kernel, point, own) for kernel, own in each]
-            further = closure(cost + np.max(rough, axis=0))
-            moved = float((further - point).max())
-            point = further
-            if not _CLOSE_ENOUGH * float(point.max()) < moved < LARGEST / 2:
-                break
-        return point if float(point.max()) < LARGEST else cost
+    @property
+    def rough(self) -> Callable[[Floats], Floats] | None:
+        """Lower bounds on the steps that cost little next to the programmes of many states."""
+        return self._rough if self._compiled and not self.half and self.rows >= _FEW else None
+
+    def _rough(self, limit: Floats) -> Floats:
+        bounds = [transport_plans.rough_steps(kernel, limit) for kernel in self.kernels]
+        return np.asarray(np.max(bounds, axis=0))
 
     def least(self, limit: Floats) -> Floats:
         """A quick lower bound on the steps: of g = limit(., z), for every z."""
@@ -328,11 +318,9 @@ class Transport:
         rows, columns, values = [], [], []
         for vertex in np.unique(self._best).tolist():
             arcs = self._plans[vertex].arcs
-            kept = (arcs.source != arcs.target) & (arcs.flow > 0)
-            if len(self._plans) > 1:
-                kept &= self._best.ravel()[arcs.pair] == vertex
-            rows.append(arcs.pair[kept])
-            columns.append(arcs.source[kept] * self.states + arcs.target[kept])
+            kept = self._best.ravel()[arcs.pair] == vertex
+            rows.append(arcs.pair[kept].astype(np.int64))
+            columns.append(arcs.source[kept].astype(np.int64) * self.states + arcs.target[kept])
             values.append(arcs.flow[kept])
         return np.concatenate(rows), np.concatenate(columns), np.concatenate(values)
 
@@ -420,9 +408,10 @@ class Tilted:
         """D steps(x, x') / d limit(y, z) at the last limit but for the tilt, which adds little."""
         return self.programmes.derivative()
 
-    def guess(self, cost: Floats) -> Floats:
-        """Where to begin the search of a limit."""
-        return self.programmes.guess(cost)
+    @property
+    def rough(self) -> Callable[[Floats], Floats] | None:
+        """Those of the kernel."""
+        return self.programmes.rough
 
 
 class HiddenCost:
@@ -487,10 +476,6 @@ class Contaminated:
         to_z = np.where(target < k, target, lowest[source])
         used = (x != other) & (source != k + 1) & (target != k) & (from_y != to_z)
         return (x * n + other)[used], (from_y * k + to_z)[used], values[used]
-
-    def guess(self, cost: Floats) -> Floats:
-        """Where to begin the search of a fixed point: the cost."""
-        return cost
 
 
 @compiled_loop
@@ -620,10 +605,6 @@ class Open:
         first, second = np.divmod(self._best.ravel()[rows].astype(np.int64), kept)
         return rows, self._keep[first] * size + self._keep[second], self._slopes.ravel()[rows]
 
-    def guess(self, cost: Floats) -> Floats:
-        """Where to begin the search of a limit."""
-        return cost
-
 
 class Widest(ABC):
     """The steps of pairs of values at the largest variation of all pairs that count."""
@@ -671,10 +652,6 @@ class Widest(ABC):
         rows = np.flatnonzero(self._outside)
         slopes = np.clip(np.nan_to_num(rise, nan=1.0), 0.0, 1.0).ravel()[rows]
         return rows, np.full(len(rows), self._where), slopes
-
-    def guess(self, cost: Floats) -> Floats:
-        """Where to begin the search of a limit."""
-        return cost
 
 
 class KnownRows(Widest):

@@ -75,6 +75,9 @@ _RAISED = 1e-13
 _TURNS = 4
 """Improvements of a first forest; more pivots cost less than more turns."""
 
+_ROUGH_TURNS = 2
+"""Improvements of a rough bound."""
+
 _NEGATIVE = -1e-13
 """A flow is negative if it is below this share of the masses it is the difference of."""
 
@@ -414,8 +417,11 @@ def plan_value(p, q, limit, states, arc_y, arc_z, flow, stay, plan, staying):
 
 
 @compiled_loop
-def all_steps(kernel, limit, trees, known, pivots, half, pairs, ys, zs, plans, flows):
+def all_steps(kernel, limit, trees, known, pivots, half, pairs, ys, zs, flows):
     """Steps of every ordered pair of rows of a kernel at the variation ``limit``.
+
+    Rows that are possible at the same states come one after another, as their programmes have the
+    same arcs: a step that only shifts a window of entries has few kinds of rows.
 
     Parameters
     ----------
@@ -429,9 +435,9 @@ def all_steps(kernel, limit, trees, known, pivots, half, pairs, ys, zs, plans, f
         Most pivots of one programme.
     half
         Only from rows before this one to rows from it on; 0 for all pairs.
-    pairs, ys, zs, plans, flows
-        Arcs of all plans, one pair after another: number of the pair, source, target, mass of the
-        plan, flow.
+    pairs, ys, zs, flows
+        Arcs between different states that have a flow, one pair after another: number of the pair,
+        source, target, flow.
 
     Returns
     -------
@@ -444,61 +450,71 @@ def all_steps(kernel, limit, trees, known, pivots, half, pairs, ys, zs, plans, f
     cost, across = limit + raised, limit.T + raised
     for y in range(columns):
         cost[y, y] = across[y, y] = np.inf
-    states, every = np.empty(columns, np.int64), np.arange(columns)
     stay, staying = np.empty(columns), np.empty(columns)
     flow, plan = np.empty(columns), np.empty(columns)
     arc_y, arc_z = np.empty(columns, np.int64), np.empty(columns, np.int64)
     written, made = 0, 0
-    for x in range(size):
-        for other in range(size):
-            if other == x or (half > 0 and (x >= half or other < half)):
+    kinds = _kinds(kernel)
+    for kind in range(size):
+        for far in range(size):
+            if kinds[kind] != kind or kinds[far] != far:
                 continue
-            number, same = 0, True
-            for y in range(columns):
-                same &= kernel[x, y] == kernel[other, y]
-                if kernel[x, y] > 0.0 or kernel[other, y] > 0.0:
-                    states[number] = y
-                    number += 1
-            if same:
-                for y in states[:number]:
-                    pairs[written], ys[written], zs[written] = x * size + other, y, y
-                    plans[written] = flows[written] = kernel[x, y]
-                    written += 1
+            if half > 0 and kind >= half:
                 continue
-            if number == columns:
-                p, q, own, turned = kernel[x], kernel[other], cost, across
-                nodes = every
-            else:
-                nodes = states[:number]
-                p, q = np.empty(number), np.empty(number)
+            nodes = np.flatnonzero((kernel[kind] > 0.0) | (kernel[far] > 0.0))
+            number = len(nodes)
+            p, q = np.empty(number), np.empty(number)
+            own, turned = cost, across
+            if number < columns:
                 own, turned = np.empty((number, number)), np.empty((number, number))
                 for n in range(number):
-                    p[n], q[n] = kernel[x, nodes[n]], kernel[other, nodes[n]]
                     for m in range(number):
                         own[n, m] = turned[m, n] = cost[nodes[n], nodes[m]]
-            tree = trees[x, other]
-            for arc in range(number - 1):
-                arc_y[arc], arc_z[arc] = tree[arc, 0], tree[arc, 1]
-            begun = known[x, other]
-            done = optimal_flow(p, q, own, turned, raised, begun, arc_y, arc_z, stay, flow, pivots)
-            made += max(done, 0)
-            steps[x, other] = plan_value(
-                p, q, limit, nodes, arc_y, arc_z, flow, stay, plan, staying
-            )
-            known[x, other] = done >= 0
-            for arc in range(number - 1):
-                tree[arc, 0], tree[arc, 1] = arc_y[arc], arc_z[arc]
-                if plan[arc] > 0.0:
-                    pairs[written] = x * size + other
-                    ys[written], zs[written] = nodes[arc_y[arc]], nodes[arc_z[arc]]
-                    plans[written], flows[written] = plan[arc], flow[arc]
-                    written += 1
-            for n in range(number):
-                if staying[n] > 0.0:
-                    pairs[written], ys[written], zs[written] = x * size + other, nodes[n], nodes[n]
-                    plans[written], flows[written] = staying[n], stay[n]
-                    written += 1
+            for x in range(kind, size if half == 0 else half):
+                if kinds[x] != kind:
+                    continue
+                for other in range(max(far, half), size):
+                    if kinds[other] != far or other == x:
+                        continue
+                    same = True
+                    for n in range(number):
+                        p[n], q[n] = kernel[x, nodes[n]], kernel[other, nodes[n]]
+                        same &= p[n] == q[n]
+                    if same:
+                        continue
+                    tree = trees[x, other]
+                    for arc in range(number - 1):
+                        arc_y[arc], arc_z[arc] = tree[arc, 0], tree[arc, 1]
+                    begun = known[x, other]
+                    done = optimal_flow(
+                        p, q, own, turned, raised, begun, arc_y, arc_z, stay, flow, pivots
+                    )
+                    made += max(done, 0)
+                    steps[x, other] = plan_value(
+                        p, q, limit, nodes, arc_y, arc_z, flow, stay, plan, staying
+                    )
+                    known[x, other] = done >= 0
+                    for arc in range(number - 1):
+                        tree[arc, 0], tree[arc, 1] = arc_y[arc], arc_z[arc]
+                        if flow[arc] > 0.0:
+                            pairs[written] = x * size + other
+                            ys[written], zs[written] = nodes[arc_y[arc]], nodes[arc_z[arc]]
+                            flows[written] = flow[arc]
+                            written += 1
     return steps, written, made
+
+
+@compiled_loop
+def _kinds(kernel):
+    """For every row the first one that is possible at the same states."""
+    size = len(kernel)
+    kinds = np.arange(size)
+    for x in range(size):
+        for first in range(x):
+            if kinds[first] == first and np.all((kernel[x] > 0.0) == (kernel[first] > 0.0)):
+                kinds[x] = first
+                break
+    return kinds
 
 
 @compiled_loop
@@ -540,9 +556,9 @@ def followed(kernels, error, cost, variation, most, pivots, limit, near, cheap, 
     size, states = kernels.shape[1:]
     tree = np.zeros((size, size, states, 2), np.int16)
     known = np.zeros((size, size), np.bool_)
-    room = 2 * size * size * states
-    pairs, ys, zs = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.int64)
-    plans, flows = np.empty(room), np.empty(room)
+    room = size * size * states
+    pairs, ys, zs = np.empty(room, np.int32), np.empty(room, np.int32), np.empty(room, np.int32)
+    flows = np.empty(room)
     for entry in range(len(steps)):
         least = limit - (np.inf if len(steps) - entry > cheap else near)
         if entry > 0 and np.all(variation <= limit) and np.all(variation >= least):
@@ -550,9 +566,7 @@ def followed(kernels, error, cost, variation, most, pivots, limit, near, cheap, 
         at = min(entry, len(kernels) - 1)
         if at > 0 and np.any((kernels[at] > 0.0) != (kernels[at - 1] > 0.0)):
             known[:] = False  # trees are over the states that are possible
-        own, _, _ = all_steps(
-            kernels[at], variation, tree, known, pivots, 0, pairs, ys, zs, plans, flows
-        )
+        own, _, _ = all_steps(kernels[at], variation, tree, known, pivots, 0, pairs, ys, zs, flows)
         met[entry], trees[entry] = variation, tree
         for x in range(size):
             for y in range(size):
@@ -567,8 +581,8 @@ def followed(kernels, error, cost, variation, most, pivots, limit, near, cheap, 
 
 
 @compiled_loop
-def rough_steps(kernel, limit, ratios):
-    """Lower bounds on the steps, by a few g for each pair; ``ratios`` is where to begin."""
+def rough_steps(kernel, limit):
+    """Lower bounds on the steps, by a few g for each pair."""
     size, columns = kernel.shape
     steps = np.zeros((size, size))
     means, gains = np.zeros((size, columns)), np.exp(limit)
@@ -580,12 +594,13 @@ def rough_steps(kernel, limit, ratios):
     for x in range(size):
         for other in range(size):
             if other != x:
-                ratio = ratios[x, other]
+                ratio = 1.0
                 for z in range(columns):
                     ratio = max(ratio, means[x, z] / means[other, z])
-                own = _risen(kernel[x], kernel[other], limit, ratio, leaves, nearest, g)
-                ratios[x, other] = max(own, ratio)
-                steps[x, other] = np.log(ratios[x, other])
+                for _ in range(_ROUGH_TURNS):
+                    own = _risen(kernel[x], kernel[other], limit, ratio, leaves, nearest, g)
+                    ratio = max(own, ratio)
+                steps[x, other] = np.log(ratio)
     return steps
 
 
@@ -601,30 +616,28 @@ _ALL = slice(None)
 
 @dataclass(frozen=True)
 class Arcs:
-    """The plans of all pairs of rows: mass ``plan`` goes from state ``source`` to ``target``.
+    """The arcs between different states that the plans of all pairs of rows use.
 
     ``flow`` is the derivative of the pair's step in the variation between source and target.
     """
 
-    pair: NDArray[np.int64]
-    source: NDArray[np.int64]
-    target: NDArray[np.int64]
-    plan: Floats
+    pair: NDArray[np.integer]
+    source: NDArray[np.integer]
+    target: NDArray[np.integer]
     flow: Floats
 
 
-def _most_arcs(kernel: Floats) -> int:
-    """Arcs of the plans of all pairs, at most: two for each state that is possible under a row."""
+def _tree_sizes(kernel: Floats) -> Floats:
+    """For every pair of rows how many states are possible under one of both."""
     possible = (kernel > 0).astype(float)
     alone = possible.sum(axis=1)
-    either = alone[:, None] + alone[None, :] - possible @ possible.T
-    return 2 * int(either.sum())
+    return np.asarray(alone[:, None] + alone[None, :] - possible @ possible.T)
 
 
 def plans_bytes(kernel: Floats) -> int:
-    """About how much memory the plans of a kernel take: trees, arcs with their masses."""
-    trees: int = 4 * kernel.shape[0] * kernel.size
-    return trees + 40 * _most_arcs(kernel)
+    """About how much memory the plans of a kernel take: trees, arcs with their flows."""
+    sizes = _tree_sizes(kernel)
+    return 4 * sizes.size * int(sizes.max()) + 20 * int(sizes.sum())
 
 
 class CompiledPlans:
@@ -634,10 +647,10 @@ class CompiledPlans:
     """The plans of the last call."""
 
     def __init__(self, kernel: Floats, half: int) -> None:
-        rows, states = kernel.shape
-        self._kernel, self._half, self._room = kernel, half, _most_arcs(kernel)
-        self._known = np.zeros((rows, rows), dtype=np.bool_)
-        self._trees: NDArray[np.int16] = np.zeros((rows, rows, states, 2), dtype=np.int16)
+        sizes = _tree_sizes(kernel)
+        self._kernel, self._half, self._room = kernel, half, int(sizes.sum())
+        self._known = np.zeros(sizes.shape, dtype=np.bool_)
+        self._trees = np.zeros((*sizes.shape, int(sizes.max()), 2), dtype=np.int16)
 
     @property
     def trees(self) -> NDArray[np.int16]:
@@ -646,8 +659,8 @@ class CompiledPlans:
 
     def __call__(self, limit: Floats) -> Floats:
         """The matrix of steps at the variation ``limit``."""
-        pair, source, target = (np.empty(self._room, dtype=np.int64) for _ in range(3))
-        plan, flow = np.empty(self._room), np.empty(self._room)
+        pair, source, target = (np.empty(self._room, dtype=np.int32) for _ in range(3))
+        flow = np.empty(self._room)
         steps, written, _ = all_steps(
             self._kernel,
             limit,
@@ -655,10 +668,10 @@ class CompiledPlans:
             self._known,
             MOST_PIVOTS,
             self._half,
-            *(pair, source, target, plan, flow),
+            *(pair, source, target, flow),
         )
         arcs = slice(written)
-        self.arcs = Arcs(pair[arcs], source[arcs], target[arcs], plan[arcs], flow[arcs])
+        self.arcs = Arcs(pair[arcs], source[arcs], target[arcs], flow[arcs])
         return steps  # type: ignore[no-any-return]
 
 
@@ -667,8 +680,8 @@ def bipartite(kernel: Floats, trees: NDArray[np.int16]) -> NDArray[np.int16]:
 
     A state with mass of both is a source and a target, with an arc between them: what stays.
     """
-    rows, states = kernel.shape
-    written = np.zeros((rows, rows, 2 * states, 2), dtype=np.int16)
+    rows, most = len(kernel), 2 * int((kernel > 0).sum(axis=1).max())
+    written = np.zeros((rows, rows, most, 2), dtype=np.int16)
     _bipartite(np.array(kernel), trees, written)
     return written
 
@@ -727,11 +740,6 @@ class PlansAtOnce:
         self._sides = np.zeros((*self._y.shape, 4 * self._states))
         self._signs, self._fresh = np.zeros(self._y.shape), True
         self._flow = self._plan = self._signs
-        stay_x, stay_other = np.nonzero(asked & same)
-        row, state = np.nonzero(kernel[stay_x] > 0)
-        pair = stay_x[row] * self._size + stay_other[row]
-        mass = kernel[stay_x[row], state]
-        self._staying = Arcs(pair, state, state, mass, mass)
 
     def start_like(self, other: PlansAtOnce) -> None:
         """Begin with the trees of another kernel, if it has the same zeros."""
@@ -764,12 +772,9 @@ class PlansAtOnce:
     @property
     def arcs(self) -> Arcs:
         """The plans of the last call."""
-        kept = self._plan > 0
+        kept = (self._flow > 0) & (self._y != self._z)
         pair = (self._x * self._size + self._other)[:, None].repeat(kept.shape[1], axis=1)
-        moved = (array[kept] for array in (pair, self._y, self._z, self._plan, self._flow))
-        stay = self._staying
-        stayed = (stay.pair, stay.source, stay.target, stay.plan, stay.flow)
-        return Arcs(*(np.concatenate(both) for both in zip(moved, stayed, strict=True)))
+        return Arcs(pair[kept], self._y[kept], self._z[kept], self._flow[kept])
 
     @property
     def trees(self) -> NDArray[np.int64]:

@@ -165,8 +165,8 @@ _MOST_KNOWN = 8
 _WITHIN = 0.98
 """A start above what is of use would end a search at once."""
 
-_TRIES, _ROOM = 8, 1.05
-"""A limit is tried near that of another part, and where that fails with so much room above it."""
+_TRIES, _ROOM = 8, 0.03
+"""A limit is tried near a guess, then where a cost higher by this share leads from there."""
 
 _MANY = 16
 """Fewer entries are sooner computed one by one than a compiled loop is set up."""
@@ -914,9 +914,11 @@ class PartCurve:
         if near is None or not self._alike:
             return False
         cost = np.max([own for _, own in runs], axis=0)
-        room = 0.1 * SLACK * float(cost.max()) * off_diagonal(len(cost))
+        room, more = (r * float(cost.max()) * off_diagonal(len(cost)) for r in (0.1 * SLACK, _ROOM))
         steps = [side.later(1) for side in self._sides]
         limits = list(near if self._shown is None else self._shown)
+        if self._shown is None and all(getattr(own, "rough", None) for own in steps):
+            limits = [rough_limit(own, cost + more) for own in steps if own is not None]
         for _ in range(_TRIES if None not in steps else 0):
             adds = [own(c) for own, c in zip(steps, limits, strict=True) if own is not None]
             further = [closure(plus(cost, own)) for own in adds]
@@ -928,10 +930,7 @@ class PartCurve:
                     self._enough = _digest(runs), self._bounded(limits, adds, runs)
                     self._shown = limits[0], limits[1]
                     return True
-            limits = [
-                f if held else np.maximum(f * _ROOM, c)
-                for f, c, held in zip(further, limits, holds, strict=True)
-            ]
+            limits = [f if held else f + more for f, held in zip(further, holds, strict=True)]
             if not max(float(limit.max()) for limit in limits) <= LARGEST:
                 break
         return False

@@ -292,8 +292,8 @@ def _(
         summed, nodes = summed_network(network, added), network.nodes
         if pairs is None:
             yield SumGiven(belief, len(nodes), unit, [summed.of_values()], rounding, nodes)
-        for which, pair in enumerate(events_of_nodes(theta, pairs or ()), 1):
-            one, other = (_of_nodes(event, network) for event in pair)
+        for which, pair in enumerate(pairs or (), 1):
+            one, other = (_of_nodes(event, network, theta.states) for event in pair)
             tables, name = summed.of_conditions(one, other), f"secret pair {which}"
             yield SumGiven(belief, len(nodes), unit, [tables], rounding, nodes, name)
 
@@ -332,29 +332,13 @@ def summed_network(network: BayesianNetwork, added: Mapping[Hashable, int]) -> S
     )
 
 
-def events_of_nodes(
-    theta: GraphClass, pairs: Sequence[tuple[Event, Event]]
-) -> list[list[dict[Hashable, list[Hashable]]]]:
-    """Pairs of events, each by its nodes and the values that these may have."""
-    every = []
-    for pair in pairs:
-        places = [condition(event, theta.nodes, theta.states) for event in pair]
-        every.append(
-            [
-                {theta.nodes[n]: [theta.states[v] for v in own] for n, own in event.items()}
-                for event in places
-            ]
-        )
-    return every
-
-
-def _of_nodes(event: Mapping[Hashable, Sequence[Hashable]], network: BayesianNetwork) -> Condition:
-    """An event by the numbers of its nodes and of those of their values that it allows."""
+def _of_nodes(event: Event, network: BayesianNetwork, states: Sequence[Hashable]) -> Condition:
+    """An event about nodes; values that a node does not have are impossible there."""
+    each = [network.values[node] for node in network.nodes]
+    places = condition(event, network.nodes, states)
     return {
-        network.graph.place[node]: [
-            n for n, value in enumerate(network.values[node]) if value in allowed
-        ]
-        for node, allowed in event.items()
+        n: [each[n].index(states[v]) for v in own if states[v] in each[n]]
+        for n, own in places.items()
     }
 
 
@@ -495,18 +479,15 @@ def _largest_distance(
 ) -> tuple[Farthest, float, dict[str, Any] | None]:
     """The largest distance over a class, what rounding adds to a loss, and verification data."""
     joints, called, rounding = _listed(theta, query, most_work)
-    functions = joints is theta
-    pairs = None if secrets is None else _pairs(secrets, functions=functions)
+    pairs = None if secrets is None else _pairs(secrets, functions=joints is theta)
     if query.weights is None and joints is None:
         raise NotApplicable(
             f"{query.name} is not a sum over entries, so its distribution needs listing all "
             "data; use influence_curve or markov_quilt, or a FiniteJoint"
         )
     if joints is not None:
-        chosen = None if pairs is None else _functions(joints, pairs)
-        found = _by_listing(joints, called, query, chosen)
-        record = _verification_data(joints, query, chosen) if functions else None
-        return found, rounding, record or _recorded(theta, query, pairs)
+        found, record = _by_listing(joints, called, query, pairs)
+        return found, rounding, record if joints is theta else _recorded(theta, query, pairs)
     given = list(sums_given(theta, query, pairs))
     check_work(sum(tables.work for own in given for tables in own.segments), most_work)
     worst = Farthest(Fraction(0), None, "", query.longest)
@@ -582,19 +563,60 @@ def _by_listing(
     theta: JointClass,
     called: str,
     query: Query,
-    pairs: Sequence[tuple[RowEvent, RowEvent]] | None,
-) -> Farthest:
-    """The largest distance over joint distributions."""
+    pairs: Sequence[tuple[Event | RowEvent, Event | RowEvent]] | None,
+) -> tuple[Farthest, dict[str, Any]]:
+    """The largest distance over joint distributions, and the record for `verify`.
+
+    It holds all answers, and the rows of the secrets that were given.
+    """
     worst = Farthest(Fraction(0), None, "", theta.joints[0].variables)
+    every, secrets = [], []
     for number, joint in enumerate(theta.joints, 1):
-        answers = {row: _answer(query, row) for row, p in joint.table.items() if p > 0}
-        for node, events in _events(joint, pairs):
-            distributions = [_distribution_given(joint, answers, event) for event in events]
+        answers = [_answer(query, row) if p > 0 else None for row, p in joint.table.items()]
+        every.append([None if own is None else _written(own) for own in answers])
+        named = _values(joint) if pairs is None else _given(joint, theta.states, pairs)
+        secrets.append([rows for _, rows in named])
+        for node, events in named:
+            distributions = [_distribution_given(joint, answers, rows) for rows in events]
             distance = _largest_between([own for own in distributions if own], worst.distance)
             if distance > worst.distance or not worst.belief:
                 belief = f"{called} {number} of {len(theta.joints)}"
                 worst = Farthest(distance, node, belief, joint.variables)
-    return worst
+    return worst, {"answers": every} | ({} if pairs is None else {"secrets": secrets})
+
+
+RowsOfEvents = list[list[int]]
+"""For each of several events, the rows of the table where it holds."""
+
+
+def _values(joint: FiniteJoint) -> list[tuple[Hashable, RowsOfEvents]]:
+    """Of each variable, the rows with each of its values."""
+    named = []
+    for place, name in enumerate(joint.names):
+        rows: dict[Hashable, list[int]] = {}
+        for n, row in enumerate(joint.table):
+            rows.setdefault(row[place], []).append(n)
+        named.append((name, list(rows.values())))
+    return named
+
+
+def _given(
+    joint: FiniteJoint,
+    states: Sequence[Hashable],
+    pairs: Sequence[tuple[Event | RowEvent, Event | RowEvent]],
+) -> list[tuple[Hashable, RowsOfEvents]]:
+    """Of each pair of events, the rows where either holds."""
+
+    def rows(event: Event | RowEvent) -> list[int]:
+        if not isinstance(event, Mapping):
+            return [n for n, row in enumerate(joint.table) if event(row)]
+        places = condition(event, joint.names, states).items()
+        allowed = [(n, {states[v] for v in own}) for n, own in places]
+        return [
+            n for n, row in enumerate(joint.table) if all(row[at] in own for at, own in allowed)
+        ]
+
+    return [(f"secret pair {n}", [*map(rows, pair)]) for n, pair in enumerate(pairs, 1)]
 
 
 def _largest_between(
@@ -618,49 +640,15 @@ def _whole_masses(
     return [(answer, int(mass * unit)) for answer, mass in masses.items()]
 
 
-def _functions(
-    theta: JointClass, pairs: Sequence[tuple[Event | RowEvent, Event | RowEvent]]
-) -> list[tuple[RowEvent, RowEvent]]:
-    """Events as functions of a row."""
-    joint = theta.joints[0]
-
-    def function(event: Event | RowEvent) -> RowEvent:
-        if not isinstance(event, Mapping):
-            return event
-        places = condition(event, joint.names, theta.states)
-        allowed = {n: {theta.states[v] for v in own} for n, own in places.items()}
-        return lambda row: all(row[n] in own for n, own in allowed.items())
-
-    return [(function(one), function(other)) for one, other in pairs]
-
-
-def _events(
-    joint: FiniteJoint,
-    secrets: Sequence[tuple[RowEvent, RowEvent]] | None,
-) -> Iterator[tuple[Hashable, list[RowEvent]]]:
-    """Events to be kept indistinguishable: the values of each variable, or the given pairs."""
-    if secrets is not None:
-        for number, pair in enumerate(secrets, 1):
-            yield f"secret pair {number}", list(pair)
-        return
-    for place, name in enumerate(joint.names):
-        yield (
-            name,
-            [
-                lambda row, place=place, value=value: row[place] == value  # type: ignore[misc]
-                for value in joint.values(name)
-            ],
-        )
-
-
 def _distribution_given(
-    joint: FiniteJoint, answers: dict[JointRow, tuple[Fraction, ...]], event: RowEvent
+    joint: FiniteJoint, answers: Sequence[tuple[Fraction, ...] | None], rows: Sequence[int]
 ) -> dict[tuple[Fraction, ...], Fraction]:
-    """Distribution of the answer given an event; empty if the event is impossible."""
+    """Distribution of the answer on these rows; empty if they are impossible."""
     distribution: dict[tuple[Fraction, ...], Fraction] = {}
-    for row, answer in answers.items():
-        if event(row):
-            mass = as_fraction("table", joint.table[row])
+    chances = list(joint.table.values())
+    for n in rows:
+        if (answer := answers[n]) is not None:
+            mass = as_fraction("table", chances[n])
             distribution[answer] = distribution.get(answer, Fraction(0)) + mass
     whole = sum(distribution.values(), Fraction(0))
     return {answer: mass / whole for answer, mass in distribution.items()}
@@ -708,26 +696,3 @@ def _as_joint(network: BayesianNetwork) -> FiniteJoint:
                 following[(*row, value)] = mass * p / whole
         rows = following
     return FiniteJoint(rows, network.nodes)
-
-
-def _verification_data(
-    theta: JointClass,
-    query: Query,
-    secrets: Sequence[tuple[RowEvent, RowEvent]] | None,
-) -> dict[str, Any]:
-    """Verification data: the answer on every row, and the rows of every secret."""
-    record: dict[str, Any] = {
-        "answers": [
-            [_written(_answer(query, row)) if p > 0 else None for row, p in joint.table.items()]
-            for joint in theta.joints
-        ]
-    }
-    if secrets is not None:
-        record["secrets"] = [
-            [
-                [[n for n, row in enumerate(joint.table) if event(row)] for event in pair]
-                for pair in secrets
-            ]
-            for joint in theta.joints
-        ]
-    return record

@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -550,19 +551,14 @@ def release(request: Request) -> dict[str, Any]:
         left = payer.remaining
     read = None if asked.read is None else asked.read(answer)
     shown = answer if read is None else read
-    ends = answer.interval() if read is None else zip(read.low, read.high, strict=True)
-    numbers = [
-        [str(label), float(value), float(low), float(high)]
-        for label, value, (low, high) in zip(shown.labels, shown.value, ends, strict=True)
-    ]
-    words = ", ".join(f"{label} {value:.3g}" for label, value, *_ in numbers[:_MOST_TOLD])
+    each = zip(shown.labels, shown.value, strict=False)
+    words = ", ".join(f"{label} {float(value):.3g}" for label, value in islice(each, _MOST_TOLD))
     return {
         "json": answer.to_json(),
         "query": answer.query if read is None else read.what,
         "epsilon": answer.epsilon,
         "derived": read is not None,
-        "text": str(shown),
-        "numbers": numbers,
+        "said": said(shown),
         "picture": picture(plots.figure_of(shown), f"Released, with intervals: {words}"),
         "report": plots.release_report(
             answer, theta, meaning(noise), [] if read is None else [read]
@@ -647,4 +643,4 @@ def verify(text: str) -> dict[str, Any]:
     if not isinstance(record, Mapping):
         raise ValueError("record: is not a release; its JSON begins with {")
     verdict = pk.verify(pk.Release.from_dict(record))
-    return {"ok": verdict.ok, "text": str(verdict)}
+    return {"ok": verdict.ok, "said": said(verdict)}

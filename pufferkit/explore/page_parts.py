@@ -119,13 +119,21 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[Any]], numeric: Sequence
                         cell("td", n, content)
 
 
+_MOST_ROWS = 12
+
+
 def said(shown: Mapping[str, Any], numeric: Sequence[int] = ()) -> Any:
     """What `calls.said` tells of an object: its statements in order, its table by its rows."""
     with ui.element("div").classes("pk-stack") as box:
         for kind, text in shown["statements"]:
             if kind == "table":
                 rows = shown["rows"]
-                table(list(rows[0]), [list(row.values()) for row in rows], numeric)
+                cells = list(rows[0]), [list(row.values()) for row in rows], numeric
+                if len(rows) <= _MOST_ROWS:
+                    table(*cells)
+                else:
+                    with more(f"All {len(rows)} rows"):
+                        table(*cells)
             elif kind == "warning":
                 ui.label(plain_words(text)).classes("pk-bad")
             else:

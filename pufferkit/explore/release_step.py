@@ -11,12 +11,9 @@ from nicegui import ui
 
 from pufferkit.explore import page_parts
 from pufferkit.explore.calls import MECHANISMS
-from pufferkit.shown import with_interval
 
 if TYPE_CHECKING:
     from pufferkit.explore.workspace import Workspace
-
-_MOST_ROWS = 12
 
 
 def draw(workspace: Workspace, go: Callable[[str], None]) -> None:
@@ -129,15 +126,7 @@ def _released(workspace: Workspace, answer: dict[str, Any]) -> None:
                 shown(await workspace.exact(*exact) if event.value else answer["picture"])
 
         shown(answer["picture"])
-        heads = ["released", "value", "95% from", "to"]
-        rows = [[label, *with_interval(*numbers)] for label, *numbers in answer["numbers"]]
-        if len(rows) <= _MOST_ROWS:
-            page_parts.table(heads, rows, (1, 2, 3))
-        else:
-            with page_parts.more(f"All {len(rows)} numbers"):
-                page_parts.table(heads, rows, (1, 2, 3))
-        with page_parts.more("The record in words"):
-            ui.label(answer["text"]).classes("pk-words").mark("release-text")
+        page_parts.said(answer["said"], (1, 2)).mark("release-text")
         if not answer["derived"]:
             ui.switch(
                 "Draw the exact answer too, for my eyes only. It has no privacy.", on_change=opted
@@ -227,10 +216,5 @@ async def _verified(workspace: Workspace, record: str, place: Any, wrong: ui.lab
         check = await workspace.verify(record)
         if place.is_deleted:
             return
-        head, *rest = check["text"].splitlines()
         with place:
-            bad = "" if check["ok"] else "pk-bad"
-            ui.label(head).style("font-weight: 600").classes(bad).mark("verified")
-            if rest:
-                with page_parts.more("What was recomputed, and what is assumed"):
-                    ui.label("\n".join(rest)).classes("pk-words")
+            page_parts.said(check["said"]).mark("verified")

@@ -218,6 +218,8 @@ class Choice(Report):
     """The query and epsilon for which noise is compared."""
     advice: tuple[str, ...] = ()
     """Remedies if no class survives, and remarks on the data."""
+    whose: str = "people"
+    """What was left out: people, or stretches of one person."""
 
     @property
     def ranked(self) -> tuple[Candidate, ...]:
@@ -320,8 +322,8 @@ class Choice(Report):
         """Who was left out, for which noise, and how much an entry gives away."""
         groups = "; ".join(", ".join(map(str, fold)) for fold in self.folds)
         head = (
-            f"{self.people} people in {len(self.folds)} folds, seed {self.seed}, left out in turn: "
-            f"{groups}; noise for {self.query} at epsilon {self.epsilon:g}"
+            f"{self.people} {self.whose} in {len(self.folds)} folds, seed {self.seed}, left out in "
+            f"turn: {groups}; noise for {self.query} at epsilon {self.epsilon:g}"
         )
         if self.measured is None:
             return head
@@ -412,7 +414,8 @@ def choose_beliefs(
     ('single chain', 4)
     """
     epsilon = checks.privacy(epsilon)
-    everybody, notes = _everybody(People.of(people, day, firsts))
+    given = People.of(people, day, firsts)
+    everybody, notes = _everybody(given)
     groups = _groups(len(everybody.series), 3 if quick and folds is None else folds, seed)
     trial = _Trial(
         everybody,
@@ -450,7 +453,14 @@ def choose_beliefs(
     notes += _too_rare(everybody)
     numbers = tuple(tuple(n + 1 for n in group) for group in groups)
     choice = Choice(
-        tuple(rows), measured, len(everybody.series), numbers, seed, query.name, epsilon
+        tuple(rows),
+        measured,
+        len(everybody.series),
+        numbers,
+        seed,
+        query.name,
+        epsilon,
+        whose="people" if len(given.series) > 1 else "stretches of one person",
     )
     if choice.best is not None:
         best = replace(choice.best, beliefs=choice.tested_beliefs)
@@ -858,7 +868,7 @@ def _power_words(choice: Choice, everybody: People) -> list[str]:
         if more > 1:
             lines.append(
                 f"{row.name}: no power; about {times_the_data(more)} times these {days:,.0f} "
-                f"{unit} of {len(everybody.series)} people would show an influence of twice what "
+                f"{unit} of {choice.people} {choice.whose} would show an influence of twice what "
                 "it budgets"
             )
         else:

@@ -100,7 +100,7 @@ def test_from_the_demo_data_to_a_verified_release(page, tmp_path):
     page.sees("Together epsilon 1 of 3")
     assert page.sees("nothing wrong").count("relative frequencies, entries 1 to 2016") == 1
     page.press("Verify relative frequencies, epsilon 1")
-    page.sees("ok: reported scale")
+    page.sees("Ok: reported scale")
     keep(page, "explorer-account", tmp_path)
 
     page.driver.refresh()
@@ -256,7 +256,7 @@ def test_the_whole_path_by_keyboard_alone(page):
     page.at("Account “anna”")
     page.sees("Together epsilon 1.5 of 3")
     press("Verify histogram for each hour, epsilon 1.5")
-    page.sees("ok: reported scale")
+    page.sees("Ok: reported scale")
     every_control_can_be_reached(page)
 
 

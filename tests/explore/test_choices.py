@@ -110,7 +110,7 @@ def test_every_question_is_released_in_the_same_way_by_page_python_and_command(m
     answer = calls.release(deal)
     record = json.loads(answer["json"])
     assert by_python(deal) == by_command(deal) == record
-    assert all(low <= value <= high for _, value, low, high in answer["numbers"])
+    assert answer["said"]["rows"]
     assert answer["picture"]["light"].startswith("data:image/svg+xml;base64,")
     assert record["scale"] > 0
     values = dict(deal.question.given).get("values")

@@ -340,7 +340,8 @@ class FoldRecord:
 
     people: int
     folds: int
-    """How many people, and in how many folds they were left out; the beliefs survived them all."""
+    """How many people, and in how many folds they, or stretches of a single one, were left out; the
+    beliefs survived them all."""
     seed: int
     """Seed of the folds."""
     query: str
@@ -376,8 +377,9 @@ class FoldRecord:
     def words(self) -> str:
         """One line for the reader of a plan or a result."""
         beyond = [(name, loss) for name, loss in self.others if loss > self.epsilon]
+        whose = "stretches of one person" if self.people == 1 else f"{self.people} people"
         line = (
-            f"beliefs survived {self.folds} folds of {self.people} people (seed {self.seed}); at "
+            f"beliefs survived {self.folds} folds of {whose} (seed {self.seed}); at "
             f"epsilon {self.epsilon:g} for {self.query} "
         )
         if not beyond:

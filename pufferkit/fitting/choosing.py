@@ -18,6 +18,10 @@ hidden regimes         entries emitted by hidden regimes, one model for everybod
 regimes of people      each person's own transitions between these regimes
 =====================  =========================================================================
 
+Where people differ, hulls and regimes of people also hold one
+person beyond those seen (`pufferkit.fitting.baum_welch.beyond`): a new one is more influential than
+each of n people with probability 1 / (n + 1), and no test on these people can show it.
+
 Classes are ranked by promise: the noise of each is asked what the adversaries of the others would
 learn from it, and the class whose noise leaves the least to them comes first. A loss falls with the
 noise, so that is the class with the most noise; one that contains another never ranks below it.
@@ -252,7 +256,7 @@ class Choice(Report):
         if best is None or best.beliefs is None:
             return None
         tested = FoldRecord(
-            self.people,
+            self.people if self.whose == "people" else 1,
             len(self.folds),
             self.seed,
             self.query,

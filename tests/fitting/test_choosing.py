@@ -294,6 +294,9 @@ def test_recommended_beliefs_tell_how_they_were_tested():
         assert told[0].others == (("two", 1.25),)
         assert "survived 2 folds of 20 people (seed 7)" in told[0].words
         assert chosen.digest == one.digest  # the same beliefs
+        alone = Choice(rows, None, 4, ((1,), (2,)), 7, "histogram", 1.0, whose="stretches")
+        told = [source.tested for source in alone.tested_beliefs.sources if source.tested]
+        assert "2 folds of stretches of one person" in told[0].words
         noise = pk.influence_curve(chosen, pk.histogram(one.states, 480), 1)
         with pytest.raises(ValueError, match="fitted"):
             noise.release(people(2).series[0])

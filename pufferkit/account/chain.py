@@ -2,9 +2,10 @@
 
 **Entries.** There is one way to append: a list of drafts gets its places in the chain, and a single
 entry is a list of one. An entry states the balance after it, so the balance of an account is its
-last entry, whose digest is checked before it is charged. Marks and states are kept in separate
-tables and always follow from the entries. A *state* accumulates the charges of an account, so that
-the next charge need not read them all; the last charge holds its digest.
+last entry, whose digest is checked before it is charged. A charge and the noisy value that it pays
+for are one entry, as are the first charge of an account and the terms on which it opens it. A
+*state* accumulates the charges of an account, so that the next charge need not read them all; it is
+kept in a table of its own, and the last charge holds its digest.
 
 **Keys.** A ledger knows two sorts of keys: one by which data are recognised, and one for each
 signed anchor. The first entry of every chain names those that were in use when the ledger was
@@ -49,7 +50,8 @@ from pufferkit.records import canonical, digest, name_once, private_file, read_w
 # -- entries -------------------------------------------------------------------------------------
 
 
-DATA_MARKS = "data marks"
+OPENS = "opens"
+"""Key in the body of the first charge of an account for the terms on which it is opened."""
 STATE = "state"
 """Key in the body of an entry for the digest of the state that the entry leads to."""
 LEDGER = ""
@@ -69,10 +71,11 @@ class Draft(NamedTuple):
     """An entry before it has a place in the chain; amounts are millionths of epsilon.
 
     ``kind`` is ``open`` (an account begins, with its budget), ``budget`` (the budget is changed),
-    ``charge`` (privacy is spent), ``value`` (the noisy answer of a charge) or ``rows`` (a keyed
-    digest of the rows of a window, in ``key``) or ``terms`` (other terms from now on). ``key`` ties
-    a value to its charge. Entries without an account belong to the ledger itself: ``key`` names its
-    keys, ``beliefs`` holds a class of beliefs under which accounts pay.
+    ``charge`` (privacy is spent) or ``rows`` (a keyed digest of the rows of a window, in ``key``)
+    or ``terms`` (other terms from now on). A charge may hold the noisy ``value`` that it pays for,
+    and ``marks`` of the data. ``opens`` are budget and rule of an account that it opens. Entries
+    without an account belong to the ledger itself: ``key`` names its keys, ``beliefs`` holds a
+    class of beliefs under which accounts pay.
     """
 
     account: str
@@ -81,6 +84,8 @@ class Draft(NamedTuple):
     epsilon: int
     total: int
     body: Mapping[str, Any]
+    marks: Mapping[str, Any] | None = None
+    value: Mapping[str, Any] | None = None
 
 
 class Entry(NamedTuple):
@@ -100,6 +105,8 @@ class Entry(NamedTuple):
     budget: int
     number: int
     body: Mapping[str, Any]
+    marks: Mapping[str, Any] | None
+    value: Mapping[str, Any] | None
     made_at: str
     made_by: str
     previous: str
@@ -157,28 +164,28 @@ def append(
     made = _made(at, by)
     rows: list[tuple[Any, ...]] = []
     texts: dict[int, str] = {}  # entries of one run share many bodies
-    marks, places, balances = dict[str, str](), dict[str, int](), dict(known)
+    places, balances = dict[str, int](), dict(known)
     seq, previous = connection.head
     for draft in drafts:
-        name, kind, key, epsilon, _, content = draft
+        name, kind, key, epsilon, _, content, marks, value = draft
         balances[name] = _, rule, budget, total, number = after_entry(balances.get(name), draft)
         body = texts.get(id(content)) or texts.setdefault(id(content), canonical(content))
+        marked = "" if marks is None else canonical(marks)
+        answer = "" if value is None else canonical(value)
         seq += 1
         own = _digest(
-            name, body, budget, epsilon, key, kind, made, number, previous, rule, seq, total
-        )
+            name, body, budget, epsilon, key, kind, made, marked, number, previous, rule, seq,
+            total, answer,
+        )  # fmt: skip
         rows.append(
-            (seq, name, kind, key, epsilon, total, rule, budget, number, body, at, by, previous,
-             own)
+            (seq, name, kind, key, epsilon, total, rule, budget, number, body, marked, answer, at,
+             by, previous, own)
         )  # fmt: skip
         previous = own
-        if DATA_MARKS in content:
-            marks[name] = canonical(content[DATA_MARKS])
         if STATE in content:
             places[name] = seq
     connection.put("entries", rows)
     connection.head = (seq, previous)
-    connection.put("marks", list(marks.items()))
     if states:
         _keep(connection, states, places)
     return rows
@@ -190,14 +197,15 @@ def _made(at: str, by: str) -> str:
 
 
 def _digest(
-    account: str, body: str, budget: int, epsilon: int, key: str, kind: str, made: str,
-    number: int, previous: str, rule: str, seq: int, total: int,
+    account: str, body: str, budget: int, epsilon: int, key: str, kind: str, made: str, marks: str,
+    number: int, previous: str, rule: str, seq: int, total: int, value: str,
 ) -> str:  # fmt: skip
     """SHA-256 of the text `canonical` would give for the whole entry: its keys in order."""
     text = (
         f'{{"account":{_quoted(account)},"body":{body},"budget":{budget},"epsilon":{epsilon},'
-        f'"key":{_quoted(key)},"kind":"{kind}",{made},"number":{number},"previous":"{previous}",'
-        f'"rule":"{rule}","seq":{seq},"total":{total}}}'
+        f'"key":{_quoted(key)},"kind":"{kind}",{made},"marks":{marks or "null"},'
+        f'"number":{number},"previous":"{previous}","rule":"{rule}","seq":{seq},"total":{total},'
+        f'"value":{value or "null"}}}'
     )
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -227,8 +235,9 @@ def _keep(
 def after_entry(known: Balance | None, entry: Draft | Entry) -> Balance:
     """The balance of an account after one more entry."""
     if known is None or entry.kind == "open":
-        body = entry.body
-        return Balance(entry.account, body.get("rule", ""), body.get("budget", 0), 0, 1)
+        opens = entry.body if entry.kind == "open" else entry.body.get(OPENS, {})
+        total = entry.total if entry.kind == "charge" else 0
+        return Balance(entry.account, opens.get("rule", ""), opens.get("budget", 0), total, 1)
     name, rule, budget, _, entries = known
     if entry.kind == "budget":
         budget = entry.body.get("budget", 0)
@@ -258,11 +267,13 @@ def _balances(connection: Connection, last: str, value: str) -> dict[str, Balanc
     """Balances by the last entries, which this condition holds for; those that changed raise."""
     balances = dict[str, Balance]()
     for row in connection.execute(f"SELECT * FROM pufferkit_entries WHERE {last}", (value,)):
-        seq, name, kind, key, epsilon, total, rule, budget, number, body, at, by, before, own = row
+        (seq, name, kind, key, epsilon, total, rule, budget, number, body, marks, value, at, by,
+         before, own) = row  # fmt: skip
         made = _made(at, by)
         if own != _digest(
-            name, body, budget, epsilon, key, kind, made, number, before, rule, seq, total
-        ):
+            name, body, budget, epsilon, key, kind, made, marks, number, before, rule, seq, total,
+            value,
+        ):  # fmt: skip
             raise LedgerError(
                 f"ledger: entry {seq}, the last of {name!r}, was changed: its digest does not "
                 "match. Restore a backup and run pufferkit ledger verify"
@@ -318,20 +329,18 @@ def rows_after(connection: Connection, seq: int, account: str | None = None) -> 
     return batch
 
 
-def marks_named(connection: Connection, names: Iterable[str] | None = None) -> dict[str, Any]:
-    """The marks of these accounts, or of all."""
-    text, values = "SELECT account, marks FROM pufferkit_marks", []
-    if names is not None:
-        where, value = connection.among("account", list(names))
-        text, values = f"{text} WHERE {where}", [value]
-    return {name: json.loads(marks) for name, marks in connection.execute(text, values)}
+def marks_named(connection: Connection, names: Iterable[str]) -> dict[str, Any]:
+    """The latest marks of these accounts."""
+    where, value = connection.among("account", list(names))
+    text = f"SELECT account, marks FROM pufferkit_entries WHERE {where} AND marks <> ''"
+    latest = dict(connection.execute(f"{text} ORDER BY account, seq", (value,)).fetchall())
+    return {name: json.loads(marks) for name, marks in latest.items()}
 
 
 def mark_texts(connection: Connection, after: int = 0) -> Iterator[tuple[str, str]]:
-    """The marks of all accounts with entries after this one, as they are stored."""
-    text = "SELECT account, marks FROM pufferkit_marks"
-    newer = " WHERE account IN (SELECT account FROM pufferkit_entries WHERE seq > ?)"
-    return iter(connection.execute(text + newer * (after > 0), [after] * (after > 0)))
+    """The marks in the entries after this one, as they are stored, in order."""
+    text = "SELECT account, marks FROM pufferkit_entries WHERE marks <> '' AND seq > ? ORDER BY seq"
+    return iter(connection.execute(text, (after,)))
 
 
 def digest_at(connection: Connection, seq: int) -> str | None:
@@ -341,19 +350,25 @@ def digest_at(connection: Connection, seq: int) -> str | None:
 
 
 def asked_before(connection: Connection, names: Sequence[str], keys: Sequence[str]) -> Any:
-    """The terms of these accounts, and the charges and values with these keys.
+    """The terms of these accounts, and the charges with these keys.
 
-    Of each entry its number, account, kind, key and body.
+    Of each entry its number, account, kind, key, body and value; the number of one that states
+    terms is negative.
     """
     among, value = connection.among("account", list(names))
     keyed, listed = connection.among("key", list(keys))
-    columns = "SELECT seq, account, kind, key, body FROM pufferkit_entries WHERE"
-    opened = f"{columns} {among} AND kind IN ('open', '{TERMS}')"
-    text, values = opened, [value]
+    columns = "SELECT seq, account, kind, key, body, value FROM pufferkit_entries WHERE"
+    stated = columns.replace("seq", "-seq").replace(" value ", " '' ")
+    first = "seq = (SELECT min(seq) FROM pufferkit_entries WHERE account = ?)"
+    if len(names) != 1:
+        least = "SELECT min(seq) FROM pufferkit_entries WHERE account = name"
+        first = f"seq IN (SELECT ({least}) FROM {connection.listed('name')})"
+    text = f"{stated} {first} UNION ALL {stated} {among} AND kind = '{TERMS}'"
+    values = [value, value]
     if keys:
-        paid = f"{columns} {among} AND kind IN ('charge', 'value') AND {keyed}"
-        text, values = f"{opened} UNION ALL {paid}", [value, value, listed]
-    # Sorted here: asked to sort, a database may walk through all entries of an account.
+        paid = f"{columns} {among} AND kind = 'charge' AND {keyed}"
+        text, values = f"{text} UNION ALL {paid}", [*values, value, listed]
+    # Sorted where it is read: asked to sort, a database may walk through all entries of an account.
     return connection.execute(text, values)
 
 
@@ -392,7 +407,9 @@ def states_of(connection: Connection) -> dict[str, tuple[int, Any]]:
 
 def entry_of(row: Sequence[Any]) -> Entry:
     """An entry from a row."""
-    return Entry._make((*row[:9], body_of(row[0], row[9]), *row[10:]))
+    seq, texts = row[0], row[9:12]
+    body, marks, value = (body_of(seq, text) if text else None for text in texts)
+    return Entry._make((*row[:9], body or {}, marks, value, *row[12:]))
 
 
 def body_of(seq: int, text: str) -> dict[str, Any]:

@@ -45,9 +45,9 @@ from pufferkit import checks
 from pufferkit.account.amounts import allowed_micro, in_epsilon, show, spent_micro
 from pufferkit.account.chain import (
     BELIEFS,
-    DATA_MARKS,
     LEDGER,
     LONGEST_KEY,
+    OPENS,
     START,
     STATE,
     TERMS,
@@ -66,7 +66,6 @@ from pufferkit.account.chain import (
     entries_named,
     entry_of,
     keys_named,
-    marks_named,
     name_keys,
     named_keys,
     rows,
@@ -202,7 +201,8 @@ class Read:
     """What a payment has to know.
 
     Of each account that exists its balance, what it was opened with and its state; and values and
-    charges, by account and key.
+    charges, by account and key. ``head`` is the end of the chain at that moment: as long as it is
+    the same, so is all of this.
     """
 
     balances: Mapping[str, Balance]
@@ -210,6 +210,7 @@ class Read:
     states: Mapping[str, Mapping[str, Any]]
     values: Mapping[tuple[str, str], Mapping[str, Any]]
     charged: Set[tuple[str, str]]
+    head: tuple[int, str]
 
     @classmethod
     def of(
@@ -221,6 +222,8 @@ class Read:
         states: bool = True,
     ) -> Read:
         """What is stored at this moment; entries that were changed raise."""
+        if not accounts:
+            return cls({}, {}, {}, {}, set(), connection.head)
         asked = asked_before(connection, accounts, keys)  # sent before the first is read
         balances = accounts_named(connection, accounts)
         kept = states_named(connection, accounts) if states else {}
@@ -228,16 +231,16 @@ class Read:
         values: dict[tuple[str, str], Mapping[str, Any]] = {}
         charged: set[tuple[str, str]] = set()
         alike: dict[str, Mapping[str, Any]] = {}  # many accounts have the same terms
-        for seq, name, kind, key, text in sorted(asked):
-            if kind in ("open", TERMS):
-                if text not in alike:
-                    alike[text] = body_of(seq, text)
-                opened[name] = alike[text]
-            elif kind == "value":
-                values[name, key] = body_of(seq, text)
-            else:
+        for seq, name, kind, key, text, value in sorted(asked, key=lambda row: abs(row[0])):
+            if seq > 0:
                 charged.add((name, key))
-        return cls(balances, opened, kept, values, charged)
+                if value:
+                    values[name, key] = body_of(seq, value)
+                continue
+            if text not in alike:
+                alike[text] = _terms_in(-seq, name, kind, body_of(-seq, text))
+            opened[name] = alike[text]
+        return cls(balances, opened, kept, values, charged, connection.head)
 
     def check(self, terms: Mapping[str, Terms]) -> None:
         """Refuse accounts that were opened on other terms than these."""
@@ -250,6 +253,17 @@ class Read:
             if same not in agreed:
                 stated.check(account, self.opened[name])
                 agreed.add(same)
+
+
+def _terms_in(seq: int, name: str, kind: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The terms that an entry states: one of its own, or the first charge of an account."""
+    terms = body if kind != "charge" else body.get(OPENS)
+    if name != LEDGER and (not isinstance(terms, dict) or "about" not in terms):
+        raise LedgerError(
+            f"ledger: entry {seq}, the first of {name!r}, does not open it, so entries were "
+            "removed. Restore a backup and run pufferkit ledger verify"
+        )
+    return terms or {}
 
 
 States = dict[str, Mapping[str, Any] | None]
@@ -266,46 +280,61 @@ def drafts_of(
     """
     drafts: list[Draft] = []
     states: States = {}
-    before, marked, charged, valued = read.balances, dict(marks), set(read.charged), {*read.values}
+    before, marked, charged = read.balances, dict(marks), set(read.charged)
     totals = {name: account.total for name, account in before.items()}
     digests: dict[int, str] = {}  # many accounts have the same state
+    bodies: dict[tuple[int, int, int], Mapping[str, Any]] = {}  # and the same terms and facts
     for charge in charges:
         name, terms, known = charge.account, charge.terms, before.get(charge.account)
         place = (name, charge.key)
-        if charge.value is not None and place in valued:
-            return None
-        if place in charged and charge.value is None:
+        if place in charged:
+            if charge.value is not None:
+                return None
             continue
         if known is None and terms is None:
             raise ValueError(f"account: {name!r} is not in this ledger; open it first")
         if charge.after is not None and charge.after != (0 if known is None else known.entries):
             return None
-        if place not in charged:
-            if name not in totals and terms is not None:
-                drafts.append(Draft(name, "open", "", 0, 0, terms.body))
-            rule, budget = (known or terms).rule, (known or terms).budget  # type: ignore[union-attr]
-            total = totals.get(name, 0)
-            if charge.total is None and rule != "sum":
-                raise ValueError(
-                    f"account: {name!r} adds up by composition theorems; spend through "
-                    "release(..., account=)"
-                )
-            after = total + charge.epsilon if charge.total is None else charge.total
-            if after > budget:
-                raise OverBudget(f"{name}: {over_budget(after - total, budget - total)}")
-            totals[name] = max(after, total)
-            body = {**charge.body, **marked.pop(name, {})}
-            body.pop(STATE, None)  # copied from another entry
+        rule, budget = (known or terms).rule, (known or terms).budget  # type: ignore[union-attr]
+        total = totals.get(name, 0)
+        if charge.total is None and rule != "sum":
+            raise ValueError(
+                f"account: {name!r} adds up by composition theorems; spend through "
+                "release(..., account=)"
+            )
+        after = total + charge.epsilon if charge.total is None else charge.total
+        if after > budget:
+            raise OverBudget(f"{name}: {over_budget(after - total, budget - total)}")
+        opens = terms if name not in totals else None
+        totals[name] = max(after, total)
+        alike = (id(charge.body), id(opens), id(charge.state))
+        if alike not in bodies:
+            body = {key: charge.body[key] for key in charge.body if key not in _TAKEN}
+            if opens is not None:
+                body[OPENS] = opens.body
             if charge.state is not None:
                 body[STATE] = _digest_of(charge.state, digests)
-            if charge.state is not None or (known is not None and rule != "sum"):
-                states[name] = charge.state
-            drafts.append(Draft(name, "charge", charge.key, charge.epsilon, totals[name], body))
-            charged.add(place)
-        if charge.value is not None:
-            drafts.append(Draft(name, "value", charge.key, 0, totals[name], charge.value))
-            valued.add(place)
+            bodies[alike] = body
+        if charge.state is not None or (known is not None and rule != "sum"):
+            states[name] = charge.state
+        drafts.append(
+            Draft(
+                name,
+                "charge",
+                charge.key,
+                charge.epsilon,
+                totals[name],
+                bodies[alike],
+                marked.pop(name, None),
+                charge.value,
+            )
+        )
+        charged.add(place)
     return drafts, states
+
+
+_TAKEN = frozenset({OPENS, STATE})
+"""Names that the ledger uses itself in the body of a charge."""
 
 
 def _digest_of(state: Mapping[str, Any], known: dict[int, str]) -> str:
@@ -529,11 +558,9 @@ class Examination:
 
 @dataclass
 class _Replayed:
-    """The balances, marks and states that the entries so far lead to."""
+    """The balances and states that the entries so far lead to."""
 
     accounts: dict[str, Balance]
-    marks: dict[str, Any]
-    charges: set[tuple[str, str]]
     states: dict[str, tuple[int, Any]]
     added: dict[str, Standing]
 
@@ -541,14 +568,13 @@ class _Replayed:
 def examine(
     rows: Iterable[Any],
     head: tuple[int, str] | None,
-    marks: Mapping[str, Any],
     states: Mapping[str, tuple[int, Any]],
     noted: str | None,
 ) -> Examination:
-    """Check that a chain of entries is intact and leads to these marks and states."""
+    """Check that a chain of entries is intact and leads to these states."""
     problems: list[str] = []
     previous, count = GENESIS, 0
-    state = _Replayed({}, {}, set(), {}, {})
+    state = _Replayed({}, {}, {})
     seen_note = noted in (None, GENESIS)
     for count, row in enumerate(rows, 1):
         if row[0] != count:
@@ -572,9 +598,6 @@ def examine(
         problems.append(f"the ledger ends at entry {count}, but its head is entry {head[0]}")
     if not seen_note:
         problems.append("the digest recorded earlier is not in the ledger; it was rewritten")
-    if not problems and state.marks != marks:
-        wrong = _different(state.marks, marks)
-        problems.append(f"the marks of the data of {wrong} do not follow from the entries")
     if not problems and state.states != states:
         wrong = _different(state.states, states)
         problems.append(f"the state of {wrong} does not follow from the entries")
@@ -594,29 +617,35 @@ def _replay(entry: Entry, state: _Replayed) -> Iterator[str]:
         return
     if entry.kind == "open" and known is not None:
         yield f"{entry.account!r} was already open"
-    elif entry.kind != "open" and known is None:
+    elif known is None and entry.kind != "open" and not _opens(entry):
         yield f"{entry.account!r} was never opened"
         return
     now = state.accounts[entry.account] = after_entry(known, entry)
-    if DATA_MARKS in entry.body:
-        state.marks[entry.account] = entry.body[DATA_MARKS]
     yield from _leads_to(entry, state)
-    yield from _balance(entry, known, now, state)
+    yield from _balance(entry, known, now)
 
 
-def _balance(entry: Entry, known: Balance | None, now: Balance, state: _Replayed) -> Iterator[str]:
+def _opens(entry: Entry) -> bool:
+    """Whether a charge opens its account."""
+    return entry.kind == "charge" and isinstance(entry.body.get(OPENS), dict)
+
+
+def _balance(entry: Entry, known: Balance | None, now: Balance) -> Iterator[str]:
     """The problems of the balance that an entry states."""
     if entry[5:9] != (now.total, now.rule, now.budget, now.entries):
         yield "the balance does not follow from the entries before"
-    if known is None or entry.kind == "open":
+    if entry.kind != "charge" and entry.value is not None:
+        yield "its value was never charged"
+    if entry.kind == "open":
         return
+    if known is None:
+        known = now._replace(total=0)
+    elif _opens(entry):
+        yield f"{entry.account!r} was already open"
     if entry.kind == "charge":
-        state.charges.add((entry.account, entry.key))
         if known.rule == "sum" and entry.total != known.total + entry.epsilon:
             yield "the total does not add up"
-    elif entry.kind == "value" and (entry.account, entry.key) not in state.charges:
-        yield "its value was never charged"
-    elif entry.kind not in ("value", "budget", "rows", TERMS):
+    elif entry.kind not in ("budget", "rows", TERMS):
         yield f"{entry.kind!r} is not a kind of entry"
     if entry.kind not in ("charge", TERMS) and entry.total != known.total:
         yield "the total changed without a charge"
@@ -952,7 +981,7 @@ class Ledger(Transactions, Shown):
         # A charge without a key is also made once only if its commit has to be repeated.
         fresh = secrets.token_hex(32) if key is None else checked_name("key", key, 64)
         body = {"what": what, **details}
-        if own := sorted({DATA_MARKS, STATE} & details.keys()):
+        if own := sorted(_TAKEN & details.keys()):
             raise ValueError(
                 f"{own[0]}: is a name that the ledger uses itself; give this detail another"
             )
@@ -969,43 +998,48 @@ class Ledger(Transactions, Shown):
             )
         return earlier
 
-    def charge_many(self, charges: Sequence[Charge], *, confirm_data: bool = False) -> bool:
+    def charge_many(
+        self, charges: Sequence[Charge], *, read: Read | None = None, confirm_data: bool = False
+    ) -> bool:
         """Charge many accounts in one transaction: all or none, each key once.
 
         Accounts that do not exist are opened on the terms of their charge, and values are stored
         with their charges. Returns ``False`` and changes nothing if an account no longer has
         ``after`` entries or a value is stored already; read again then. Charges without a value
-        whose key was charged before are left out.
+        whose key was charged before are left out. ``read`` is what `look` gave for these accounts
+        and keys; it is read again only if something was written since.
 
         Raises
         ------
         OverBudget
             If one account cannot pay; then none does.
         """
-        return self._charged(charges, confirm_data) is not None
+        return self._charged(charges, read, confirm_data) is not None
 
     def _charged(
-        self, charges: Sequence[Charge], confirm_data: bool = False
+        self, charges: Sequence[Charge], known: Read | None = None, confirm_data: bool = False
     ) -> list[tuple[Any, ...]] | None:
         """The rows that were written: the only function that writes charges and values."""
         names, keys = checked_charges(charges)
         terms = {charge.account: charge.terms for charge in charges if charge.terms is not None}
         data = {charge.account: charge.data for charge in charges if charge.data is not None}
 
-        known = [*names, LEDGER] if terms else names  # beliefs are entries of the ledger itself
-
         def act(connection: Connection) -> list[tuple[Any, ...]] | None:
-            read = Read.of(connection, known, keys, states=False)
+            same = known is not None and known.head == connection.head
+            read = known if same and known else Read.of(connection, names, keys, states=False)
             read.check(terms)
             marks = self._recognition.marks(connection, data, confirm_data)
             made = drafts_of(charges, read, marks)
             if made is None:
                 return None
-            before, drafts = connection.head, made[0]
+            before, drafts, balances = connection.head, made[0], dict(read.balances)
             if drafts:
-                drafts = [*_named_beliefs(connection, charges, read.balances), *drafts]
+                beliefs = _named_beliefs(connection, charges, balances)
+                if beliefs:  # entries of the ledger itself
+                    balances |= accounts_named(connection, [LEDGER])
+                drafts = [*beliefs, *drafts]
                 drafts += self._recognition.rows(connection, charges, confirm_data)
-            rows = append(connection, drafts, self.by, read.balances, made[1])
+            rows = append(connection, drafts, self.by, balances, made[1])
             self._recognition.wrote(before, connection.head, names)
             return rows
 
@@ -1052,8 +1086,7 @@ class Ledger(Transactions, Shown):
         """Problems, number of entries and last digest, all of one moment."""
 
         def act(connection: Connection) -> Examination:
-            marks, states = marks_named(connection), states_of(connection)
-            return examine(rows(connection), connection.stored_head, marks, states, head)
+            return examine(rows(connection), connection.stored_head, states_of(connection), head)
 
         return self._read(act)
 

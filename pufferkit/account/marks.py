@@ -35,7 +35,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit.account.chain import (
-    DATA_MARKS,
     KEY_SIZE,
     Draft,
     Keys,
@@ -467,7 +466,7 @@ class Recognition:
         """The name of the key of a ledger that has none yet; ``None`` if it has, or gets none."""
         if self.path is None or known.data is not None:
             return None
-        if known.entries and marks_named(connection):
+        if known.entries and list(mark_texts(connection)):
             raise LedgerError(
                 "ledger: it has marks of data, but no entry names their key, so it was damaged; "
                 "restore a backup and run pufferkit ledger verify"
@@ -486,7 +485,7 @@ class Recognition:
             return {}
         fresh = {name: marks_of(key, name, d) for name, d in data.items()}
         return {
-            name: {DATA_MARKS: marks}
+            name: marks
             for name, marks in fresh.items()
             if name not in stored
             or (marks != stored[name] and marks["entries"] >= stored[name]["entries"])
@@ -607,7 +606,7 @@ class _Others:
     def _add(self, texts: Iterable[tuple[str, str]]) -> bool:
         """Add accounts; ``False`` if the marks of one of them were others before."""
         same = True
-        for name, text in texts:
+        for name, text in dict(texts).items():  # the latest of each
             if name in self._fellows:
                 continue
             before = self._texts.setdefault(name, text)

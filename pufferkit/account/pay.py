@@ -168,7 +168,7 @@ def pay(
             charge if number is None else charge._replace(value=drawn[number])
             for charge, number in zip(charges, numbers, strict=True)
         ]
-        if not stored or ledger.charge_many(stored, confirm_data=confirm_data):
+        if not stored or ledger.charge_many(stored, read=read, confirm_data=confirm_data):
             all_values = (drawn.get(number, value) for number, value in enumerate(values))
             return Paid([value for value in all_values if value is not None], total)
         read = None
@@ -187,20 +187,25 @@ def owing(read: Read, prices: Prices, asked: Sequence[Payment]) -> list[Owed]:
     groups: dict[str, list[tuple[int, Payment]]] = {}
     for number, one in enumerate(asked):
         groups.setdefault(one.account, []).append((number, one))
-    owed = list[Owed]()
+    owed, standings = list[Owed](), dict[int, Standing]()
     for group in groups.values():
         if group[0][1].spending is None:
             most = max((account.total for account in owed), default=0)
             owed.append(_kept(read, group, most))
         else:
-            owed.append(_owed(read, prices, group))
+            owed.append(_owed(read, prices, group, standings))
     return owed
 
 
-def _owed(read: Read, prices: Prices, group: Sequence[tuple[int, Payment]]) -> Owed:
+def _owed(
+    read: Read,
+    prices: Prices,
+    group: Sequence[tuple[int, Payment]],
+    standings: dict[int, Standing],
+) -> Owed:
     first = group[0][1]
     name, terms = first.account, first.terms
-    balance, standing = standing_of(read, name, terms)
+    balance, standing = standing_of(read, name, terms, standings)
     new = [one for one in group if _unpaid(read, one[1]) and one[1].key not in standing.bought]
     if not new:
         return Owed(balance, balance.total)
@@ -309,8 +314,13 @@ def _priced(
     return known[alike]
 
 
-def standing_of(read: Read, name: str, terms: Terms) -> tuple[Balance, Standing]:
-    """Balance and standing of an account as it was read; raises if it has other terms."""
+def standing_of(
+    read: Read, name: str, terms: Terms, known: dict[int, Standing] | None = None
+) -> tuple[Balance, Standing]:
+    """Balance and standing of an account as it was read; raises if it has other terms.
+
+    ``known`` are the standings of states that were read, of which many accounts share one.
+    """
     balance = read.balances.get(name)
     if balance is None:
         return Balance(name, terms.rule, terms.budget, 0, 0), _NEW
@@ -321,7 +331,12 @@ def standing_of(read: Read, name: str, terms: Terms) -> tuple[Balance, Standing]
             f"ledger: the standing of {name!r} is missing, so it was damaged; restore a backup and "
             "run pufferkit ledger verify"
         )
-    return balance, _NEW if state is None else Standing.from_dict(state)
+    if state is None:
+        return balance, _NEW
+    standings = {} if known is None else known
+    if id(state) not in standings:
+        standings[id(state)] = Standing.from_dict(state)
+    return balance, standings[id(state)]
 
 
 def _body(

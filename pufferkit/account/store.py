@@ -35,10 +35,9 @@ _TABLES = {
     "entries": "seq INTEGER NOT NULL PRIMARY KEY, account VARCHAR(200) NOT NULL, "
     "kind VARCHAR(10) NOT NULL, key VARCHAR(64) NOT NULL, epsilon BIGINT NOT NULL, "
     "total BIGINT NOT NULL, rule VARCHAR(20) NOT NULL, budget BIGINT NOT NULL, "
-    "number BIGINT NOT NULL, body TEXT NOT NULL, made_at VARCHAR(40) NOT NULL, "
-    "made_by VARCHAR(200) NOT NULL, previous VARCHAR(64) NOT NULL, "
+    "number BIGINT NOT NULL, body TEXT NOT NULL, marks TEXT NOT NULL, value TEXT NOT NULL, "
+    "made_at VARCHAR(40) NOT NULL, made_by VARCHAR(200) NOT NULL, previous VARCHAR(64) NOT NULL, "
     "digest VARCHAR(64) NOT NULL, UNIQUE (account, kind, key), UNIQUE (account, seq)",
-    "marks": "account VARCHAR(200) NOT NULL PRIMARY KEY, marks TEXT NOT NULL",
     "states": "account VARCHAR(200) NOT NULL PRIMARY KEY, seq BIGINT NOT NULL, state TEXT NOT NULL",
 }
 _COLUMNS = {
@@ -229,6 +228,9 @@ def fill(connection: Connection) -> None:
         if connection.server:  # where INTEGER means 32 bits
             columns = columns.replace("seq INTEGER", "seq BIGINT")  # noqa: PLW2901
         connection.execute(f"CREATE TABLE pufferkit_{name} ({columns})")
+    connection.execute(
+        "CREATE INDEX pufferkit_marked ON pufferkit_entries (account, seq) WHERE marks <> ''"
+    )
     connection.put("meta", [("schema", str(SCHEMA_VERSION))])
     connection.put("head", [(SCHEMA_VERSION, 0, GENESIS)])
 

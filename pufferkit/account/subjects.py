@@ -658,7 +658,9 @@ class Accounts:
         of_account: dict[str, list[PendingRelease]] = {}
         for release in pending:
             of_account.setdefault(checked_name("account", release.account), []).append(release)
-        known, telling = self.ledger.balances(of_account), list[PendingRelease]()
+        keys = [self._key(release, members=members) for release in pending]
+        read = self.ledger.look(list(of_account), list(dict.fromkeys(keys)))
+        known, telling = read.balances, list[PendingRelease]()
         for name, releases in of_account.items():
             asked = tuple(
                 (self._run_of(r).identity, r.lengths, r.first, r.last, r.calibration.digest)
@@ -668,7 +670,7 @@ class Accounts:
                 telling += releases
             if name not in known:
                 alike.add(asked)
-        read, payments = self._ask(telling, members=members)
+        payments = self._asked(telling, read, members=members)
         check_affordable(owing(read, self._prices, payments), _refused)
         data = {one.account: one.data for one in payments if one.data is not None}
         data |= {n: self._data[n] for n in of_account if n not in known and n in self._data}
@@ -814,17 +816,23 @@ class Accounts:
         was used for other entries of a window.
         """
         names = [checked_name("account", n) for n in dict.fromkeys(r.account for r in pending)]
-        keys = list(map(self._member_key if members else self._window_key, pending))
+        keys = [self._key(release, members=members) for release in pending]
         more = ((), ()) if keeps is None else ((keeps[0],), keeps[1])
         read = self.ledger.look([*names, *more[0]], [*dict.fromkeys(keys), *more[1]])
+        return read, self._asked(pending, read, members=members)
+
+    def _asked(
+        self, pending: Sequence[PendingRelease], read: Read, *, members: bool
+    ) -> list[Payment]:
+        """What these ask of their accounts, given what was read."""
         asked = [
-            self._payment(release, key, read, stores=not members)
-            for release, key in zip(pending, keys, strict=True)
+            self._payment(release, self._key(release, members=members), read, stores=not members)
+            for release in pending
         ]
         for release, one in zip(pending, asked, strict=True):
             if (one.account, one.key) in read.values:
                 self._check_stored(release, one, read.values[one.account, one.key])
-        return read, asked
+        return asked
 
     def _payment(
         self, release: PendingRelease, key: str, read: Read, *, stores: bool = True
@@ -848,8 +856,10 @@ class Accounts:
             data=data,
         )
 
-    def _window_key(self, release: PendingRelease) -> str:
-        """The key of a release over a window, the same for every subject."""
+    def _key(self, release: PendingRelease, *, members: bool) -> str:
+        """The key of what one subject pays: of a window the same for every subject."""
+        if members:
+            return self._member_key(release)
         run = self._run_of(release).identity
         same = (run, release.window)
         if same not in self._keys:

@@ -600,7 +600,7 @@ def account(request: Request) -> dict[str, Any]:
         history = payer.history
         spent, left = payer.spent, payer.remaining
         examined = payer.ledger.examine() if history else None
-        values = [e.body for e in payer.ledger.entries(request.account) if e.kind == "value"]
+        values = [e.value for e in payer.ledger.entries(request.account) if e.value is not None]
         try:
             profile, why = payer.profile, ""
         except ValueError as reason:

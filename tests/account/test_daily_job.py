@@ -72,7 +72,7 @@ def test_a_crash_between_commit_and_file_loses_nothing(job, folder, monkeypatch)
             run(job, folder)
     first = run(job, folder)
     with pk.Ledger(folder / "l.db") as ledger:
-        stored = [entry.body["raw"] for entry in ledger.entries("anna") if entry.kind == "value"]
+        stored = [entry.value["raw"] for entry in ledger.entries("anna")]
     assert stored == list(first.values())
 
 

@@ -191,7 +191,7 @@ def test_what_no_database_keeps_is_refused_and_makes_nothing(tmp_path):
 def test_details_of_a_spend_do_not_pass_for_words_of_the_ledger(path):
     with Ledger(path) as ledger:
         ledger.open_account("alice", 1)
-        for name in ("state", "data marks"):
+        for name in ("state", "opens"):
             with pytest.raises(ValueError, match=f"^{name}: is a name that the ledger uses"):
                 ledger.spend("alice", 0.1, **{name: {"entries": 1}})
         ledger.spend("alice", 0.1, place="here")
@@ -453,11 +453,11 @@ def test_an_anchor_that_cannot_be_written_hands_nothing_over(path, tmp_path, mon
                 shown.append(session.release(count(1, 120), 0.4))
     assert shown == []
     stored = ledger.entries()[-1]
-    assert list(session.release(count(1, 120), 0.4).value) == stored.body["value"]
+    assert list(session.release(count(1, 120), 0.4).value) == stored.value["value"]
     assert json.loads((tmp_path / "head").read_text())["seq"] == stored.seq
     assert len(session.history) == 2
     (tmp_path / "head").unlink()
-    with pytest.raises(LedgerError, match="does not exist, but the ledger has 7 entries"):
+    with pytest.raises(LedgerError, match="does not exist, but the ledger has 4 entries"):
         session.release(count(1, 120), 0.4)
 
 

@@ -266,14 +266,17 @@ def test_one_new_account_stands_for_all_that_are_asked_alike(book, monkeypatch):
         everybody = np.arange(len(rows.owner))
         return AskedRows(run, rows, used, calibrations).pending(table, prefix, everybody)
 
-    looked, look = [], book.look
-    monkeypatch.setattr(
-        book, "look", lambda names, *keys: looked.append(names) or look(names, *keys)
-    )
+    priced, owing = [], fleet_run.owing
+
+    def noted(read, prices, asked):
+        priced.append([one.account for one in asked])
+        return owing(read, prices, asked)
+
+    monkeypatch.setattr(fleet_run, "owing", noted)
     with pytest.raises(pk.OverBudget, match=r"^p1: "):
         accounts.check_all([pending("")])
     accounts.check_all([pending("x")[:2], pending("x")[2:]])
-    assert looked == [["p0", "p1", "p2"], ["xp0", "xp1"], ["xp2"]]  # p3 is asked like p0
+    assert priced == [["p0", "p1", "p2"], ["xp0", "xp1"], ["xp2"]]  # p3 is asked like p0
     with pytest.raises(pk.OverBudget, match=r"^xp0: "):
         Accounts(TableAccounts(book, "", 0.5), run).check_all([pending("x")])
     with pytest.raises(ValueError, match="account: must be a name"):
@@ -475,10 +478,10 @@ def test_an_aggregate_that_was_killed_between_batches_goes_on(book, monkeypatch)
         with pytest.raises(KeyboardInterrupt):
             for_all(table, BELIEF, 1, **options)
     assert {a.account for a in book.accounts()} == {"p0", "p1"}
-    assert not any(entry.kind == "value" for entry in book.entries())
+    assert not any(entry.value is not None for entry in book.entries())
     release = for_all(table, BELIEF, 1, **options)
     assert book.account("(all subjects)").total == book.account("p0").total <= 1_000_000
-    assert [entry.account for entry in book.entries() if entry.kind == "value"] == [
+    assert [entry.account for entry in book.entries() if entry.value is not None] == [
         "(all subjects)"
     ]
     # The batches make no difference to what is asked for.
@@ -581,7 +584,7 @@ print(releases.raw.tolist(), flush=True)
 
 def values_in(path):
     with pk.Ledger(path) as book:
-        return {(e.account, e.key): e.body for e in book.entries() if e.kind == "value"}
+        return {(e.account, e.key): e.value for e in book.entries() if e.value is not None}
 
 
 @pytest.mark.slow

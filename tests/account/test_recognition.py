@@ -183,7 +183,7 @@ def test_the_ledger_alone_tells_nothing(tmp_path):
     with Ledger(tmp_path / "l.db") as ledger:
         release(ledger, LONG, "anna")
         release(ledger, LONG, "bob", confirm_data=True)
-        bodies = [e.body["data marks"] for e in ledger.entries() if e.kind == "charge"]
+        bodies = [e.marks for e in ledger.entries() if e.kind == "charge"]
     digests = [body["digests"][n : n + 16] for body in bodies for n in range(0, 17 * 16, 16)]
     assert len(digests) == len(set(digests)) == 34
     bits = np.unpackbits(np.frombuffer(bytes.fromhex("".join(digests)), dtype=np.uint8))
@@ -222,7 +222,7 @@ def test_on_a_server_the_key_is_a_file_of_yours(url, tmp_path, monkeypatch):  # 
         assert not ledger.recognises_data
         release(ledger, LONG, "anna")
         release(ledger, LONG, "bob")  # nothing is kept, nothing is noticed
-        assert not any("data marks" in e.body for e in ledger.entries())
+        assert not any(e.marks for e in ledger.entries())
     monkeypatch.setenv("PUFFERKIT_LEDGER_KEY", str(tmp_path / "key"))
     with Ledger(url) as ledger:
         assert ledger.recognises_data

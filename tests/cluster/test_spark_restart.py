@@ -23,10 +23,10 @@ ROOT = Path(pk.__file__).parents[1]
 def _stored(folder):
     """Every value that the ledger has, by account and key; each is there once."""
     with pk.Ledger(folder / "ledger.db") as book:
-        values = [entry for entry in book.entries() if entry.kind == "value"]
+        values = [entry for entry in book.entries() if entry.value is not None]
         charges = [entry for entry in book.entries() if entry.kind == "charge"]
         assert book.verify() == []
-    stored = {(entry.account, entry.key): entry.body for entry in values}
+    stored = {(entry.account, entry.key): entry.value for entry in values}
     assert len(stored) == len(values) == len(charges)
     return stored
 

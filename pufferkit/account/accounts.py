@@ -769,7 +769,7 @@ class Subject:
             smaller = self.calibrate(wanted.query, epsilon(part), wanted.mechanism)
             assert asked.spending is not None
             less = replace(Spending.of(smaller, wanted.bounds), gaps=asked.spending.gaps)
-            payments = self._with_purchase([replace(asked, spending=less)])
+            payments = self._with_purchase([asked._replace(spending=less)])
             try:
                 (owed,) = owing(read, self.prices, payments)
             except NoTheorem:

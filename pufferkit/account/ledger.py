@@ -242,18 +242,6 @@ class Read:
             opened[name] = alike[text]
         return cls(balances, opened, kept, values, charged, connection.head)
 
-    def check(self, terms: Mapping[str, Terms]) -> None:
-        """Refuse accounts that were opened on other terms than these."""
-        agreed = set()
-        for name, stated in terms.items():
-            account = self.balances.get(name)
-            if account is None:
-                continue
-            same = (id(self.opened[name]), id(stated), account.rule, account.budget)
-            if same not in agreed:
-                stated.check(account, self.opened[name])
-                agreed.add(same)
-
 
 def _terms_in(seq: int, name: str, kind: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
     """The terms that an entry states: one of its own, or the first charge of an account."""
@@ -834,8 +822,9 @@ class Ledger(Transactions, Shown):
 
         def act(connection: Connection) -> Balance:
             read = Read.of(connection, [name], states=False)
-            read.check({name: terms})
-            if name not in read.balances:
+            if name in read.balances:
+                terms.check(read.balances[name], read.opened[name])
+            else:
                 append(connection, [Draft(name, "open", "", 0, 0, terms.body)], self.by, {})
             return required(connection, name)
 
@@ -1021,13 +1010,11 @@ class Ledger(Transactions, Shown):
     ) -> list[tuple[Any, ...]] | None:
         """The rows that were written: the only function that writes charges and values."""
         names, keys = checked_charges(charges)
-        terms = {charge.account: charge.terms for charge in charges if charge.terms is not None}
         data = {charge.account: charge.data for charge in charges if charge.data is not None}
 
         def act(connection: Connection) -> list[tuple[Any, ...]] | None:
             same = known is not None and known.head == connection.head
             read = known if same and known else Read.of(connection, names, keys, states=False)
-            read.check(terms)
             marks = self._recognition.marks(connection, data, confirm_data)
             made = drafts_of(charges, read, marks)
             if made is None:

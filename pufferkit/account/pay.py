@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from pufferkit.account.amounts import spent_micro, spent_pico
 from pufferkit.account.chain import Balance
@@ -32,8 +32,7 @@ _EXACT = 500
 of a series without an end, which is hardly more."""
 
 
-@dataclass(frozen=True)
-class Payment:
+class Payment(NamedTuple):
     """One release that is asked of an account, which is opened on these terms.
 
     ``spending`` is over the window in the numbering of the account, ``lengths`` are the segments of
@@ -77,10 +76,10 @@ class Prices:
 class Priced:
     """The total of an account after a release, the rule, the standing, and what is recorded.
 
-    ``facts`` are those of the release, by whose identity it is known.
+    ``alike`` are the objects by whose identity it is known: none of them may be gone.
     """
 
-    facts: tuple[Mapping[str, Any], ...]
+    alike: tuple[Any, ...]
     total: int
     rule: str
     after: Standing
@@ -286,12 +285,11 @@ def _priced(
 ) -> Priced:
     """What a release costs and leads to; once for all that are alike."""
     theta, known, first = prices.theta, prices.known, part[0]
-    new = tuple(one.spending for one in part)
     bought = first.key if first.bought else None
-    facts = tuple(one.facts for one in part)
-    alike = (before, total, new, lengths, first.endless, bought, tuple(map(id, facts)))
+    same = (before, *(one.spending for one in part), *(one.facts for one in part))
+    alike = (total, lengths, first.endless, bought, *map(id, same))
     if alike not in known:
-        stored = [as_stored(spending, theta) for spending in new if spending is not None]
+        stored = [as_stored(one.spending, theta) for one in part if one.spending is not None]
         now, rule = price(
             before,
             total,
@@ -310,7 +308,7 @@ def _priced(
             _body(one, spending, theta, rule, state)
             for one, spending in zip(part, stored, strict=True)
         )
-        known[alike] = Priced(facts, now, rule, after, state, bodies)
+        known[alike] = Priced(same, now, rule, after, state, bodies)
     return known[alike]
 
 

@@ -709,9 +709,10 @@ class Accounts:
     ) -> list[Value]:
         """Releases over all subjects, whose values the account of everybody keeps.
 
-        One batch is one payment. Of more, all accounts are checked before one is charged, and
-        values are drawn when the last has paid. If another process spends in the meantime, or this
-        one is killed, some have paid and nothing is drawn; the same call continues from there.
+        Values that are stored are returned. One batch is one payment. Of more, all accounts are
+        checked before one is charged, and values are drawn when the last has paid. If another
+        process spends in the meantime, or this one is killed, some have paid and nothing is drawn;
+        the same call continues from there.
         """
         total, used = 0, Used()
         alone: Sequence[PendingRelease] = ()
@@ -720,11 +721,16 @@ class Accounts:
             alone = () if number else pending
         if any(one.entries not in (None, used.entries) for one in shared):
             raise ValueError(CHANGED)
+        name, keys = self._shared_name, [_shared_key(one.run) for one in shared]
+        read = self.ledger.look([name], keys)
+        if name in read.balances:
+            self._shared_terms.check(read.balances[name], read.opened[name])
+        stored = [read.values[name, key] for key in keys if (name, key) in read.values]
+        for one, key in zip(shared, keys, strict=True):
+            self._check_used(one, read.values.get((name, key)), used.digest)
+        if len(stored) == len(keys):  # drawn after everybody had paid
+            return stored
         if not alone:
-            name, keys = self._shared_name, [_shared_key(one.run) for one in shared]
-            stored = self.ledger.look([name], keys).values
-            for one, key in zip(shared, keys, strict=True):
-                self._check_used(one, stored.get((name, key)), used.digest)
             self.check_all(batches(), members=True)
             again = Used()
             for pending in batches():
@@ -760,6 +766,10 @@ class Accounts:
     def _shared_name(self) -> str:
         return f"{self._prefix}{EVERYBODY}"
 
+    @property
+    def _shared_terms(self) -> Terms:
+        return self._terms_of({"beliefs": self.run.beliefs.digest, "keeps": "all subjects"})
+
     def _run_of(self, release: PendingRelease) -> FleetRun:
         return self.run if release.run is None else release.run
 
@@ -777,8 +787,7 @@ class Accounts:
         total. A run is drawn as a whole, so its label is for exactly these entries. ``used`` is a
         digest of them, ``least`` the largest total so far.
         """
-        name = self._shared_name
-        terms = self._terms_of({"beliefs": self.run.beliefs.digest, "keeps": "all subjects"})
+        name, terms = self._shared_name, self._shared_terms
         keys = [_shared_key(one.run) for one in shared]
         read, members = self._ask(pending, members=True, keeps=(name, keys))
         asked = list(members)

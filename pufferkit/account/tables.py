@@ -144,7 +144,7 @@ def warn_if_rows_drown(
     row = _median_row(rows)
     noise = _noise_of_row(run, rows, made[row], row)
     where = f" (a row of {int(rows.entries[row]):,} entries)"
-    warn_if_drowned(noise, run.beliefs, anyway=anyway, rows=where, stacklevel=5)
+    warn_if_drowned(noise, run.beliefs, anyway=anyway, rows=where, stacklevel=6)
 
 
 def _median_row(rows: Rows) -> int:

@@ -721,16 +721,12 @@ class Accounts:
             alone = () if number else pending
         if any(one.entries not in (None, used.entries) for one in shared):
             raise ValueError(CHANGED)
-        name, keys = self._shared_name, [_shared_key(one.run) for one in shared]
-        read = self.ledger.look([name], keys)
-        if name in read.balances:
-            self._shared_terms.check(read.balances[name], read.opened[name])
-        stored = [read.values[name, key] for key in keys if (name, key) in read.values]
-        for one, key in zip(shared, keys, strict=True):
-            self._check_used(one, read.values.get((name, key)), used.digest)
-        if len(stored) == len(keys):  # drawn after everybody had paid
-            return stored
         if not alone:
+            keys = [_shared_key(one.run) for one in shared]
+            read = self.ledger.look([self._shared_name], keys)
+            stored = self._stored(shared, read, used.digest)
+            if stored:
+                return stored
             self.check_all(batches(), members=True)
             again = Used()
             for pending in batches():
@@ -770,6 +766,17 @@ class Accounts:
     def _shared_terms(self) -> Terms:
         return self._terms_of({"beliefs": self.run.beliefs.digest, "keeps": "all subjects"})
 
+    def _stored(self, shared: Sequence[SharedValue], read: Read, used: str) -> list[Value]:
+        """The stored values if all are there: they were drawn after everybody had paid."""
+        name, values = self._shared_name, list[Value]()
+        if name in read.balances:
+            self._shared_terms.check(read.balances[name], read.opened[name])
+        for one in shared:
+            value = read.values.get((name, _shared_key(one.run)))
+            self._check_used(one, value, used)
+            values += [] if value is None else [value]
+        return values if len(values) == len(shared) else []
+
     def _run_of(self, release: PendingRelease) -> FleetRun:
         return self.run if release.run is None else release.run
 
@@ -790,9 +797,11 @@ class Accounts:
         name, terms = self._shared_name, self._shared_terms
         keys = [_shared_key(one.run) for one in shared]
         read, members = self._ask(pending, members=True, keeps=(name, keys))
+        stored = self._stored(shared, read, used)
+        if stored:
+            return stored
         asked = list(members)
         for one, key in zip(shared, keys, strict=True):
-            self._check_used(one, read.values.get((name, key)), used)
             facts = {
                 **one.body,
                 "label": one.run.label,
@@ -805,9 +814,9 @@ class Accounts:
             return [{**shared[n - len(members)].draw(), "used": used} for n in numbers]
 
         values = self._paid(asked, draw, read).values[-len(shared) :]
-        for one, stored in zip(shared, values, strict=True):
+        for one, value in zip(shared, values, strict=True):
             # Another process may have drawn the same label for other entries in the meantime.
-            self._check_used(one, stored, used)
+            self._check_used(one, value, used)
         return values
 
     # -- payments ------------------------------------------------------------------------------

@@ -252,7 +252,7 @@ def joined(
         row, per = _median_row(rows[name]), rows[name].per(run.question.per)
         unit = run.unit / (1 if per is None else int(per[row]))
         query = run.question.whole(theta.states, longest)
-        scale = largest_scale(name, checks.positive(f"error of {name}", errors[name]), 0.95, unit)
+        scale = largest_scale(name, checks.positive(f"error of {name}", errors[name]), unit)
         each[name] = query.lipschitz * float(unit) / scale, contributions_of(theta, query)
     length = next(iter(runs.values())).horizon or longest
 

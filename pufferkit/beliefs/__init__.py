@@ -5,7 +5,6 @@ A class is registered when its module is loaded, so all of them are loaded here.
 
 from pufferkit.beliefs import (  # noqa: F401  (each registers its class)
     bayesian_network,
-    binary_class,
     event_class,
     finite_class,
     finite_joint,

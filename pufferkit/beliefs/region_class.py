@@ -230,7 +230,7 @@ class RegionClass(ChainClass):
     def corners(self) -> tuple[Member, ...] | None:
         """For two states: the two matrices that are exactly the worst case of the region.
 
-        The argument of `pufferkit.beliefs.binary_class.BinaryClass` moves one staying probability
+        The argument of `pufferkit.beliefs.finite_class.BinaryClass` moves one staying probability
         at a time, so it holds for a rectangle too: while the eigenvalue lambda is not negative, all
         row log-ratios of all powers grow with both staying probabilities; below 0 they fall.
         """

@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import combinations
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -54,8 +54,6 @@ class JointPlan(Shown):
     names, sizes, errors, alone
         For each query: its name, its number of coordinates, the half-width of their intervals, and
         the epsilon it would cost by itself.
-    level
-        Confidence level of the intervals.
 
     Examples
     --------
@@ -72,7 +70,8 @@ class JointPlan(Shown):
     sizes: tuple[int, ...]
     errors: tuple[float, ...]
     alone: tuple[float, ...]
-    level: float
+    level: ClassVar[float] = 0.95
+    """Confidence level of the intervals, for each number by itself."""
 
     @property
     def epsilon(self) -> float:
@@ -156,8 +155,6 @@ def joint_plan(
     asked: Questions,
     epsilon: float | None = None,
     over: Any = None,
-    *,
-    level: float = 0.95,
 ) -> JointPlan:
     """Several queries, each with its allowed error, at the least total epsilon.
 
@@ -171,8 +168,6 @@ def joint_plan(
     epsilon
         If given, errors are only proportions: all are multiplied by one factor, so that the total
         is this.
-    level
-        Confidence level of the intervals, for each number by itself.
 
     Examples
     --------
@@ -190,7 +185,7 @@ def joint_plan(
     check_states(theta, query)
     unit = query.unit
     wanted = [
-        largest_scale(name, checks.positive(f"error of {name}", error), level, unit)
+        largest_scale(name, checks.positive(f"error of {name}", error), unit)
         for name, (_, error) in asked.items()
     ]
     queries = list(several.values())
@@ -220,7 +215,6 @@ def joint_plan(
         options={
             "epsilon": epsilon,
             "errors": [float(error) for _, error in asked.values()],
-            "level": float(level),
         },
     )
     first = np.cumsum([0, *(own.size for own in queries)])[:-1]
@@ -229,9 +223,8 @@ def joint_plan(
         calibration,
         tuple(asked),
         tuple(own.size for own in queries),
-        tuple(half_width(scale, level, unit=unit) for scale in own_scales),
+        tuple(half_width(scale, JointPlan.level, unit=unit) for scale in own_scales),
         tuple(_alone(theta, own, scale) for own, scale in zip(queries, own_scales, strict=True)),
-        level,
     )
 
 
@@ -249,11 +242,11 @@ _TRIES, _STEP = 40, 2e-5  # epsilon rises so often by so much, until the curve a
 _SMALLEST = 1e-12  # share of an error below which no scale is tried
 
 
-def largest_scale(name: str, error: float, level: float, unit: Fraction | None) -> float:
+def largest_scale(name: str, error: float, unit: Fraction | None) -> float:
     """The largest scale at which the half-width of the interval is at most ``error``."""
 
     def room(scale: float) -> float:
-        return error - half_width(scale, level, unit=unit)
+        return error - half_width(scale, JointPlan.level, unit=unit)
 
     least = error * _SMALLEST
     if room(least) < 0:

@@ -7,7 +7,7 @@ import numpy as np
 
 import pufferkit as pk
 from pufferkit.account.theorems import rules_for
-from pufferkit.beliefs.binary_class import BinaryClass
+from pufferkit.beliefs.finite_class import BinaryClass
 from pufferkit.beliefs.region_class import RegionClass
 from tests.attacks.cases import Asked, Case
 from tests.oracles.joint_loss import NoisySum, any_start_losses, dependence, losses

@@ -196,23 +196,6 @@ def test_the_least_cost_of_one_side(seed):
         assert costs[n] == cost
 
 
-@pytest.mark.parametrize(
-    ("low", "high", "middle"),
-    [(1, 2, 1), (1, 100, 8), (8, 100, 16), (5, 6, 5), (1, 9, 2), (100, 1000, 256), (7, 9, 7)],
-)
-def test_points_of_few_digits_near_the_geometric_middle(low, high, middle):
-    assert search._round_split(low, high) == middle
-
-
-def test_boxes_are_cut_across_their_longer_side():
-    assert search._split(3, 3, 5, 5, 3, 5) == []
-    assert search._split(1, 9, 5, 5, 4, 5) == [(5, 9, 5, 5), (1, 4, 5, 5)]
-    assert search._split(3, 3, 1, 9, 3, 2) == [(3, 3, 4, 9), (3, 3, 1, 3)]
-    assert search._split(1, 9, 4, 5, 9, 4) == [(7, 9, 4, 5), (1, 6, 4, 5)]
-    assert search._split(4, 5, 1, 9, 4, 9) == [(4, 5, 7, 9), (4, 5, 1, 6)]
-    assert search._split(1, 2, 2, 4, 1, 3) == [(1, 2, 4, 4), (1, 2, 2, 3)]
-
-
 @pytest.mark.parametrize("same", [True, False])
 @pytest.mark.parametrize("seed", range(8))
 def test_the_hardest_node_by_bisection(seed, same):

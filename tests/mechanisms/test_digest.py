@@ -40,9 +40,6 @@ def requests():
         "runs": pk.influence_curve(CHAIN, COUNT, 1, secrets=pk.Secrets.runs(2)),
         "several questions": joint_plan(CHAIN, {"n": (COUNT, 20)}).calibration,
         "several questions, other error": joint_plan(CHAIN, {"n": (COUNT, 21)}).calibration,
-        "several questions, other level": joint_plan(
-            CHAIN, {"n": (COUNT, 20)}, level=0.9
-        ).calibration,
     }
 
 

@@ -739,21 +739,21 @@ def regimes_of_people(
 def _with_losses(rows: Sequence[Candidate], query: Query, epsilon: float) -> list[Candidate]:
     """Each class with the loss to the adversaries of the others at its noise, at most.
 
-    A class that people refute is compared only with the next in the steps down from the best. The
-    loss of a class falls with the noise, and is at most epsilon at its own: where that is less than
+    A class that cannot be recommended is compared only with the one above it in the steps down from
+    the best. The loss of a class falls with the noise, and is at most epsilon at its own: where that is less than
     the noise asked about, epsilon is the answer. A curve is asked from the most noise on.
     """
     losses: dict[str, dict[str, float]] = {row.name: {} for row in rows}
     wanted = {(narrow.name, wide.name) for wide, narrow in pairwise(_downwards(rows))}
-    scales = sorted(((row.scale, row.name, row.verdict) for row in rows if row.scale), reverse=True)
+    scales = sorted(((row.scale, row.name, row.covers) for row in rows if row.scale), reverse=True)
     for other in rows:
         if other.beliefs is None:
             continue
         curve = InfluenceCurve(other.beliefs, query.longest, metric_of(other.beliefs, query))
-        for scale, name, verdict in scales:
+        for scale, name, covers in scales:
             if name == other.name:
                 continue
-            if verdict == "no" and (name, other.name) not in wanted:
+            if not covers and (name, other.name) not in wanted:
                 continue
             if other.scale is not None and other.scale <= scale:
                 losses[name][other.name] = epsilon

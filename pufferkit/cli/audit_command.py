@@ -95,10 +95,8 @@ def audit(
             noise = calibrated(name, beliefs, query, epsilon)
             result = attacked(noise, other or beliefs, trials=trials, confidence=confidence)
             boosted = None if people is None else trained_attack(noise, people)
-    if plot is not None:
-        from pufferkit import plots  # noqa: PLC0415
-
-        outputs.write_all({plot: plots.picture(plots.audit_figure(result), plot)})
+    written = outputs.figure(plot, result)
+    outputs.write_all(written)
     if as_json:
         known = result.exact is not None and result.exact.complete
         exact = result.exact.loss if known and result.exact is not None else None
@@ -106,8 +104,7 @@ def audit(
         terminal.answer(result, {**result.to_dict(), "exact_loss": exact, **trained_on})
     else:
         terminal.answer(result, None, *([] if boosted is None else [boosted]))
-    if plot is not None:
-        terminal.written([plot])
+    terminal.written(written)
     if not (result.passed and (boosted is None or boosted.passed)):
         raise typer.Exit(FAILED)
 

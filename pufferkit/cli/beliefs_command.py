@@ -278,7 +278,7 @@ def fit(
     from pufferkit.fitting.fit import rarely_left  # noqa: PLC0415
 
     named = inputs.files_of(files)
-    out = None if str(out) == "-" else out
+    out = outputs.on_disk(out)
     outputs.check_outputs([out], named)
     declared = None if states is None else states_from_text(states.split(","))
     given = _given(
@@ -498,7 +498,7 @@ def hide(
 
     Every command accepts the new model; its releases promise to hide exactly these secrets.
     """
-    out = None if str(out) == "-" else out
+    out = outputs.on_disk(out)
     outputs.check_outputs([out], [model])
     beliefs = inputs.read_model(model)
     if beliefs.entries is not None:

@@ -189,7 +189,7 @@ def export(
     as_json: inputs.AsJson = False,
 ) -> None:
     """Print every entry as a line of JSON, released values included; with --json as one array."""
-    out = None if str(out) == "-" else out
+    out = outputs.on_disk(out)
     outputs.check_outputs([out])
     with _opened(where, ledger) as book:
         lines = list(book.export())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 STREAM = "-"
 """Stands for standard input among the inputs and standard output among the outputs."""
@@ -39,6 +40,20 @@ def check_outputs(
         from pufferkit import plots  # noqa: PLC0415
 
         plots.check_picture(picture)
+
+
+def on_disk(out: Path | None) -> Path | None:
+    """The file to write; ``None`` for standard output."""
+    return None if str(out) == STREAM else out
+
+
+def figure(path: Path | None, shown: Any) -> dict[Path, bytes]:
+    """The figure of an object as a file; none if no figure was asked for."""
+    if path is None:
+        return {}
+    from pufferkit import plots  # noqa: PLC0415
+
+    return {path: plots.picture(plots.figure_of(shown), path)}
 
 
 def write_all(contents: Mapping[Path, bytes]) -> None:

@@ -104,13 +104,11 @@ def plan(
 
 def _several(plan: JointPlan, plot: Path | None, as_json: bool) -> None:
     """The cost of several questions."""
-    if plot is not None:
-        from pufferkit import plots  # noqa: PLC0415
-
-        outputs.write_all({plot: plots.picture(plots.figure_of(plan), plot)})
+    written = outputs.figure(plot, plan)
+    outputs.write_all(written)
     cost = {"epsilon": plan.epsilon, "level": plan.level, "questions": plan.table_rows()}
     terminal.answer(plan, cost if as_json else None)
-    terminal.written([] if plot is None else [plot])
+    terminal.written(written)
 
 
 def _planned(beliefs: Any, query: pk.Query, epsilon: float, *, thorough: bool) -> pk.Plan:

@@ -43,7 +43,7 @@ class Output:
     @property
     def file(self) -> Path | None:
         """The file given; ``None`` for stdout."""
-        return None if str(self.out) == "-" else self.out
+        return outputs.on_disk(self.out)
 
 
 @dataclass(frozen=True)
@@ -256,13 +256,8 @@ def _several(task: Task) -> None:
             answer = pk.release(
                 series, beliefs, parts.asked, task.epsilon, account=payer, label=book.label
             )
-    pages = {}
-    if output.plot is not None:
-        from pufferkit import plots  # noqa: PLC0415
-
-        pages[output.plot] = plots.picture(plots.figure_of(answer), output.plot)
     record = _with_source(parts.record(answer), task, series)
-    _handed(output, record, parts.shown(answer), pages)
+    _handed(output, record, parts.shown(answer), outputs.figure(output.plot, answer))
 
 
 def _of_all(task: Task) -> list[str]:
@@ -327,6 +322,8 @@ def _table(task: Task, rule: str | None) -> None:
 
 def _check_table(task: Task, rule: str | None) -> None:
     """Raise if an option would be ignored, or one is missing."""
+    from pufferkit.data.write import check_table  # noqa: PLC0415
+
     output = task.output
     alone = {
         "--segment": task.rows.segment,
@@ -353,8 +350,8 @@ def _check_table(task: Task, rule: str | None) -> None:
         )
     if grouped and task.subject is None:
         raise ValueError("--per: a column of groups needs a table of many subjects; give --subject")
-    if output.file is not None and output.file.suffix.lower() not in (".csv", ".parquet"):
-        raise ValueError(f"--out: {output.file} must end in .csv or .parquet")
+    if output.file is not None:
+        check_table(output.file)
 
 
 def _groups(task: Task, data: Table) -> tuple[Any, Sequence[str] | None]:
@@ -381,11 +378,7 @@ def _give(
     content = write_columns(out or Path("stdout.csv"), releases.columns())
     for note in releases.notes:
         terminal.note(note)
-    written = {}
-    if plot is not None:
-        from pufferkit import plots  # noqa: PLC0415
-
-        written[plot] = plots.picture(plots.figure_of(releases), plot)
+    written = outputs.figure(plot, releases)
     files: list[Any] = list(written)
     if out is not None and record is not None:
         written |= {out: content, record: releases.to_json().encode() + b"\n"}

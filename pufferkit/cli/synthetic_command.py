@@ -37,8 +37,10 @@ def synthetic(
     """
     if length is None:
         raise ValueError("--length: the number of entries to draw must be given")
-    if out is not None and out.suffix.lower() not in (".csv", ".parquet"):
-        raise ValueError(f"--out: {out} must end in .csv or .parquet")
+    from pufferkit.data.write import check_table, write_columns  # noqa: PLC0415
+
+    if out is not None:
+        check_table(out)
     if (begins is None) != (every is None):
         raise ValueError("--begins and --every: must be given together")
     outputs.check_outputs([out], [release, hours], plot)
@@ -46,14 +48,8 @@ def synthetic(
     moves, others = _released(release), None if hours is None else _released(hours)
     with terminal.progress("drawing entries"):
         made = pk.synthetic(moves, length, hours=others, calendar=calendar, seed=seed)
-    from pufferkit.data.write import write_columns  # noqa: PLC0415
-
     content = write_columns(out or Path("stdout.csv"), _columns(made.series))
-    written = {} if out is None else {out: content}
-    if plot is not None:
-        from pufferkit import plots  # noqa: PLC0415
-
-        written[plot] = plots.picture(plots.figure_of(made), plot)
+    written = {**({} if out is None else {out: content}), **outputs.figure(plot, made)}
     outputs.write_all(written)
     report = {"epsilon": made.epsilon, "furthest": made.furthest, "rows": made.table_rows()}
     if as_json or out is not None:

@@ -77,11 +77,13 @@ def write_columns(path: Path | str, columns: Mapping[str, Any]) -> bytes:
     """The bytes of a ``.csv`` or ``.parquet`` file with these columns."""
     import polars as pl  # noqa: PLC0415
 
-    suffix = Path(path).suffix.lower()
-    if suffix not in (".csv", ".parquet"):
-        raise ValueError(f"{path}: cannot write {suffix or 'such'} files; name a .csv or .parquet")
-    table = pl.DataFrame(dict(columns), strict=False)
-    if suffix == ".csv":
+    return _content(path, pl.DataFrame(dict(columns), strict=False))
+
+
+def _content(path: Path | str, table: pl.DataFrame) -> bytes:
+    """The bytes of a file of this name."""
+    check_table(path)
+    if Path(path).suffix.lower() == ".csv":
         return csv_bytes(table)
     stream = io.BytesIO()
     table.write_parquet(stream)
@@ -128,7 +130,6 @@ def answer_table(
     """
     import polars as pl  # noqa: PLC0415
 
-    check_table(target)
     columns = [*kept, state]
     opened = files.opened(source, text)
     table = opened.lazy.select(columns).collect()
@@ -139,12 +140,7 @@ def answer_table(
         None if _nothing_in(cell) or str(cell).strip() in marks else next(given)
         for cell in table[state].to_list()
     ]
-    table = table.with_columns(pl.Series(state, cells)).select(columns)
-    if Path(target).suffix.lower() == ".csv":
-        return csv_bytes(table)
-    stream = io.BytesIO()
-    table.write_parquet(stream)
-    return stream.getvalue()
+    return _content(target, table.with_columns(pl.Series(state, cells)).select(columns))
 
 
 def _nothing_in(cell: Any) -> bool:

@@ -51,7 +51,7 @@ def test_moves_alone_and_what_does_not_fit(joint):
             ("joint.json", "--length", "50", *CLOCK, "--hours", "other.json"),
             "are in the joint release",
         ),
-        (("moves.json", "--length", "50", "--out", "made.txt"), "must end in .csv"),
+        (("moves.json", "--length", "50", "--out", "made.txt"), "written to .csv"),
         (("model.json", "--length", "50"), "model.json"),
     ):
         assert words in refusal("synthetic", *options)

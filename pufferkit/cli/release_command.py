@@ -18,6 +18,7 @@ from pufferkit.cli.inputs import Book, Form, Rows, with_options
 from pufferkit.cli.question_options import QuestionOptions
 from pufferkit.mechanisms.explain import meaning
 from pufferkit.mechanisms.usefulness import warn_if_drowned
+from pufferkit.shown import Statement
 
 if TYPE_CHECKING:
     from pufferkit import Releases, Table
@@ -137,6 +138,8 @@ def _one(task: Task, rule: str | None) -> None:
         raise ValueError("--window: a part of the series needs an account, with --ledger")
     if task.keys is not None:
         raise ValueError("--keys: are those of groups; give --subject and --per")
+    if rule is not None and (report is not None or output.show_exact):
+        raise ValueError(f"--report and --show-exact: are for one release, not --window {rule}")
     mechanism = inputs.known_mechanism(task.mechanism)
     if output.show_exact:
         _check_exact(question, plot)
@@ -172,10 +175,12 @@ def _one(task: Task, rule: str | None) -> None:
                 label=book.label,
             )
     if rule is not None:
-        record = {name: json.loads(one.to_json()) for name, one in answer.items()}
+        each = {name: _with_source(one.to_json(), task, series) for name, one in answer.items()}
+        record = {name: json.loads(text) for name, text in each.items()}
         if answer.left_out:
             terminal.note(f"covered in part, and left out: {', '.join(answer.left_out)}")
-        _handed(output, json.dumps(record, indent=2), [f"{n}\n{one}" for n, one in answer.items()])
+        shown = [[Statement("head", n), *one.statements()] for n, one in answer.items()]
+        _handed(output, json.dumps(record, indent=2), shown, outputs.figure(plot, answer))
         return
     text, pages = _with_source(about.record(answer), task, series), {}
     means = meaning(calibration)

@@ -104,6 +104,10 @@ class Commands(typer.Typer):
         return super().command(name, cls=cls, **options)
 
 
+class OneLineCommand(_OneLine, Command):
+    """A command on its own that reports every error as one line."""
+
+
 def _explained(error: BaseException) -> str | None:
     """The error in one line, if bad input can cause it."""
     if hasattr(error, "format_message"):  # the parser's own: an unknown option, a missing value

@@ -11,6 +11,7 @@ import typer
 
 import pufferkit as pk
 from pufferkit.cli import inputs, outputs, terminal
+from pufferkit.shown import Statement
 
 
 def verify(
@@ -25,18 +26,36 @@ def verify(
 ) -> None:
     """Check, with the proof in the record, that the reported noise is enough for the promise.
 
-    For a table, every row is checked against the record beside it. Facts that cannot be recomputed
-    are listed as assumed.
+    For a table, every row is checked against the record beside it; for windows, each record. Facts
+    that cannot be recomputed are listed as assumed.
 
     Exit code 0: it is enough. 1: it is not, or it could not be checked.
     """
     source: object = release
-    if str(release) == outputs.STREAM:
+    if str(release) == outputs.STREAM or release.suffix == ".json":
         try:
             source = json.loads(inputs.text_of(release))
         except (ValueError, RecursionError) as error:
-            raise ValueError(f"standard input: this is not JSON ({error})") from None
-    verdict = pk.verify(source)
-    terminal.answer(verdict, asdict(verdict) if as_json else None)
-    if not verdict.ok:
+            name = "standard input" if str(release) == outputs.STREAM else release
+            raise ValueError(f"{name}: this is not JSON ({error})") from None
+    windows = _windows(source)
+    if windows is None:
+        verdict = pk.verify(release if release.suffix == ".json" else source)
+        terminal.answer(verdict, asdict(verdict) if as_json else None)
+        verdicts = {"": verdict}
+    else:
+        verdicts = {name: pk.verify(record) for name, record in windows.items()}
+        if as_json:
+            terminal.as_json({name: asdict(verdict) for name, verdict in verdicts.items()})
+        for name, verdict in () if as_json else verdicts.items():
+            terminal.say([Statement("head", name), *verdict.statements()])
+    if not all(verdict.ok for verdict in verdicts.values()):
         raise typer.Exit(1)
+
+
+def _windows(source: object) -> dict[str, object] | None:
+    """The records of a release for each window, by their names; ``None`` for one record."""
+    if not isinstance(source, dict) or not source or "format" in source:
+        return None
+    each = all(isinstance(own, dict) and "format" in own for own in source.values())
+    return source if each else None

@@ -1,6 +1,7 @@
 """``pufferkit release --subject``: many subjects on the command line."""
 
 import json
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import polars as pl
@@ -256,3 +257,28 @@ def test_a_table_without_its_record_is_not_verified(table: Path):
     good(*EACH, "--out", "days.parquet")
     assert "verify the record days.json" in refusal("verify", "days.parquet")
     good("verify", "days.json")
+
+
+def test_a_release_for_each_month_is_drawn_and_verified(folder: Path):  # noqa: F811
+    codes = pk.MarkovChain.steady(MODEL["transition"]).sample(24 * 70, seed=2)
+    start = datetime(2026, 1, 1)
+    rows = [
+        f"{start + timedelta(hours=n):%Y-%m-%d %H:%M},{MODEL['states'][x]}"
+        for n, x in enumerate(codes)
+    ]
+    Path("months.csv").write_text("\n".join(["when,state", *rows, ""]))
+    asked = ("release", "months.csv", "--model", "model.json", "--epsilon", "1", "--state", "state",
+             "--time", "when", "--window", "month")  # fmt: skip
+    paid = ("--ledger", "l.db", "--account", "a", "--budget", "2")
+    said = run(*asked, *paid, "--out", "months.json", "--plot", "months.svg")
+    assert said.exit_code == 0, said.output
+    assert "left out: 2026-03" in said.stderr
+    assert Path("months.svg").stat().st_size > 1000
+    record = json.loads(Path("months.json").read_text())
+    assert list(record) == ["2026-01", "2026-02"]
+    assert {own["read_from"]["file"] for own in record.values()} == {"months.csv"}
+    assert good("verify", "months.json").count("ok: ") == 2
+    record["2026-02"]["scale"] *= 0.9
+    Path("months.json").write_text(json.dumps(record))
+    assert run("verify", "months.json").exit_code == 1
+    assert "--report" in refusal(*asked, *paid, "--report", "r.html")

@@ -29,7 +29,7 @@ from pufferkit.errors import NotApplicable, NoTheorem
 from pufferkit.influence.curve.graphs import record_loss
 from pufferkit.influence.curve.profile import InfluenceCurve, PairRun, metric_of_sum
 from pufferkit.influence.curve.steps import off_diagonal
-from pufferkit.mechanisms.calibration import ALONE, OF_SUMS, Calibration
+from pufferkit.mechanisms.calibration import ALONE, Calibration
 from pufferkit.mechanisms.influence_curve import Contribution, contributions_of
 from pufferkit.mechanisms.release import Guarantee
 from pufferkit.records import ByDigest
@@ -132,7 +132,7 @@ class Spending:
                 "it was calibrated for; calibrate it without secrets="
             )
         known, made_for = calibration.mechanism in ENTRYWISE, sum(calibration.query.lengths)
-        if calibration.mechanism in OF_SUMS:
+        if calibration.mechanism in ALONE:
             known = calibration.query.weights is not None
             if window is not None and window[1] - window[0] + 1 < made_for:
                 raise ValueError(

@@ -77,7 +77,7 @@ from pufferkit.beliefs.finite_joint import FiniteJoint, JointClass
 from pufferkit.checks import Bools, Floats, Ints
 from pufferkit.errors import NotApplicable, NoTheorem
 from pufferkit.influence.quilts.chains import MixingInfluence, hardest
-from pufferkit.mechanisms.calibration import ALONE, GAPS, OF_SUMS, Calibration
+from pufferkit.mechanisms.calibration import ALONE, GAPS, Calibration
 from pufferkit.mechanisms.markov_quilt import influence_between
 from pufferkit.mechanisms.release import Guarantee
 from pufferkit.mechanisms.wasserstein import values_of
@@ -444,7 +444,7 @@ def _other_segments(spending: Spending, sizes: tuple[int, ...]) -> bool:
         for size, end in zip(sizes, ends, strict=True)
     ]
     inside = sorted(part for part in parts if part > 0)
-    if spending.mechanism in OF_SUMS:
+    if spending.mechanism in ALONE:
         return inside != list(spending.made_for)
     return inside[-1] > spending.made_for[-1]
 

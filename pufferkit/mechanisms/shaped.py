@@ -13,6 +13,7 @@ import numpy as np
 from pufferkit.beliefs.base import Beliefs
 from pufferkit.checks import Floats
 from pufferkit.data.query import Query, Question
+from pufferkit.data.series import Series
 from pufferkit.errors import NotApplicable, NoTheorem
 from pufferkit.influence.curve.engine import EntryLoss, Part
 from pufferkit.influence.progress import Progress
@@ -25,7 +26,8 @@ from pufferkit.influence.shape.design import (
 )
 from pufferkit.influence.shape.shaping import LARGEST_WHOLE, Rotated, Shape, bin_errors
 from pufferkit.influence.shape.theorem_s import ShapedCurve
-from pufferkit.mechanisms.calibration import Calibration, chains_only, checked
+from pufferkit.influence.shape.theorem_w import Moves
+from pufferkit.mechanisms.calibration import GAPS, Calibration, chains_only, checked
 from pufferkit.mechanisms.release import Evidence, Release
 from pufferkit.noise import LARGEST_SECH, DiscreteSech, Family, Sampler
 from pufferkit.rounding import largest_within
@@ -48,6 +50,13 @@ _SIGNIFICANT = 6
 _PRECISION = 1e-4
 """The certified search ends so close to epsilon."""
 
+_FEW = 2
+"""With so many regimes windows gain nothing."""
+
+_ROUNDS, _REACHES, _SHORT = 12, (1.0, 1.5, 2.0, 3.0, 4.0, 6.0), 64
+"""Rounds of a search, windows that are tried, in memories of the chain, and the longest series that
+may be one window for all entries."""
+
 _SHARP = 30.0
 """The largest error of a number stands for a soft maximum of this sharpness."""
 
@@ -66,9 +75,12 @@ class ShapedCalibration(Calibration):
     ----------
     rotated
         The mixtures, and the scale of the noise on each.
+    reach
+        How far the windows of Theorem W reach; ``None`` by Theorem S.
     """
 
     rotated: Rotated = field(kw_only=True)
+    reach: int | None = field(default=None, kw_only=True)
 
     def __str__(self) -> str:
         return (
@@ -113,6 +125,12 @@ class ShapedCalibration(Calibration):
         """The same for each number."""
         return self.rotated.half_widths(level)
 
+    def _check_gaps(self, data: Series, named: bool) -> None:
+        """Windows have no theorem for entries that were not observed."""
+        if self.reach is not None:
+            raise NotApplicable(GAPS)
+        super()._check_gaps(data, named)
+
     def noisy(self, answers: Sequence[Sequence[Fraction]], which: Sequence[int]) -> list[float]:
         """Answers of least squares from fresh noise on the coordinates, release after release."""
         rotated, m = self.rotated, len(self.rotated.scales)
@@ -144,7 +162,11 @@ class ShapedCalibration(Calibration):
 
     def _verification_data(self) -> dict[str, Any] | None:
         record = super()._verification_data() or {}
-        record["shape"] = {**self.rotated.to_dict(), "objective": self.options["shape"]}
+        record["shape"] = {
+            **self.rotated.to_dict(),
+            "objective": self.options["shape"],
+            "reach": self.reach,
+        }
         return record
 
 
@@ -163,9 +185,11 @@ def shaped(
     pays for it in every bin; noise on a rotated histogram pays where it must, and needs 1.4 to 3
     times less error in all for few regimes. *Secrets*: any two values of an entry, or its regime.
     *Beliefs*: hidden regimes with entries that are independent given them, known, in a hull, or
-    with a share of each row unknown. *Releases*: one sum of vectors, by SHAPE Theorem S
-    (`pufferkit.influence.shape.theorem_s`). Another release about the same data is charged by the
-    event-level epsilon of both.
+    with a share of each row unknown, by SHAPE Theorem S (`pufferkit.influence.shape.theorem_s`);
+    more than two known regimes, chains that switch and known chains, for series without gaps, by
+    Theorem W (`pufferkit.influence.shape.theorem_w`); finite classes of these. The least error of
+    both is taken. *Releases*: one sum of vectors. Another release about the same data is charged
+    by the event-level epsilon of both.
 
     The numbers are mixed into coordinates by whole numbers; each gets discrete sech noise of its
     own scale, drawn exactly; least squares bring them back.
@@ -173,7 +197,7 @@ def shaped(
     Parameters
     ----------
     beliefs
-        A `RegimeClass` with independent entries within a regime.
+        A `RegimeClass`, a chain or a finite class of chains.
     query
         `histogram`, `relative_frequencies`, or another sum of at least two whole-numbered
         coordinates.
@@ -188,7 +212,7 @@ def shaped(
     Raises
     ------
     NotApplicable
-        For beliefs without hidden regimes, queries that are no such sum, and too many states.
+        For other beliefs, queries that are no such sum, and too many states.
 
     Examples
     --------
@@ -204,11 +228,11 @@ def shaped(
         raise ValueError(f"shape: must be one of {words}, got {shape!r:.40}")
     theta, query, epsilon = checked(beliefs, query, epsilon, over)
     added, unit = _whole_sum(theta, query)
-    parts = _known_regimes(theta, query.longest)
-    search = _Search(parts, query.longest, added.astype(float), epsilon, shape, progress)
-    mix, scales = search.found()
+    parts, theorems = _served(theta, query)
+    search = _Search(parts, query.lengths, added.astype(float), epsilon, shape, progress)
+    reach, mix, scales = search.found(theorems)
     total = sum(query.observed or query.lengths)
-    made, name, loss = search.certified(Rotated(added, mix, scales, unit, total))
+    made, name, loss = search.certified(Rotated(added, mix, scales, unit, total), reach)
     if max(made.scales) > LARGEST_SECH or (
         float(np.abs(made.shape.directions).max()) * total + 64 * float(max(made.scales))
         > _MOST_UNITS
@@ -216,17 +240,25 @@ def shaped(
         raise NotApplicable("the series is too long for whole coordinates; use influence_curve")
     # What an entry spends, rounded up: the scale is rounded down.
     scale = query.lipschitz / (float(made.shape.cost.max()) * (1 + 1e-12))
+    proof = search.curves[reach].proof(made.shape)
     return ShapedCalibration(
         "shaped",
         epsilon,
         scale,
         query,
         theta,
-        Evidence(name, loss.node, query.longest, bound="directions"),
-        verification_data={"curve": search.curve.proof(made.shape)["parts"]},
+        Evidence(name, loss.node, query.longest, bound="directions", notes=_words(reach)),
+        verification_data={"curve": proof["parts"]},
         options={"shape": shape},
         rotated=made,
+        reach=reach,
     )
+
+
+def _words(reach: int | None) -> tuple[str, ...]:
+    if reach is None:
+        return ()
+    return (f"by windows of {reach} entries to both sides, for this release and nothing else",)
 
 
 def _whole_sum(theta: Beliefs, query: Query) -> tuple[Any, Fraction]:
@@ -248,36 +280,66 @@ def _whole_sum(theta: Beliefs, query: Query) -> tuple[Any, Fraction]:
     return np.array([[int(w) for w in row] for row in units]), query.unit
 
 
-def _known_regimes(theta: Beliefs, length: int) -> Sequence[Part]:
-    """The parts of beliefs with hidden regimes, whose entries or regimes are secret."""
+def _served(theta: Beliefs, query: Query) -> tuple[Sequence[Part], tuple[str, ...]]:
+    """The parts of beliefs whose entries are secret, and which theorems apply: S, W, or both."""
     chains = chains_only(theta, "shaped noise")
-    chains.check_length(length)
+    chains.check_length(query.longest)
     try:
-        parts: Sequence[Part] = chains.parts(length)
-        hidden = all(Regimes.of(part) is not None for part in parts)
+        parts: Sequence[Part] = chains.parts(query.longest)
+        known = all(Regimes.of(part) is not None for part in parts)
     except NotApplicable:
-        hidden = False
-    if not hidden:
+        known = False
+    if not known or not all(one.secret.is_entry and one.secret.weights is None for one in parts):
         raise NotApplicable(
-            "shaped noise gains where regimes are hidden and entries independent given them; a "
+            "shaped noise hides entries, or regimes, under hidden regimes and known chains; a "
             f"scale for each bin serves {theta.description}: influence_curve(per_bin=True)"
         )
-    if not all(part.secret.is_entry and part.secret.weights is None for part in parts):
-        raise NotApplicable("shaped noise hides the values of entries; use influence_curve")
-    return parts
+    regimes = [Regimes.of(one) for one in parts if one.emission is not None]
+    theorems, many = (
+        [],
+        max((0 if own is None else len(own.emission) for own in regimes), default=0),
+    )
+    if len(regimes) == len(parts) and all(map(_hides, regimes)):
+        theorems.append("S")
+    # Two regimes differ in one direction, and Theorem S is within 6% of what is possible.
+    if not ((theorems and many <= _FEW) or query.missing) and all(map(Moves.of, parts)):
+        theorems.append("W")
+    if not theorems:
+        raise NotApplicable(
+            "shaped noise needs regimes with independent entries, or, without gaps, chains with "
+            f"one known matrix each; a scale for each bin serves {theta.description}: "
+            "influence_curve(per_bin=True)"
+        )
+    return parts, tuple(theorems)
+
+
+def _hides(regimes: Regimes | None) -> bool:
+    """Whether a regime has more than one entry: else Theorem S says what the curve says."""
+    return regimes is not None and bool(((regimes.emission > 0).sum(axis=1) > 1).any())
 
 
 def shaping_work(theta: Beliefs, query: Query) -> float:
     """About how many nanoseconds the search takes; 0 where it is refused."""
     try:
         _whole_sum(theta, query)
-        parts = _known_regimes(theta, query.longest)
+        parts, theorems = _served(theta, query)
     except NotApplicable:
         return 0.0
     regimes = Regimes.of(parts[0])
     assert regimes is not None
     h, k = regimes.emission.shape
-    return float(24 * (k + 3) * len(parts) * (1e6 + 4e3 * h**2 * k + 3e3 * k**2))
+    work = float(24 * (k + 3) * len(parts) * (1e6 + 4e3 * h**2 * k + 3e3 * k**2))
+    return work * (1 if "S" in theorems else 20)
+
+
+@dataclass(frozen=True, eq=False)
+class _Found:
+    """What a search found: with windows their reach; without a mixture nothing."""
+
+    reach: int | None
+    error: float = inf
+    mix: Any = None
+    scales: Floats = field(default_factory=lambda: np.zeros(0))
 
 
 class _Search:
@@ -286,68 +348,105 @@ class _Search:
     def __init__(
         self,
         parts: Sequence[Part],
-        length: int,
+        lengths: Sequence[int],
         added: Floats,
         epsilon: float,
         objective: Objective,
         progress: Progress | None,
     ) -> None:
-        self.curve, self.added, self.epsilon = ShapedCurve(parts, length), added, epsilon
+        self.parts, self.lengths = parts, lengths
+        self.added, self.epsilon = added, epsilon
         self.objective, self.progress = objective, progress
+        self.curves: dict[int | None, ShapedCurve] = {}
+
+    def curve(self, reach: int | None) -> ShapedCurve:
+        """The loss by Theorem S, or with a reach by Theorem W."""
+        if reach not in self.curves:
+            self.curves[reach] = ShapedCurve(self.parts, self.lengths, reach)
+        return self.curves[reach]
 
     @one_thread()
-    def found(self) -> tuple[Any, tuple[Fraction, ...]]:
-        """The mixture of the numbers, and its scales."""
+    def found(self, theorems: Sequence[str]) -> tuple[int | None, Any, tuple[Fraction, ...]]:
+        """The reach of windows, if any, the mixture of the numbers, and its scales."""
         if wanted_basis(self.added).shape[1] == 0:
             raise NotApplicable("no entry moves the answer: there is nothing to hide")
-        best: tuple[float, Any, Floats] = inf, None, np.zeros(0)
+        tried: list[_Found] = []
         for part in self._hardest():
             regimes = Regimes.of(part)
             assert regimes is not None
             for basis, start in bases(regimes, self.added):
-                best = min(best, self._of_basis(basis, start), key=lambda one: one[0])
-        if best[1] is None:
+                begin = np.ones(len(start)) if self.objective == "equal" else start
+                begin = begin / begin.max() * self._first(basis)
+                if "S" in theorems:
+                    tried.append(self._of_basis(basis, begin, None))
+                if "W" in theorems:
+                    tried.append(self._by_windows(part, basis, begin))
+        best = min(tried, key=lambda one: one.error)
+        if best.mix is None:
             raise NotApplicable(
                 "no scales were found at which shaped noise loses epsilon; use influence_curve"
             )
-        return best[1], tuple(map(_decimal, best[2]))
+        return best.reach, best.mix, tuple(map(_decimal, best.scales))
 
     def _hardest(self) -> Sequence[Part]:
         """The part that loses most by equal noise: the others are checked, not searched for."""
-        parts = self.curve.parts
-        if len(parts) == 1:
-            return parts
-        basis = wanted_basis(self.added)
-        equal = self._losses(self._mixed(basis, _FINE), np.ones(len(basis.T)) * 1e6, each=True)
-        return [parts[int(np.argmax(equal))]]
+        if len(self.parts) == 1:
+            return self.parts
+        mix = self._mixed(wanted_basis(self.added), _FINE)
+        shape = Shape(self.added.astype(np.int64) @ mix, (1e6,) * mix.shape[1])
+        equal = [own.max() for own in self.curve(None).pairs(shape)]
+        return [self.parts[int(np.argmax(equal))]]
 
-    def _of_basis(self, basis: Floats, start: Floats) -> tuple[float, Any, Floats]:
-        """The least error in this basis, the mixture, and its scales."""
+    def _by_windows(self, part: Part, basis: Floats, begin: Floats) -> _Found:
+        """The least error by windows: their reach is chosen at scales in given proportions."""
+        moves = Moves.of(part)
+        assert moves is not None
+        longest = max(self.lengths)
+        most = longest if longest <= _SHORT else (longest - 1) // 2
+        reaches = {min(max(1, int(times * moves.memory)), most) for times in _REACHES}
+        choices: list[tuple[float, int, Floats]] = []
+        for reach in sorted(reaches):
+            scales = self._scales(basis, begin, reach, rounds=1)
+            if scales is not None:
+                error = self._error(self._mixed(basis, _FINE), self._sized(basis, _FINE, scales))
+                choices.append((error, reach, scales))
+        if not choices:
+            return _Found(None)
+        _, reach, scales = min(choices, key=lambda one: one[0])
+        return self._of_basis(basis, scales, reach)
+
+    def _sized(self, basis: Floats, digits: int, scales: Floats) -> Floats:
+        """Scales of the basis, for whole directions of so many digits."""
+        return scales * _sizes(self.added @ self._mixed(basis, digits), basis)
+
+    def _scales(
+        self, basis: Floats, begin: Floats, reach: int | None, rounds: int
+    ) -> Floats | None:
         fine = self._mixed(basis, _FINE)
-        sizes = _sizes(self.added @ fine, basis)
-        begin = np.ones(len(start)) if self.objective == "equal" else start
-        scales = best_scales(
-            lambda s: self._losses(fine, s * sizes),
-            lambda s: self._error(fine, s * sizes),
-            begin / begin.max() * self._first(basis),
+        return best_scales(
+            lambda s: self._losses(fine, self._sized(basis, _FINE, s), reach),
+            lambda s: self._error(fine, self._sized(basis, _FINE, s)),
+            begin,
             self.epsilon,
-            rounds=1 if self.objective == "equal" else 12,
+            rounds=1 if self.objective == "equal" else rounds,
             progress=self.progress,
         )
+
+    def _of_basis(self, basis: Floats, begin: Floats, reach: int | None) -> _Found:
+        """The least error in this basis, the mixture, and its scales."""
+        scales, best = self._scales(basis, begin, reach, _ROUNDS), _Found(reach)
         if scales is None:
-            return inf, None, np.zeros(0)
-        best: tuple[float, Any, Floats] = inf, None, np.zeros(0)
+            return best
         for digits in _DIGITS:
             mix = self._mixed(basis, digits)
-            if np.linalg.matrix_rank(self.added @ mix - (self.added @ mix).mean(axis=0)) < len(
-                scales
-            ):
+            told = self.added @ mix
+            if np.linalg.matrix_rank(told - told.mean(axis=0)) < len(scales):
                 continue
-            whole = scales * _sizes(self.added @ mix, basis)
-            factor = float(self._losses(mix, whole).max()) / self.epsilon
-            value = self._error(mix, whole * factor)
-            if np.isfinite(value) and value < best[0]:
-                best = value, mix, whole * factor
+            whole = self._sized(basis, digits, scales)
+            whole = whole * (float(self._losses(mix, whole, reach).max()) / self.epsilon)
+            error = self._error(mix, whole)
+            if np.isfinite(error) and error < best.error:
+                best = _Found(reach, error, mix, whole)
         return best
 
     def _first(self, basis: Floats) -> float:
@@ -359,13 +458,12 @@ class _Search:
         centred = self.added - self.added.mean(axis=0)
         return whole_directions(np.linalg.pinv(centred) @ basis, digits).astype(np.int64)
 
-    def _losses(self, mix: Any, scales: Floats, *, each: bool = False) -> Floats:
-        """The losses of all pairs; with ``each`` the largest of every part."""
+    def _losses(self, mix: Any, scales: Floats, reach: int | None) -> Floats:
+        """The losses of all pairs."""
         if not (np.isfinite(scales).all() and scales.min() > 1e-300):
             return np.array([inf])
         shape = Shape(self.added.astype(np.int64) @ mix, tuple(scales.tolist()))
-        losses = self.curve.pairs(shape)
-        return np.array([own.max() for own in losses]) if each else np.concatenate(losses)
+        return np.concatenate(self.curve(reach).pairs(shape))
 
     def _error(self, mix: Any, scales: Floats) -> float:
         """What is to be small."""
@@ -379,7 +477,7 @@ class _Search:
         most = float(errors.max())
         return most * float(1 + np.log(np.exp(_SHARP * (errors / most - 1)).sum()) / _SHARP)
 
-    def certified(self, guess: Rotated) -> tuple[Rotated, str, EntryLoss]:
+    def certified(self, guess: Rotated, reach: int | None) -> tuple[Rotated, str, EntryLoss]:
         """The same in the proportion at which the certified loss is just within epsilon."""
 
         def at(rate: float) -> Rotated:
@@ -391,7 +489,11 @@ class _Search:
         def loss_at(rate: float) -> tuple[float, tuple[Rotated, str, EntryLoss]] | None:
             made = at(rate)
             try:
-                name, loss = self.curve.binding(made.shape)
+                if reach is not None:  # entries near the ends take long, others may decide
+                    inner = max(float(own.max()) for own in self.curve(reach).pairs(made.shape))
+                    if inner > self.epsilon:
+                        return inner, (made, "", EntryLoss(inner, 1))
+                name, loss = self.curve(reach).binding(made.shape)
             except NoTheorem:
                 return None
             return loss.value, (made, name, loss)

@@ -142,6 +142,20 @@ def loss_of_part(part: Any, runs: PaidRuns, recorded: Any, work: Allowance) -> f
     return min(loss, whole) if isfinite(loss) else whole  # what is no number bounds nothing
 
 
+def ends_of_part(part: Any, runs: PaidRuns, recorded: Any, work: Allowance) -> tuple[float, float]:
+    """The most that a state and all on its left, or right, reveal; infinite without a proof."""
+    if not isinstance(recorded, Mapping):
+        return inf, inf
+    proof = _PartProof(part, runs, recorded, work)
+    left = _SideProof(part.left, proof.hidden, recorded["left"], work).adds()
+    right = _SideProof(part.right, proof.hidden[::-1], recorded["right"], work).adds()
+    cost, found = proof.hidden[0][1], []
+    for side in (left, right):
+        adds = inf if side is None else max(float((cost + one).max()) for _, _, one in side) * _UP
+        found.append(adds if isfinite(adds) else inf)
+    return found[0], found[1]
+
+
 class _PartProof:
     """One part with its recorded proof."""
 

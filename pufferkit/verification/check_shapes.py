@@ -27,9 +27,10 @@ import numpy as np
 
 from pufferkit.checks import Floats
 from pufferkit.mechanisms.release import Release
-from pufferkit.verification.check_curves import loss_of_part
+from pufferkit.verification.check_curves import ends_of_part, loss_of_part
 from pufferkit.verification.check_graphs import models_of
 from pufferkit.verification.check_steps import closed, evaluated
+from pufferkit.verification.check_windows import loss_by_windows
 from pufferkit.verification.claims import TOLERANCE, Allowance, BadBeliefs, Claim, largest
 
 _MOST_CORNERS = 9
@@ -50,6 +51,7 @@ class _Recorded:
     scales: list[Fraction]
     unit: Fraction
     coordinates: list[int]
+    reach: int | None
 
     @classmethod
     def of(cls, record: Release) -> _Recorded:
@@ -69,7 +71,10 @@ class _Recorded:
         own = told["coordinates"]
         if len(own) != len(scales) or any(type(n) is not int for n in own):
             raise TypeError("the coordinates of a shape are whole numbers, one for each scale")
-        return cls(told["added"], told["mix"], scales, unit, own)
+        reach = told["reach"]
+        if reach is not None and (type(reach) is not int or not 1 <= reach <= max(record.lengths)):
+            raise TypeError("the reach of windows is a whole number of entries of the series")
+        return cls(told["added"], told["mix"], scales, unit, own, reach)
 
     @property
     def directions(self) -> list[list[int]]:
@@ -96,20 +101,31 @@ def by_directions(claim: Claim) -> float:
     parts, proofs = theta.parts(length), claim.proof["curve"]
     if not isinstance(proofs, list) or len(proofs) != len(parts):
         raise TypeError(f"there must be a proof for each of {len(parts)} part(s) of the class")
-    losses = []
+    reach, runs, losses = shape.reach, [(length, cost)], []
+    if reach is not None and record.observed not in (None, tuple(record.lengths)):
+        raise BadBeliefs("have entries that were not observed, for which windows have no theorem")
     for part, own in zip(parts, proofs, strict=True):
         emission: Any = part.emission
-        if emission is None or emission.kind not in ("plans", "contaminated"):
+        known_kind = emission is not None and emission.kind in ("plans", "contaminated")
+        if not known_kind and (emission is not None or reach is None):
             raise BadBeliefs("hide no regimes with entries of known distributions")
-        plans = (own or {}).get("emission")
-        hidden: Any = _Hidden(emission, directions, rates, plans, claim.work)
-        known = replace(part, emission=hidden)
-        losses.append(loss_of_part(known, [(length, cost)], own, claim.work))
+        known = part
+        if emission is not None:
+            plans = (own or {}).get("emission")
+            hidden: Any = _Hidden(emission, directions, rates, plans, claim.work)
+            known = replace(part, emission=hidden)
+        if reach is None:
+            losses.append(loss_of_part(known, runs, own, claim.work))
+            continue
+        ends = ends_of_part(known, runs, own, claim.work)
+        scaled, lengths = directions * rates, record.lengths
+        losses.append(loss_by_windows(part, scaled, lengths, reach, ends, claim.work))
     worst = largest(losses)
+    how = "the recorded proof" if reach is None else f"windows of {reach:,} entries to both sides"
     claim.checks.append(
-        f"shaped: what regimes show in {len(rates)} directions, bounded anew, and the recorded "
-        f"proof for {theta.description}, over segments of up to {length:,} entries; the largest "
-        f"loss is {worst:.9g}"
+        f"shaped: what entries show in {len(rates)} directions, bounded anew, by {how} for "
+        f"{theta.description}, over segments of up to {length:,} entries; the largest loss is "
+        f"{worst:.9g}"
     )
     return claim.scale_for(worst)
 

@@ -1,6 +1,6 @@
 """Attacks on shaped noise: random models, every entry and pair, outputs that climb.
 
-``python -m tests.attacks.shapes s SEED SECONDS`` prints what was seen, by kind of instance.
+``python -m tests.attacks.shapes SEED SECONDS`` prints what was seen, by kind of instance.
 """
 
 import sys
@@ -9,10 +9,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+import pufferkit as pk
 from pufferkit.influence.curve.engine import Side, stretches_of_both, swept
 from pufferkit.influence.curve.steps import Contaminated, StepsInRow, Transport, closure
 from pufferkit.influence.shape.shaping import Shape
-from pufferkit.influence.shape.theorem_s import Active, Shaped
+from pufferkit.influence.shape.theorem_s import Active, Shaped, ShapedCurve
+from pufferkit.influence.shape.theorem_w import Moves, window_losses
 from tests.oracles.shape import Outputs
 
 MODES = ("plain", "contaminated", "hull", "windows", "beside")
@@ -143,15 +145,60 @@ def worst_s(case: Instance, rng, points=300, rounds=20) -> float:
     return float((found / np.maximum(bound, 1e-9))[:, outside].max())
 
 
+WINDOWED = ("hidden", "sticky", "cyclic", "switching")
+
+
+def worst_w(mode, rng, points=300, rounds=20) -> float:
+    """Theorem W: the largest ratio of a loss to the bound of its window, over entries and pairs."""
+    k = 2 if mode == "switching" else int(rng.integers(2, 4))
+    length, reach = int(rng.integers(2, 8 if k == 2 else 6)), int(rng.integers(1, 5))
+    if mode == "switching":
+        theta = pk.RegimeClass(rows_of(rng, 2, 2), [rows_of(rng, 2, 2), rows_of(rng, 2, 2)])
+        moves = theta.models[0].transition
+        shown = np.tile(np.eye(2), (2, 1))
+        pairs = np.einsum("zw,wxy->zxwy", moves, theta.models[0].emission).reshape(4, 4)
+    elif mode == "hidden":
+        h = int(rng.integers(2, 4))
+        stick = rng.choice([0.0, 0.5, 0.9])
+        pairs = stick * np.eye(h) + (1 - stick) * rows_of(rng, h, h, 0.7)
+        shown = rows_of(rng, h, k, 0.5)
+        theta = pk.RegimeClass(pairs, shown, emissions=0.0)
+    else:
+        pairs, shown = rows_of(rng, k, k), np.eye(k)
+        turned = np.roll(np.eye(k), 1, axis=0) if mode == "cyclic" else np.eye(k)
+        share = rng.choice([0.0, 0.6, 0.9])
+        pairs = share * turned + (1 - share) * pairs
+        theta = pk.ChainClass.of(pk.MarkovChain.steady(pairs))
+    m = int(rng.integers(1, 4))
+    directions = rng.integers(-4, 5, size=(k, m))
+    scales = tuple(np.round(np.exp(rng.uniform(np.log(0.5), np.log(30), m)), 3).tolist())
+    shape = Shape(directions, scales)
+    around = [(min(n, reach), min(length - 1 - n, reach)) for n in range(length)]
+    ends = ShapedCurve(theta.parts(length), length, reach).ends(0, shape)
+    bound = window_losses(Moves.of(theta.parts(length)[0]), around, reach, shape, ends)
+    start = np.linalg.matrix_power(pairs, 4000)[0]
+    found = Outputs(
+        start / start.sum(),
+        [pairs] * (length - 1),
+        [shown] * length,
+        [directions] * length,
+        scales,
+        ["sech"] * m,
+        1.0 if rng.random() < 0.5 else None,
+    ).climbed(rng, points, rounds)
+    outside = ~np.eye(k, dtype=bool)
+    return float((found / np.maximum(bound, 1e-9))[:, outside].max())
+
+
 def main() -> None:
-    which, seed, seconds = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
+    seed, seconds = int(sys.argv[1]), float(sys.argv[2])
     rng, end, seen = np.random.default_rng(seed), time.monotonic() + seconds, {}
     while time.monotonic() < end:
-        mode = str(rng.choice(MODES))
-        ratio = worst_s(instance_s(rng, mode), rng)
+        mode = str(rng.choice(MODES + WINDOWED))
+        ratio = worst_w(mode, rng) if mode in WINDOWED else worst_s(instance_s(rng, mode), rng)
         seen.setdefault(mode, []).append(ratio)
         if ratio > 1 + 1e-9:
-            print("VIOLATION", which, mode, ratio, flush=True)
+            print("VIOLATION", mode, ratio, flush=True)
     for mode, ratios in sorted(seen.items()):
         print(
             f"{mode}: {len(ratios)} instances, largest {max(ratios):.6f}, "

@@ -1,4 +1,4 @@
-"""Theorem S against the definition: every series, outputs by ascent, and hand-made cases."""
+"""Theorems S and W against the definition: every series, outputs by ascent, hand-made cases."""
 
 from fractions import Fraction
 
@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 import pufferkit as pk
+from pufferkit.errors import NoTheorem
 from pufferkit.influence.shape.shaping import Shape, back_on_bins, bin_errors
 from pufferkit.influence.shape.theorem_s import Active, ShapedCurve, loss_s
-from tests.attacks.shapes import instance_s, worst_s
+from pufferkit.influence.shape.theorem_w import windows
+from tests.attacks.shapes import WINDOWED, instance_s, worst_s, worst_w
 
 
 @pytest.mark.parametrize("mode", ["plain", "contaminated", "hull", "windows", "beside"])
@@ -16,6 +18,41 @@ def test_no_output_tells_more_than_theorem_s(mode):
     rng = np.random.default_rng(len(mode))
     for _ in range(6):
         assert worst_s(instance_s(rng, mode), rng) <= 1 + 1e-9
+
+
+@pytest.mark.parametrize("mode", WINDOWED)
+def test_no_output_tells_more_than_theorem_w(mode):
+    rng = np.random.default_rng(len(mode))
+    for _ in range(8):
+        assert worst_w(mode, rng) <= 1 + 1e-9
+
+
+@pytest.mark.parametrize("reach", [1, 2, 5, 9])
+def test_windows_are_those_of_all_entries(reach):
+    lengths = [1, 4, 10, 30]
+    every = {(min(n, reach), min(t - 1 - n, reach)) for t in lengths for n in range(t)}
+    assert set(windows(lengths, reach)) == every
+
+
+def test_what_cancels_within_a_window_costs_nothing():
+    """A chain that nearly turns in a circle: its counts hardly depend on any entry."""
+    theta = pk.MarkovChain.steady([[0.1, 0.8, 0.1], [0.1, 0.1, 0.8], [0.8, 0.1, 0.1]])
+    parts = pk.ChainClass.of(theta).parts(1000)
+    shape = Shape([[2, 0], [-1, 1], [-1, -1]], (10, 10))
+    by_curve, by_windows = (ShapedCurve(parts, 1000, reach).loss(shape) for reach in (None, 16))
+    assert by_windows < by_curve / 4
+
+
+def test_windows_need_kernels_that_are_known():
+    shape = Shape([[1], [0], [0]], (9,))
+    for theta in (
+        pk.RegimeClass(
+            [[0.95, 0.05], [0.1, 0.9]], [[0.7, 0.2, 0.1], [0.1, 0.3, 0.6]], emissions=0.1
+        ),
+        pk.ChainClass.any_start([[0.5, 0.25, 0.25]] * 3),
+    ):
+        with pytest.raises(NoTheorem, match="known"):
+            ShapedCurve(theta.parts(50), 50, 5).loss(shape)
 
 
 def two_moods():

@@ -15,6 +15,7 @@ MOVES, SHOWN = [[0.95, 0.05], [0.1, 0.9]], [[0.7, 0.2, 0.1], [0.1, 0.3, 0.6]]
 MOODS = pk.RegimeClass(MOVES, SHOWN)
 STATES = [0, 1, 2]
 DATA = [0, 0, 1, 2] * 500
+GAPS = pk.Series.of([0, 0, None, 1, 2] * 10, STATES)
 QUERY = pk.histogram(STATES, 2000)
 
 
@@ -47,6 +48,77 @@ def test_no_output_tells_more_than_epsilon(epsilon, shape):
     made = pk.shaped(MOODS, pk.histogram(STATES, 5), epsilon, shape=shape)
     lost = loss_by_definition(made, MOVES, SHOWN, 5, rng)
     assert 0.3 * epsilon < lost <= epsilon * (1 + 1e-9)
+
+
+CHAIN = [[0.1, 0.8, 0.1], [0.1, 0.1, 0.8], [0.8, 0.1, 0.1]]
+STICKY = [[0.8, 0.15, 0.05], [0.1, 0.8, 0.1], [0.05, 0.25, 0.7]]
+KNOWN = np.eye(3)
+
+
+@pytest.mark.parametrize("epsilon", [0.3, 1.0, 4.0])
+@pytest.mark.parametrize("matrix", [CHAIN, STICKY])
+def test_windows_hide_every_entry_of_a_chain(epsilon, matrix):
+    rng, chain = np.random.default_rng(5), pk.MarkovChain.steady(matrix)
+    for length in (1, 2, 5):
+        made = pk.shaped(chain, pk.histogram(STATES, length), epsilon)
+        assert made.reach
+        assert loss_by_definition(made, matrix, KNOWN, length, rng) <= epsilon * (1 + 1e-9)
+
+
+def test_short_segments_are_covered_too():
+    chain = pk.MarkovChain.steady(CHAIN)
+    made = pk.shaped(chain, pk.histogram(STATES, [1, 2, 40, 3]), 1.0)
+    rng = np.random.default_rng(6)
+    for length in (1, 2, 3):
+        assert loss_by_definition(made, CHAIN, KNOWN, length, rng) <= 1 + 1e-9
+
+
+def test_windows_need_far_less_noise_where_entries_cancel():
+    chain, query = pk.MarkovChain.steady(CHAIN), pk.histogram(STATES, 2000)
+    made = pk.shaped(chain, query, 1)
+    assert made.expected_l1_error < pk.influence_curve(chain, query, 1).expected_l1_error / 5
+    answer = made.release(DATA)
+    assert pk.verify(pk.Release.from_json(answer.to_json())).ok
+    data = answer.verification_data
+    for change in (
+        {"reach": 1},
+        {"reach": None},
+        {"reach": 10**6},
+        {"scales": [str(Fraction(s) * Fraction(98, 100)) for s in data["shape"]["scales"]]},
+    ):
+        spoiled = {**data, "shape": {**data["shape"], **change}}
+        assert not pk.verify(replace(answer, verification_data=spoiled)).ok, change
+
+
+def test_windows_of_many_regimes_of_switching_chains_and_of_finite_classes():
+    moves = [[0.9, 0.05, 0.05], [0.1, 0.8, 0.1], [0.05, 0.05, 0.9]]
+    shown = [[0.7, 0.2, 0.1], [0.1, 0.3, 0.6], [0.2, 0.6, 0.2]]
+    for theta in (
+        pk.RegimeClass(moves, shown),
+        pk.RegimeClass(MOVES, [CHAIN, STICKY]),
+        pk.ChainClass.of(pk.MarkovChain.steady(CHAIN), pk.MarkovChain.steady(STICKY)),
+    ):
+        made = pk.shaped(theta, pk.histogram(STATES, 300), 0.5)
+        assert made.reach or theta.hides_states
+        assert pk.verify(made.release([0, 1, 2] * 100, anyway=True)).ok
+
+
+def test_windows_are_for_one_release_over_whole_segments(tmp_path):
+    chain = pk.MarkovChain.steady(CHAIN)
+    made = pk.shaped(chain, pk.histogram(STATES, 20), 1)
+    with pytest.raises(pk.NotApplicable, match="gaps"):
+        made.release(pk.Series.of([0, 1, None, 2] * 5, STATES), anyway=True)
+    with pytest.raises(ValueError, match="shorter"):
+        pk.Spending.of(made, (1, 19))
+    once = pk.compose([pk.Spending.of(made)], chain, 20)
+    assert once.epsilon == pytest.approx(1)
+    # Beside anything else it costs what its noise spends on an entry, by the curve.
+    asking = Asking([0, 1, 2] * 100, pk.ChainClass.of(chain), 60.0, str(tmp_path / "book.db"))
+    first = asking.release(pk.histogram(STATES, 300), 1, mechanism="shaped")
+    assert asking.spent == pytest.approx(1)
+    spends = pk.InfluenceCurve(chain, 300).epsilon(first.lipschitz / first.scale)
+    asking.release(pk.count(1, 300), 0.1)
+    assert 1.1 < asking.spent <= spends + 0.1 + 1e-6
 
 
 def test_every_model_of_a_class_is_covered():
@@ -150,7 +222,8 @@ def test_sums_of_vectors_and_gaps():
 @pytest.mark.parametrize(
     ("beliefs", "query", "why"),
     [
-        (pk.MarkovChain.steady(np.full((3, 3), 1 / 3)), QUERY, "regimes are hidden"),
+        (pk.ChainClass.any_start(np.full((3, 3), 1 / 3)), QUERY, "matrix each|known chains"),
+        (pk.MarkovChain.steady(CHAIN), pk.histogram(STATES, GAPS), "without gaps"),
         (MOODS, pk.count(1, 30), "at least two"),
         (MOODS, pk.quantile(0.5, {0: 0, 1: 1, 2: 2}, 30), "at least two|choice"),
     ],

@@ -43,6 +43,10 @@ THEOREMS = {
         "influence/shape/theorem_s.py: loss_s",
         "influence/test_shape_s.py: test_no_output_tells_more_than_theorem_s",
     ),
+    "SHAPE Theorem W": (
+        "influence/shape/theorem_w.py: loss_w",
+        "influence/test_shape_s.py: test_no_output_tells_more_than_theorem_w",
+    ),
     "[Q] Definition 3.1": (
         "influence/sums/lattice.py: w_infinity",
         "influence/test_transport.py: test_equals_the_linear_programme_on_tie_heavy_distributions",

@@ -897,8 +897,16 @@ class PartCurve:
 
     def limits(self, runs: CostRuns) -> tuple[Floats, Floats] | None:
         """The largest variation of every pair beyond an entry, to its left and to its right."""
-        cost = np.max([own for _, own in runs], axis=0)
-        sides = self._both(self._sides, runs, LARGEST) if self._alike else None
+        return self.variations(runs) if self._alike else None
+
+    def variations(self, runs: CostRuns) -> tuple[Floats, Floats] | None:
+        """How far the likelihood varies with a state: by its entry and all on the left, or right.
+
+        Where the state is hidden, what is beyond is as well.
+        """
+        hidden = self._hidden(runs)
+        cost = np.max([own for _, own in hidden], axis=0)
+        sides = self._both(self._sides, hidden, LARGEST)
         if sides is None:
             return None
         ours, theirs = (np.max([one.steps for one in side], axis=0) for side in sides)

@@ -182,13 +182,15 @@ class Regimes:
 
     @classmethod
     def of(cls, part: Part) -> Regimes | None:
-        """Those of a part; ``None`` where nothing is hidden, or the emission is not known."""
+        """Those of a part; ``None`` where the emission is not known. A state may be its entry."""
         emission = part.emission
         if isinstance(emission, Contaminated):
             h, k = emission.rows, emission.states
             shown = np.mean([own[:h, :k] for own in emission.programmes.kernels], axis=0)
         elif isinstance(emission, Transport):
             shown = np.mean(emission.kernels, axis=0)
+        elif emission is None and part.clock is None and part.sojourns is None:
+            shown = np.eye(len(part.possible[0]))
         else:
             return None
         shown = shown / shown.sum(axis=1, keepdims=True)

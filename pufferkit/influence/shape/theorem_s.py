@@ -16,6 +16,7 @@ from pufferkit.influence.curve.steps import Contaminated, HiddenCost, Transport,
 from pufferkit.influence.curve.transport_plans import bases_of, packed
 from pufferkit.influence.shape.costs import beside_costs, regime_costs
 from pufferkit.influence.shape.shaping import Shape
+from pufferkit.influence.shape.theorem_w import Moves, loss_w
 from pufferkit.rounding import EPS
 from pufferkit.threads import one_thread
 
@@ -123,13 +124,26 @@ def _entry_cost(shape: Shape, run: Active) -> Floats:
 
 
 class ShapedCurve:
-    """The loss of shapes under the parts of a class, for one length; see `loss_s`.
+    """The loss of shapes under the parts of a class; see `loss_s` and `theorem_w.loss_w`.
 
     What was computed for one shape begins the next.
+
+    Parameters
+    ----------
+    parts
+        What each member of a class says.
+    lengths
+        The lengths of the segments, or that of the only one.
+    reach
+        How far windows reach, for Theorem W; left out for Theorem S.
     """
 
-    def __init__(self, parts: Sequence[Part], length: int) -> None:
-        self.parts, self.length = parts, length
+    def __init__(
+        self, parts: Sequence[Part], lengths: int | Sequence[int], reach: int | None = None
+    ) -> None:
+        self.parts, self.reach = parts, reach
+        self.lengths = [lengths] if isinstance(lengths, int) else list(lengths)
+        self.length = max(self.lengths)
         self._made: dict[int, tuple[PartCurve, Shaped | None]] = {}
 
     def _curve(self, place: int) -> tuple[PartCurve, Shaped | None]:
@@ -162,7 +176,11 @@ class ShapedCurve:
         runs = _active(self.length if over is None else over, shape, self.length)
         name, largest = "", EntryLoss(0.0, 1)
         for place, part in enumerate(self.parts):
-            loss = self._curve(place)[0].loss(self._runs(place, shape, runs))
+            if self.reach is None:
+                loss = self._curve(place)[0].loss(self._runs(place, shape, runs))
+            else:
+                pairs = self._by_windows(place, shape)
+                loss = EntryLoss(float(pairs.max()), (self.length + 1) // 2, pairs)
             if not isfinite(loss.value):
                 raise NoTheorem("the loss of this shape is no finite number; give larger scales")
             if not name or loss.value > largest.value:
@@ -171,14 +189,36 @@ class ShapedCurve:
 
     @one_thread()
     def pairs(self, shape: Shape) -> list[Floats]:
-        """The losses of all pairs of secrets of each part; infinite where there is no bound."""
+        """The losses of all pairs of secrets of each part, for a search; infinite without a bound.
+
+        Entries near the ends of a series are left out where windows have others.
+        """
         runs = _active(self.length, shape, self.length)
         losses = []
         for place in range(len(self.parts)):
+            if self.reach is not None:
+                losses.append(self._by_windows(place, shape, inner=True).ravel())
+                continue
             rows = self._curve(place)[0].losses(self._runs(place, shape, runs))
             own = [np.inf] if not rows else np.max([loss for *_, loss in rows], axis=0).ravel()
             losses.append(np.nan_to_num(own, nan=np.inf))
         return losses
+
+    def _by_windows(self, place: int, shape: Shape, *, inner: bool = False) -> Floats:
+        """The losses by Theorem W, of one part."""
+        moves = Moves.of(self.parts[place])
+        if moves is None or self.reach is None:
+            raise NoTheorem("windows need chains whose kernels are known and the same at all times")
+        ends = self.ends(place, shape)
+        return loss_w(moves, self.lengths, self.reach, shape, ends, inner=inner)
+
+    def ends(self, place: int, shape: Shape) -> tuple[float, float]:
+        """How much the state of an entry, and all on its left, or right, reveal at most."""
+        runs = self._runs(place, shape, [Active(self.length)])
+        sides = self._curve(place)[0].variations(runs)
+        if sides is None:
+            return np.inf, np.inf
+        return float(sides[0].max()), float(sides[1].max())
 
     @one_thread()
     def proof(self, shape: Shape, over: CountedRuns | None = None) -> dict[str, Any]:
@@ -191,7 +231,7 @@ class ShapedCurve:
             if record is not None and shown is not None:
                 record["emission"] = shown.plans(shape, runs)
             records.append(record)
-        return {"theorem": "S", "parts": records}
+        return {"theorem": "S" if self.reach is None else "W", "parts": records}
 
 
 def loss_s(

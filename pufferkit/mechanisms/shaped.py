@@ -26,7 +26,7 @@ from pufferkit.influence.shape.design import (
 )
 from pufferkit.influence.shape.shaping import LARGEST_WHOLE, Rotated, Shape, bin_errors
 from pufferkit.influence.shape.theorem_s import ShapedCurve
-from pufferkit.influence.shape.theorem_w import Moves
+from pufferkit.influence.shape.theorem_w import AlikeChain
 from pufferkit.mechanisms.calibration import GAPS, Calibration, chains_only, checked
 from pufferkit.mechanisms.release import Evidence, Release
 from pufferkit.noise import LARGEST_SECH, DiscreteSech, Family, Sampler
@@ -302,7 +302,7 @@ def _served(theta: Beliefs, query: Query) -> tuple[Sequence[Part], tuple[str, ..
     if len(regimes) == len(parts) and all(map(_hides, regimes)):
         theorems.append("S")
     # Two regimes differ in one direction, and Theorem S is within 6% of what is possible.
-    if not ((theorems and many <= _FEW) or query.missing) and all(map(Moves.of, parts)):
+    if not ((theorems and many <= _FEW) or query.missing) and all(map(AlikeChain.of, parts)):
         theorems.append("W")
     if not theorems:
         raise NotApplicable(
@@ -333,7 +333,7 @@ def shaping_work(theta: Beliefs, query: Query) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class _Found:
+class _Proposal:
     """What a search found: with windows their reach; without a mixture nothing."""
 
     reach: int | None
@@ -370,7 +370,7 @@ class _Search:
         """The reach of windows, if any, the mixture of the numbers, and its scales."""
         if wanted_basis(self.added).shape[1] == 0:
             raise NotApplicable("no entry moves the answer: there is nothing to hide")
-        tried: list[_Found] = []
+        tried: list[_Proposal] = []
         for part in self._hardest():
             regimes = Regimes.of(part)
             assert regimes is not None
@@ -397,9 +397,9 @@ class _Search:
         equal = [own.max() for own in self.curve(None).pairs(shape)]
         return [self.parts[int(np.argmax(equal))]]
 
-    def _by_windows(self, part: Part, basis: Floats, begin: Floats) -> _Found:
+    def _by_windows(self, part: Part, basis: Floats, begin: Floats) -> _Proposal:
         """The least error by windows: their reach is chosen at scales in given proportions."""
-        moves = Moves.of(part)
+        moves = AlikeChain.of(part)
         assert moves is not None
         longest = max(self.lengths)
         most = longest if longest <= _SHORT else (longest - 1) // 2
@@ -411,7 +411,7 @@ class _Search:
                 error = self._error(self._mixed(basis, _FINE), self._sized(basis, _FINE, scales))
                 choices.append((error, reach, scales))
         if not choices:
-            return _Found(None)
+            return _Proposal(None)
         _, reach, scales = min(choices, key=lambda one: one[0])
         return self._of_basis(basis, scales, reach)
 
@@ -432,9 +432,9 @@ class _Search:
             progress=self.progress,
         )
 
-    def _of_basis(self, basis: Floats, begin: Floats, reach: int | None) -> _Found:
+    def _of_basis(self, basis: Floats, begin: Floats, reach: int | None) -> _Proposal:
         """The least error in this basis, the mixture, and its scales."""
-        scales, best = self._scales(basis, begin, reach, _ROUNDS), _Found(reach)
+        scales, best = self._scales(basis, begin, reach, _ROUNDS), _Proposal(reach)
         if scales is None:
             return best
         for digits in _DIGITS:
@@ -446,7 +446,7 @@ class _Search:
             whole = whole * (float(self._losses(mix, whole, reach).max()) / self.epsilon)
             error = self._error(mix, whole)
             if np.isfinite(error) and error < best.error:
-                best = _Found(reach, error, mix, whole)
+                best = _Proposal(reach, error, mix, whole)
         return best
 
     def _first(self, basis: Floats) -> float:

@@ -58,7 +58,7 @@ def loss_by_windows(
     lengths, reach, ends
         Those of the segments, of the windows, and what their ends reveal.
     """
-    known = _Windows(part, scaled, reach, work)
+    known = _WindowProof(part, scaled, reach, work)
     seen, worst = set(), 0.0
     for length in set(lengths):
         near = {*range(min(reach + 1, length)), *range(max(0, length - 1 - reach), length)}
@@ -69,7 +69,7 @@ def loss_by_windows(
     return worst
 
 
-class _Windows:
+class _WindowProof:
     """Laws of A around an entry, for one part."""
 
     def __init__(self, part: Any, scaled: Floats, reach: int, work: Allowance) -> None:

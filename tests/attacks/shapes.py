@@ -14,7 +14,7 @@ from pufferkit.influence.curve.engine import Side, stretches_of_both, swept
 from pufferkit.influence.curve.steps import Contaminated, StepsInRow, Transport, closure
 from pufferkit.influence.shape.shaping import Shape
 from pufferkit.influence.shape.theorem_s import Active, Shaped, ShapedCurve
-from pufferkit.influence.shape.theorem_w import Moves, window_losses
+from pufferkit.influence.shape.theorem_w import AlikeChain, window_losses
 from tests.oracles.shape import Outputs
 
 MODES = ("plain", "contaminated", "hull", "windows", "beside")
@@ -175,7 +175,7 @@ def worst_w(mode, rng, points=300, rounds=20) -> float:
     shape = Shape(directions, scales)
     around = [(min(n, reach), min(length - 1 - n, reach)) for n in range(length)]
     ends = ShapedCurve(theta.parts(length), length, reach).ends(0, shape)
-    bound = window_losses(Moves.of(theta.parts(length)[0]), around, reach, shape, ends)
+    bound = window_losses(AlikeChain.of(theta.parts(length)[0]), around, reach, shape, ends)
     start = np.linalg.matrix_power(pairs, 4000)[0]
     found = Outputs(
         start / start.sum(),

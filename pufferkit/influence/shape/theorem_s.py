@@ -16,7 +16,7 @@ from pufferkit.influence.curve.steps import Contaminated, HiddenCost, Transport,
 from pufferkit.influence.curve.transport_plans import bases_of, packed
 from pufferkit.influence.shape.costs import beside_costs, regime_costs
 from pufferkit.influence.shape.shaping import Shape
-from pufferkit.influence.shape.theorem_w import Moves, loss_w
+from pufferkit.influence.shape.theorem_w import AlikeChain, loss_w
 from pufferkit.rounding import EPS
 from pufferkit.threads import one_thread
 
@@ -206,7 +206,7 @@ class ShapedCurve:
 
     def _by_windows(self, place: int, shape: Shape, *, inner: bool = False) -> Floats:
         """The losses by Theorem W, of one part."""
-        moves = Moves.of(self.parts[place])
+        moves = AlikeChain.of(self.parts[place])
         if moves is None or self.reach is None:
             raise NoTheorem("windows need chains whose kernels are known and the same at all times")
         ends = self.ends(place, shape)

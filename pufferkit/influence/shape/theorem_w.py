@@ -74,7 +74,7 @@ _AT_ONCE = 1 << 21
 
 
 @dataclass(frozen=True, eq=False)
-class Moves:
+class AlikeChain:
     """A chain of states and the entries they show, the same at every time.
 
     Attributes
@@ -95,7 +95,7 @@ class Moves:
     error: float
 
     @classmethod
-    def of(cls, part: Part) -> Moves | None:
+    def of(cls, part: Part) -> AlikeChain | None:
         """Those of a part; ``None`` where kernels change in time, or are not known."""
         secret, sides = part.secret, (part.left, part.right)
         if not secret.is_entry or secret.state or secret.weights is not None:
@@ -145,7 +145,7 @@ def windows(lengths: Sequence[int], reach: int) -> list[tuple[int, int]]:
 
 
 def loss_w(
-    moves: Moves,
+    moves: AlikeChain,
     lengths: Sequence[int],
     reach: int,
     shape: Shape,
@@ -198,7 +198,7 @@ def loss_w(
 
 
 def window_losses(
-    moves: Moves,
+    moves: AlikeChain,
     around: Sequence[tuple[int, int]],
     reach: int,
     shape: Shape,
@@ -218,7 +218,7 @@ def window_losses(
 class _Tilts:
     """Windows under laws that are tilted in some directions t of the box, in units of 1 / s."""
 
-    def __init__(self, moves: Moves, shape: Shape, reach: int) -> None:
+    def __init__(self, moves: AlikeChain, shape: Shape, reach: int) -> None:
         self.moves, self.reach = moves, reach
         self.worth = centred(shape.directions.astype(float)) * shape.rates
         self.m, self.hidden = shape.coordinates, len(moves.emission)

@@ -338,9 +338,11 @@ def marks_named(connection: Connection, names: Iterable[str]) -> dict[str, Any]:
 
 
 def mark_texts(connection: Connection, after: int = 0) -> Iterator[tuple[str, str]]:
-    """The marks in the entries after this one, as they are stored, in order."""
-    text = "SELECT account, marks FROM pufferkit_entries WHERE marks <> '' AND seq > ? ORDER BY seq"
-    return iter(connection.execute(text, (after,)))
+    """The marks in the entries after this one, as they are stored; those of an account in order."""
+    text, values = "SELECT account, marks FROM pufferkit_entries WHERE marks <> ''", [after]
+    if not after:  # few entries have marks, and an index lists them
+        return iter(connection.execute(f"{text} ORDER BY account, seq"))
+    return iter(connection.execute(f"{text} AND seq > ? ORDER BY seq", values))
 
 
 def digest_at(connection: Connection, seq: int) -> str | None:

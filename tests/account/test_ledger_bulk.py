@@ -104,6 +104,16 @@ def test_all_or_nothing(book):
     assert book.verify() == []
 
 
+def test_what_was_read_counts_only_while_the_chain_is_the_same(book):
+    name = NAMES[0]
+    read = book.look([name], ["k"])
+    assert book.charge_many(charges("other", names=[name]))
+    assert not book.charge_many(charges(names=[name]), read=read)
+    assert book.charge_many(charges(names=[name], after=2), read=book.look([name], ["k"]))
+    assert book.account(name).entries == 3
+    assert book.verify() == []
+
+
 def test_several_charges_to_one_account_in_one_call(book):
     pair = [*charges("one", names=NAMES[:1]), *charges("two", total=500_000, names=NAMES[:1])]
     assert book.charge_many(pair)

@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 
 import pufferkit as pk
-from tests.oracles.joint_loss import NoisySum, losses
+from tests.oracles.joint_loss import NoisySum, any_start_losses, losses
 
 VALUES = {"a": 0, "b": 1, "c": 3}
 START, STEPS = [0.5, 0.2, 0.3], [[0.7, 0.3, 0.0], [0.2, 0.5, 0.3], [0.1, 0.3, 0.6]]
@@ -51,6 +51,44 @@ def test_all_together_lose_no_more_than_is_stated(epsilon):
             assert each[name].half_width()[0] <= error * (1 + 1e-9)
     else:
         assert 0.99 * epsilon <= each.epsilon <= epsilon
+
+
+def lost(steps, values, start, errors, epsilon):
+    """Share of what is stated that an entry loses at most, of six entries in two states."""
+    steps = np.clip(np.array(steps), 0.02, 0.98)
+    matrix = np.array([[1 - steps[0], steps[0]], [steps[1], 1 - steps[1]]])
+    chain = pk.MarkovChain.steady(matrix, states=["a", "b"])
+    theta = chain if start == "steady" else pk.ChainClass.any_start(matrix, states=["a", "b"])
+    frame = pl.DataFrame({"who": ["p"] * 6, "t": range(6), "x": list("abbaab")})
+    data = pk.read(frame, subject="who", time="t", state="x", states=["a", "b"])
+    numbers = dict(zip("ab", values, strict=True))
+    asked = {"count": (pk.count("b"), errors[0]), "sum": (pk.total(numbers), errors[1])}
+    made = pk.release(data, theta, asked, epsilon, per="subject", anyway=True)
+    sums = [
+        NoisySum(1, 6, own, float(made[name].scale[0]))
+        for name, own in (("count", (0, 1)), ("sum", values))
+    ]
+    if start == "steady":
+        worst = losses(chain.initial, matrix, sums, [6])
+    else:
+        worst = any_start_losses(matrix, sums, 6)
+    return float(np.max(worst)) / made.epsilon
+
+
+@pytest.mark.parametrize("start", ["steady", "any"])
+def test_a_climb_finds_no_more_than_is_stated(start):
+    rng = np.random.default_rng(5)
+    case = [[0.1, 0.4], [0, 3], [4.0, 30.0], 1.0]
+    best = lost(case[0], case[1], start, case[2], case[3])
+    for _ in range(8):
+        steps = [step * rng.uniform(0.5, 1.6) for step in case[0]]
+        values = [int(rng.integers(-2, 5)), int(rng.integers(5, 9))]
+        errors = [float(error * rng.uniform(0.5, 2)) for error in case[2]]
+        epsilon = None if rng.random() < 0.3 else float(rng.uniform(0.2, 3))
+        share = lost(steps, values, start, errors, epsilon)
+        if share > best:
+            best, case = share, [steps, values, errors, epsilon]
+    assert 0.7 < best <= 1 + 1e-9
 
 
 def test_together_and_by_windows():

@@ -6,8 +6,6 @@ knows no class. A class says of which models it is made (``member``) and what it
 
 # Adversaries who are unsure
 
-The loss against adversaries who are unsure which distribution of a class is in force.
-
 The guarantee over a class holds against adversaries who know the distribution in force. Let each
 type z (a person, a path of regimes) have its distribution in the class, with loss epsilon, and let
 an entry be informative about the type through P(z | X_i = x). Against an adversary who is unsure of
@@ -20,14 +18,10 @@ term does not depend on the noise: it bounds the loss that noise for the class d
 
 # Data and beliefs
 
-Where data meet beliefs: data that the beliefs are not about are refused, before any noise.
-
-Beliefs are about entries some time apart. A chain of five minutes says nothing about entries of one
+Data that the beliefs are not about are refused, before any noise. Beliefs are about entries some time apart. A chain of five minutes says nothing about entries of one
 minute, which predict one another far better: under it the noise would be too small. So data with
 another step are refused, and where either has no clock the author of a release answers for it. The
 same holds for the phase of a clock.
-
-Classes Theta that list finitely many models of the same entries, one by one.
 """
 
 from __future__ import annotations
@@ -406,7 +400,7 @@ def step_assumed(believed: float | None, step: float | None) -> str | None:
 
 
 class ListedClass(Beliefs):
-    """Models listed in the attribute that ``kind`` names; each is an instance of ``member``."""
+    """Finitely many models of the same entries, listed in the attribute that ``kind`` names; each is an instance of ``member``."""
 
     called: ClassVar[str]
     """The word for one model."""

@@ -18,10 +18,11 @@ term does not depend on the noise: it bounds the loss that noise for the class d
 
 # Data and beliefs
 
-Data that the beliefs are not about are refused, before any noise. Beliefs are about entries some time apart. A chain of five minutes says nothing about entries of one
-minute, which predict one another far better: under it the noise would be too small. So data with
-another step are refused, and where either has no clock the author of a release answers for it. The
-same holds for the phase of a clock.
+Data that the beliefs are not about are refused, before any noise. Beliefs are about entries some
+time apart. A chain of five minutes says nothing about entries of one minute, which predict one
+another far better: under it the noise would be too small. So data with another step are refused,
+and where either has no clock the author of a release answers for it. The same holds for the phase
+of a clock.
 """
 
 from __future__ import annotations
@@ -400,7 +401,10 @@ def step_assumed(believed: float | None, step: float | None) -> str | None:
 
 
 class ListedClass(Beliefs):
-    """Finitely many models of the same entries, listed in the attribute that ``kind`` names; each is an instance of ``member``."""
+    """Finitely many models of the same entries, each an instance of ``member``.
+
+    They are listed in the attribute that ``kind`` names.
+    """
 
     called: ClassVar[str]
     """The word for one model."""

@@ -31,9 +31,8 @@ locating the exact node would take about sqrt(n) evaluations). Every score it re
 
 Entries that a release does not use, because they were not observed, are nearby nodes that cannot
 move the answer: in the proof of [Q] Theorem 4.3 the nearby entries are exchanged at L each, and
-exchanging such an entry costs nothing. So card(nearby) counts the observed entries only
-, for every node, observed or not. This count never decreases as a side grows,
-and the search uses nothing else.
+exchanging such an entry costs nothing. So card(nearby) counts the observed entries only, for every
+node, observed or not. This count never decreases as a side grows, and the search uses nothing else.
 """
 
 from __future__ import annotations

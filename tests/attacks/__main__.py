@@ -24,6 +24,7 @@ from tests.attacks.accounts import (
 from tests.attacks.cases import PRIVATE, TARGETS, Case, Target
 from tests.attacks.charges import by_compose_of_others, by_rule
 from tests.attacks.climb import TOLERANCE, Charge, Summit, climb
+from tests.attacks.models import GRAPHS, SERIES, alone, at_outer_outputs, of_account, of_table
 from tests.attacks.refusals import REFUSED, not_refused
 from tests.attacks.regions import attacked
 from tests.guards.beliefs import BELIEFS
@@ -101,6 +102,28 @@ def members(kind: str) -> Group:
     return searched
 
 
+def models(row: Row, rng: np.random.Generator, end: float) -> None:
+    """One random model of any class, by every mechanism."""
+    kind = str(rng.choice([*SERIES, *GRAPHS]))
+    for share, words in alone(kind, rng):
+        row.see(share, f"{kind}, {words[:60]}", details=words)
+
+
+def histories_of_models(row: Row, rng: np.random.Generator, end: float) -> None:
+    """An account, or several questions about a table, over one random model."""
+    kind = str(rng.choice([*SERIES]))
+    for attack in (of_account, of_table):
+        seen = attack(kind, rng)
+        if seen is not None:
+            row.see(seen[0], f"{kind}, {attack.__name__}", details=seen[1])
+
+
+def long_series(row: Row, rng: np.random.Generator, end: float) -> None:
+    """Noise of every shape over long series, at outer outputs."""
+    for share, words in at_outer_outputs(rng):
+        row.see(share, words, details=words)
+
+
 def regions(row: Row, rng: np.random.Generator, end: float) -> None:
     """Regions against kernels chosen in time; their releases are verified too."""
     seed = int(rng.integers(2**31))
@@ -134,6 +157,9 @@ def groups(evaluations: int) -> dict[str, Group]:
     }
     kinds = dict.fromkeys(BELIEFS[belief].kind for own in CLASSES.values() for belief in own)
     named |= {f"members: {kind}": members(kind) for kind in kinds}
+    named["random models"] = models
+    named["random models: accounts, tables"] = histories_of_models
+    named["long series at outer outputs"] = long_series
     named["kernels in time: two-sided region"] = regions
     return named | {name: refusals(name) for name in REFUSED}
 

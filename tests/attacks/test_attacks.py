@@ -30,8 +30,10 @@ from tests.attacks.charges import (
     told,
 )
 from tests.attacks.climb import TOLERANCE, climb
+from tests.attacks.models import GRAPHS, SERIES, alone, at_outer_outputs, of_account, of_table
 from tests.attacks.refusals import REFUSED, not_refused
 from tests.oracles.joint_loss import NoisySum, any_start_losses, losses
+from tests.oracles.outer import outer_loss
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
@@ -143,6 +145,40 @@ def test_noise_for_other_beliefs_is_charged_for_what_it_loses():
     summit = climb(target, by_compose_of_others, np.random.default_rng(2), 40)
     assert summit.charge > 0
     assert summit.ratio <= 1 + TOLERANCE, summit
+
+
+@pytest.mark.parametrize("kind", [*SERIES, *GRAPHS])
+def test_no_release_about_a_random_model_tells_more_than_epsilon(kind):
+    seen = [own for seed in range(4) for own in alone(kind, np.random.default_rng([1, seed]))]
+    assert all(share <= 1 + TOLERANCE for share, _ in seen), max(seen)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", SERIES)
+@pytest.mark.parametrize("attack", [of_account, of_table])
+def test_no_history_about_a_random_model_tells_more_than_is_charged(kind, attack):
+    seen = [attack(kind, np.random.default_rng([2, seed])) for seed in range(6)]
+    assert all(share <= 1 + TOLERANCE for share, _ in filter(None, seen)), seen
+
+
+def test_a_long_series_tells_as_much_as_promised_at_outer_outputs():
+    moves, shown = (
+        np.array([[0.95, 0.05], [0.1, 0.9]]),
+        np.array([[0.7, 0.2, 0.1], [0.1, 0.3, 0.6]]),
+    )
+    made = pk.shaped(pk.RegimeClass(moves, shown), pk.histogram(range(3), 2000), 1)
+    shape = made.rotated.shape
+    scales = np.array([float(scale) for scale in shape.scales])
+    chain = ([2 / 3, 1 / 3], [moves] * 1999, [shown] * 2000)
+    assert 0.9 < outer_loss(*chain, shape.directions, scales) <= 1 + TOLERANCE
+    assert outer_loss(*chain, shape.directions, 0.9 * scales) > 1  # no scale is to spare
+
+
+@pytest.mark.slow
+def test_no_long_series_tells_more_at_outer_outputs():
+    seen = [own for seed in range(6) for own in at_outer_outputs(np.random.default_rng([3, seed]))]
+    assert {"shaped", "influence_curve"} <= {words.split(",")[0] for _, words in seen}
+    assert 0.9 < max(seen)[0] <= 1 + TOLERANCE, max(seen)
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tests.guards.asked import Over
-from tests.guards.beliefs import BELIEFS
+from tests.guards.beliefs import BELIEFS, Belief
 from tests.guards.scales import Row, over_of
 from tests.oracles.answers import ANSWERS
 from tests.oracles.choice import chosen, misses
@@ -62,16 +62,28 @@ def secrets(secret: str, states: tuple[str, ...], over: Over) -> list[Any]:
 
 
 class Attack:
-    """Members of a class against one release: `loss` of one of them, `climb` to a high one."""
+    """Members of a class against one release: `loss` of one of them, `climb` to a high one.
+
+    Or against several: ``told`` are then all answers, each in units of its noise.
+    """
 
     def __init__(
-        self, belief: str, question: str, secret: str, over: Over, scale: float, times: int = 1
+        self,
+        belief: str | Belief,
+        question: str,
+        secret: str,
+        over: Over,
+        scale: float,
+        times: int = 1,
+        told: Answers | None = None,
     ) -> None:
-        own = BELIEFS[belief]
+        own = belief if isinstance(belief, Belief) else BELIEFS[belief]
         self.over, self.states = over, own.states
-        self.answers = answers(question, own.states, over, times)
+        self.answers = told or answers(question, own.states, over, times)
         self.noise: Laplace | Choice | Pipelines
-        if question == "the data":
+        if told is not None:
+            self.noise = Laplace(told, 1.0)
+        elif question == "the data":
             self.noise = Pipelines(self.answers, 1 / scale)
         elif question == "quantile":
             self.noise = Choice(self.answers, scale, chosen, misses)

@@ -63,7 +63,8 @@ def guess(cells: dict[str, list[Any]]) -> FileColumns:
     names = list(cells)
     clocks = [name for name in names if _all(cells[name], _is_moment)]
     numbers = tuple(n for n in names if n not in clocks and _all(cells[n], _is_number))
-    rising = sorted((n for n in numbers if _rises(cells[n])), key=lambda n: _counts_rows(cells[n]))
+    rising = [n for n in numbers if _rises(cells[n], 2 if _TIMES.search(n) else _FEW)]
+    rising.sort(key=lambda n: _counts_rows(cells[n]) and not _TIMES.search(n))
     time = _time(cells, clocks) or next(iter(rising), "")
     left = [name for name in names if name not in clocks and name != time]
     named = [name for name in left if name not in numbers or _all(cells[name], _is_whole)]
@@ -104,10 +105,10 @@ def _counts_rows(cells: Sequence[Any]) -> bool:
     )
 
 
-def _rises(cells: Sequence[Any]) -> bool:
-    """Whether the numbers increase strictly, as times do."""
+def _rises(cells: Sequence[Any], few: int) -> bool:
+    """Whether more numbers than a few increase strictly, as times do."""
     numbers = [float(str(cell).replace(",", ".")) for cell in cells if str(cell or "").strip()]
-    return len(numbers) > _FEW and all(a < b for a, b in pairwise(numbers))
+    return len(numbers) > few and all(a < b for a, b in pairwise(numbers))
 
 
 def columns_of(path: str, text: TextFormat | None = None) -> FileColumns:

@@ -412,13 +412,13 @@ def _numbers(time: Any, kind: Any, unit: int | float | None) -> Any:
     if isinstance(kind, (nw.Date, nw.Datetime)):
         time = time.cast(nw.Datetime("us")) if isinstance(kind, nw.Date) else time
         return time.dt.timestamp("us")
+    if kind.is_float():
+        time = nw.when(time.is_finite()).then(time)
     if unit is not None:
         return times.since_1970(time, kind, unit)
     if isinstance(kind, nw.Decimal):
         return time.cast(nw.Float64)
-    if kind.is_integer():
-        return time.cast(nw.Int64)  # differences of small integers would overflow
-    return nw.when(time.is_finite()).then(time)
+    return time.cast(nw.Int64) if kind.is_integer() else time  # small ones would overflow
 
 
 def _cells(series: Any) -> Any:

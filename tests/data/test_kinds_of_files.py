@@ -223,3 +223,11 @@ def test_mixed_precision(tmp_path: Path, times: list[str]):
     assert series.step == 300
     begin = datetime(2024, 1, 13) - datetime(1970, 1, 1)
     assert series.calendar.starts == (int(begin.total_seconds()) * 10**6,)
+
+
+@pytest.mark.parametrize("engine", ["polars", "duckdb"])
+def test_moments_since_1970_that_are_no_numbers_are_lost(engine: str):
+    rows = pl.DataFrame({"t": [1.7e9, float("nan"), 1.7e9 + 300], "x": ["a", "b", "a"], "w": "p"})
+    source = rows if engine == "polars" else pytest.importorskip("duckdb").sql("select * from rows")
+    with pytest.raises(ValueError, match="no time"):
+        pk.read(source, subject="w", time="t", state="x")

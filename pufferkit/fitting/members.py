@@ -268,14 +268,20 @@ def budgeted_influence(theta: ChainClass, window: int) -> float:
     influence is measured. Of many models of regimes the few with most influence stand for all:
     the budget may then come out smaller than it is, which refutes more.
     """
-    if isinstance(theta, RegimeClass) and theta.together == "finite" and not theta.switching:
-        theta = _hardest(theta, window)
     length = 2 * checks.whole("window", window, 1) + theta.period
-    return InfluenceCurve(theta, length).epsilon(SMALL) / SMALL
+    return InfluenceCurve(_hardest(theta, window), length).epsilon(SMALL) / SMALL
 
 
-def _hardest(theta: RegimeClass, window: int) -> RegimeClass:
-    """The models with most influence."""
+@singledispatch
+def _hardest(theta: ChainClass, window: int) -> ChainClass:
+    """The class, or of many models of regimes those with most influence."""
+    return theta
+
+
+@_hardest.register
+def _(theta: RegimeClass, window: int) -> ChainClass:
+    if theta.together == "hull" or theta.switching:
+        return theta
     order = sorted(theta.models, key=lambda model: -regime_influence(model, window))
     known: Any = {name: getattr(theta, name) for name in ("emissions", "secret", "slow", "step")}
     each = (RegimeClass(m.transition, m.emission, theta.states, **known) for m in order[:_HARDEST])

@@ -68,3 +68,19 @@ def test_a_turn_between_two_chains_is_promised_only_where_it_is_a_mixture_backwa
     ]
     assert 1.05 < max(turns) < 1.2
     assert "NOT for every schedule" in hull.promise
+
+
+def test_a_hull_with_somebody_beyond_people_who_differ():
+    """One more chain, slower than everybody's, and its time reversal; more noise, never less."""
+    stays = (0.6, 0.75, 0.85, 0.9)
+    chains = [pk.MarkovChain.steady([[p, 1 - p], [1 - p, p]]) for p in stays]
+    people = [
+        pk.Series.of(chain.sample(2000, seed=n).tolist(), [0, 1]) for n, chain in enumerate(chains)
+    ]
+    plain, wide = (pk.fit(people, "hull", beyond=beyond) for beyond in (False, True))
+    assert len(wide.representatives()) == len(plain.representatives()) + 1
+    query = pk.count(1, 300)
+    noise = [pk.influence_curve(theta, query, 1).scale for theta in (plain, wide)]
+    assert noise[0] < noise[1] < 4 * noise[0]
+    alike = pk.fit(people[:1] * 3, "hull", beyond=True)
+    assert len(alike.representatives()) == len(pk.fit(people[:1] * 3, "hull").representatives())

@@ -296,6 +296,11 @@ def keys_named(
     return {(name, key) for name, key in _named(connection, "account, key", names, kind, keys)}
 
 
+def charges_named(connection: Connection, names: Sequence[str], keys: Sequence[str]) -> Any:
+    """Account and key of the charges with these keys: asked now, and read later."""
+    return _named(connection, "account, key", names, "charge", keys)
+
+
 def _named(
     connection: Connection,
     columns: str,

@@ -62,6 +62,7 @@ from pufferkit.account.chain import (
     append,
     asked_before,
     body_of,
+    charges_named,
     checked_name,
     entries_named,
     entry_of,
@@ -213,20 +214,13 @@ class Read:
     head: tuple[int, str]
 
     @classmethod
-    def of(
-        cls,
-        connection: Connection,
-        accounts: Sequence[str],
-        keys: Sequence[str] = (),
-        *,
-        states: bool = True,
-    ) -> Read:
+    def of(cls, connection: Connection, accounts: Sequence[str], keys: Sequence[str] = ()) -> Read:
         """What is stored at this moment; entries that were changed raise."""
         if not accounts:
             return cls({}, {}, {}, {}, set(), connection.head)
         asked = asked_before(connection, accounts, keys)  # sent before the first is read
         balances = accounts_named(connection, accounts)
-        kept = states_named(connection, accounts) if states else {}
+        kept = states_named(connection, accounts)
         opened: dict[str, Mapping[str, Any]] = {}
         values: dict[tuple[str, str], Mapping[str, Any]] = {}
         charged: set[tuple[str, str]] = set()
@@ -259,16 +253,20 @@ States = dict[str, Mapping[str, Any] | None]
 
 
 def drafts_of(
-    charges: Sequence[Charge], read: Read, marks: Mapping[str, Mapping[str, Any]]
+    charges: Sequence[Charge],
+    before: Mapping[str, Balance],
+    paid: Set[tuple[str, str]],
+    marks: Mapping[str, Mapping[str, Any]],
 ) -> tuple[list[Draft], States] | None:
-    """Openings, charges and values in order, and the states that they lead to.
+    """Charges with their values in order, and the states that they lead to.
 
-    ``None`` if an account has newer entries or a value is stored already. ``read`` is what is
-    stored, ``marks`` what the first charge to an account records about its data.
+    ``None`` if an account has newer entries or a value is stored already. ``before`` are the
+    balances and ``paid`` the charges that are stored, ``marks`` what the first charge to an account
+    records about its data.
     """
     drafts: list[Draft] = []
     states: States = {}
-    before, marked, charged = read.balances, dict(marks), set(read.charged)
+    marked, charged = dict(marks), set(paid)
     totals = {name: account.total for name, account in before.items()}
     digests: dict[int, str] = {}  # many accounts have the same state
     bodies: dict[tuple[int, int, int], Mapping[str, Any]] = {}  # and the same terms and facts
@@ -821,7 +819,7 @@ class Ledger(Transactions, Shown):
         terms = Terms(allowed_micro(budget), rule, about or {})
 
         def act(connection: Connection) -> Balance:
-            read = Read.of(connection, [name], states=False)
+            read = Read.of(connection, [name])
             if name in read.balances:
                 terms.check(read.balances[name], read.opened[name])
             else:
@@ -1014,12 +1012,17 @@ class Ledger(Transactions, Shown):
 
         def act(connection: Connection) -> list[tuple[Any, ...]] | None:
             same = known is not None and known.head == connection.head
-            read = known if same and known else Read.of(connection, names, keys, states=False)
+            if same and known is not None:
+                balances, paid = dict(known.balances), known.charged
+            else:
+                asked = charges_named(connection, names, keys)  # sent before the first is read
+                balances = accounts_named(connection, names)
+                paid = {(name, key) for name, key in asked}
             marks = self._recognition.marks(connection, data, confirm_data)
-            made = drafts_of(charges, read, marks)
+            made = drafts_of(charges, balances, paid, marks)
             if made is None:
                 return None
-            before, drafts, balances = connection.head, made[0], dict(read.balances)
+            before, drafts = connection.head, made[0]
             if drafts:
                 beliefs = _named_beliefs(connection, charges, balances)
                 if beliefs:  # entries of the ledger itself

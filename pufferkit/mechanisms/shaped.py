@@ -247,7 +247,13 @@ def shaped(
         scale,
         query,
         theta,
-        Evidence(name, loss.node, query.longest, bound="directions", notes=_words(reach)),
+        Evidence(
+            name,
+            loss.node,
+            query.longest,
+            bound="directions",
+            notes=_words(made, query.labels, reach),
+        ),
         verification_data={"curve": proof["parts"]},
         options={"shape": shape},
         rotated=made,
@@ -255,10 +261,27 @@ def shaped(
     )
 
 
-def _words(reach: int | None) -> tuple[str, ...]:
-    if reach is None:
-        return ()
-    return (f"by windows of {reach} entries to both sides, for this release and nothing else",)
+def _words(made: Rotated, labels: Sequence[str], reach: int | None) -> tuple[str, ...]:
+    """What is loud and what is quiet, and by which theorem that is enough."""
+    mix = made.mix - made.mix.mean(axis=0)
+    sizes = np.linalg.norm(mix, axis=0)
+    loudness = [float(s) / size for s, size in zip(made.scales, sizes, strict=True)]
+
+    def named(j: int) -> str:
+        counted = np.abs(mix[:, j]) >= np.abs(mix[:, j]).max() / 4
+        sides = [
+            ", ".join(label for label, on in zip(labels, counted & sign, strict=True) if on)
+            for sign in (mix[:, j] > 0, mix[:, j] < 0)
+        ]
+        return f"{' against '.join(side for side in sides if side)} ({loudness[j]:.3g})"
+
+    order = np.argsort(loudness)[::-1].tolist()
+    words = [f"noise is loudest on {named(order[0])}"]
+    if len(order) > 1:
+        words[0] += f", least on {named(order[-1])}"
+    if reach is not None:
+        words.append(f"by windows of {reach} entries to both sides")
+    return tuple(words)
 
 
 def _whole_sum(theta: Beliefs, query: Query) -> tuple[Any, Fraction]:

@@ -16,12 +16,14 @@ from pufferkit.beliefs.seasonal_class import SeasonalClass
 from pufferkit.fitting.choosing import Choice
 from pufferkit.mechanisms.calibration import Calibration
 from pufferkit.mechanisms.explain import PairTable, entry_losses
+from pufferkit.mechanisms.influence_curve import influence_curve
 from pufferkit.mechanisms.joint_plan import JointPlan
 from pufferkit.mechanisms.markov_quilt import ActiveQuilts
 from pufferkit.mechanisms.plan import Plan
 from pufferkit.mechanisms.post_processing import Derived
 from pufferkit.mechanisms.quantiles import QuantilePlan
 from pufferkit.mechanisms.release import Release
+from pufferkit.mechanisms.shaped import ShapedCalibration
 from pufferkit.mechanisms.synthetic import Synthetic
 from pufferkit.plots.answers import (
     derived_figure,
@@ -45,6 +47,7 @@ from pufferkit.plots.plans import (
     pair_figure,
     plan_figure,
     questions_figure,
+    shape_figure,
     ways_figure,
 )
 from pufferkit.shown import Matrix
@@ -128,6 +131,12 @@ def _(thing: MarkovRandomField) -> Figure:
 @figure_of.register(FieldClass)
 def _(thing: FieldClass) -> Figure:
     return figure_of(thing.fields[0])
+
+
+@figure_of.register(ShapedCalibration)
+def _(thing: ShapedCalibration) -> Figure:
+    """The directions, and the error of each number beside that of equal noise."""
+    return shape_figure(thing, influence_curve(thing.beliefs, thing.query, thing.epsilon))
 
 
 @figure_of.register(Calibration)

@@ -22,6 +22,7 @@ from pufferkit.plots.canvas import (
     heat,
     legend,
     measure_up,
+    panels,
     plain_numbers,
     ranked,
     whole_numbers,
@@ -33,10 +34,12 @@ if TYPE_CHECKING:
 
     from pufferkit.account.accounts import Account
     from pufferkit.audit.report import Audit
+    from pufferkit.mechanisms.calibration import Calibration
     from pufferkit.mechanisms.explain import PairTable
     from pufferkit.mechanisms.joint_plan import JointPlan
     from pufferkit.mechanisms.markov_quilt import ActiveQuilts
     from pufferkit.mechanisms.quantiles import QuantilePlan
+    from pufferkit.mechanisms.shaped import ShapedCalibration
 
 _MOST_NODES = 40
 
@@ -220,6 +223,34 @@ def pair_figure(table: PairTable) -> Figure:
     heat(axes, losses, names, names, most=table.epsilon, numbers=".2g", share=0.7)
     axes.set_xlabel("taken for")
     axes.set_ylabel("value of an entry")
+    return figure
+
+
+def shape_figure(made: ShapedCalibration, equal: Calibration) -> Figure:
+    """Which numbers each direction mixes, loud ones above, and the error of each number.
+
+    ``equal`` has the same noise on every number, for comparison.
+    """
+    rotated, names = made.rotated, list(made.query.labels)
+    mix = rotated.mix - rotated.mix.mean(axis=0)
+    sizes = np.linalg.norm(mix, axis=0)
+    loud = np.array([float(scale) for scale in rotated.scales]) / sizes
+    order = np.argsort(-loud)
+    title = f"Noise of a {made.query.name} at epsilon {made.epsilon:g}, loud in few directions"
+    height = 2.6 + 0.3 * max(len(order), len(names) / 2)
+    figure, (left, right) = panels(2, 1.7 * WIDE, height, title, shared=False)
+    rows = [f"noise {loud[n]:.3g}" for n in order]
+    heat(left, np.abs(mix / sizes).T[order], rows, names, numbers=".1f", share=0.4)
+    left.set_xlabel("share of each number in a direction")
+    places = np.arange(len(names))
+    before = np.full(len(names), equal.expected_l1_error / len(names))
+    right.plot(before, places, "o", color=ORANGE, label="equal noise")
+    right.plot(rotated.errors, places, "D", color=BLUE, label="shaped noise")
+    right.set_yticks(places, names, parse_math=False)
+    right.set_xlim(left=0)
+    right.set_xlabel("mean error of each number")
+    grid(right)
+    legend(figure)
     return figure
 
 

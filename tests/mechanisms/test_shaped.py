@@ -233,6 +233,14 @@ def test_where_it_does_not_apply(beliefs, query, why):
         pk.shaped(beliefs, query, 1)
 
 
+def test_words_and_picture_say_what_is_loud(made):
+    assert "noise is loudest on" in str(made)
+    rows = [text.get_text() for text in made.plot().axes[0].get_yticklabels()]
+    noises = [float(row.split()[1]) for row in rows]
+    assert noises == sorted(noises, reverse=True)
+    assert len(noises) == len(made.rotated.scales)
+
+
 def test_an_unknown_objective_is_refused():
     with pytest.raises(ValueError, match=r"^shape: must be one of total, largest, equal"):
         pk.shaped(MOODS, QUERY, 1, shape="round")

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
+from time import process_time
 from typing import Any
 from unittest.mock import patch
 
@@ -22,7 +23,10 @@ from pufferkit.cli import app
 from tests.fuzz import mutations, seeds
 
 SECONDS = 30
-"""Of computing; ten times as long on the clock, which a busy machine slows down."""
+"""Of computing; after ten times as long on the clock a call must have computed a little."""
+
+IDLE = 0.5
+"""Seconds of computing within that time below which a call only waits."""
 
 VERDICTS = ("verify", "audit", "ledger", "beliefs")
 """Commands whose exit code 1 is a verdict."""
@@ -212,19 +216,28 @@ def _past_python() -> Iterator[list[str]]:
 
 @contextmanager
 def _alarm() -> Iterator[None]:
-    def stop(*_: Any) -> None:
+    """Stops a call that computes for too long, or that waits without computing."""
+    seen = process_time()
+
+    def computed(*_: Any) -> None:
         raise Hang
 
+    def waited(*_: Any) -> None:
+        nonlocal seen
+        if process_time() - seen < IDLE:
+            raise Hang
+        seen = process_time()
+
     limits = {
-        signal.SIGPROF: (signal.ITIMER_PROF, SECONDS),
-        signal.SIGALRM: (signal.ITIMER_REAL, 10 * SECONDS),
+        signal.SIGPROF: (signal.ITIMER_PROF, SECONDS, computed),
+        signal.SIGALRM: (signal.ITIMER_REAL, 10 * SECONDS, waited),
     }
-    before = {number: signal.signal(number, stop) for number in limits}
+    before = {number: signal.signal(number, stop) for number, (*_, stop) in limits.items()}
     try:
-        for timer, seconds in limits.values():
-            signal.setitimer(timer, seconds)
+        for timer, seconds, _ in limits.values():
+            signal.setitimer(timer, seconds, seconds)
         yield
     finally:
-        for number, (timer, _) in limits.items():
+        for number, (timer, *_) in limits.items():
             signal.setitimer(timer, 0)
             signal.signal(number, before[number])

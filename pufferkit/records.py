@@ -14,11 +14,12 @@ import io
 import json
 import os
 import stat
+import sys
 import zlib
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import IO, Any, AnyStr, ClassVar, Generic, Self, TypeVar
 
@@ -79,6 +80,91 @@ def unpacked_matrix(record: Any, size: int) -> np.ndarray[Any, Any]:
         return np.asarray(float(unit) * whole.view("<u8").astype(float).reshape(size, size))
     except (TypeError, ValueError, zlib.error, OverflowError) as error:
         raise ValueError(f"a matrix cannot be read; {error}") from None
+
+
+# --- what the schema of records says --------------------------------------------------------------
+
+_TYPES: dict[str, tuple[str, tuple[type, ...]]] = {
+    "object": ("an object", (Mapping,)),
+    "array": ("a list", (list, tuple)),
+    "string": ("text", (str,)),
+    "integer": ("a whole number", (int,)),
+    "number": ("a number", (int, float)),
+    "null": ("null", (type(None),)),
+}
+"""The types of JSON: their names in sentences, and what is one."""
+
+_BOUNDS: dict[str, tuple[str, Callable[[Any, Any], bool]]] = {
+    "minimum": ("of at least", lambda value, bound: value >= bound),
+    "exclusiveMinimum": ("above", lambda value, bound: value > bound),
+    "minItems": ("of at least", lambda value, bound: len(value) >= bound),
+    "maxItems": ("of at most", lambda value, bound: len(value) <= bound),
+}
+
+Unfit = tuple[str, str, Any]
+"""A place of a record that is not what the schema says: where, the rule, and what is there."""
+
+
+@cache
+def release_schema() -> dict[str, Any]:
+    """The format of records of releases, which docs/verifying.md publishes."""
+    schema: dict[str, Any] = json.loads(Path(__file__).with_name("release.schema.json").read_text())
+    return schema
+
+
+def check_record(what: str, data: Any, name: str) -> None:
+    """Refuse data that are not what the schema of records says under a name."""
+    known = release_schema()["$defs"]
+    for at, rule, value in _unfits(data, known[name], known, ""):
+        raise ValueError(f"{what}: {at or 'the record'} must be {rule}, got {value!r:.60}")
+
+
+def _unfits(
+    value: Any, schema: Mapping[str, Any], known: Mapping[str, Any], at: str
+) -> Iterator[Unfit]:
+    """By the part of JSON Schema that ours uses."""
+    if "$ref" in schema:
+        yield from _unfits(value, known[schema["$ref"].rpartition("/")[2]], known, at)
+    elif "anyOf" in schema:
+        each = [next(_unfits(value, own, known, at), None) for own in schema["anyOf"]]
+        unfit = [own for own in each if own is not None]
+        if len(unfit) == len(each):
+            deepest = max(unfit, key=lambda own: len(own[0]))
+            rules = ", or ".join(rule for _, rule, _ in unfit)
+            yield deepest if deepest[0] != at else (at, rules, value)
+    elif "const" in schema or "enum" in schema:
+        words = schema.get("enum") or [schema["const"]]
+        if not any(type(value) is type(own) and value == own for own in words):
+            yield at, f"one of {', '.join(map(str, words))}", value
+    elif "type" in schema:
+        yield from _of_another_type(value, schema, known, at)
+
+
+def _of_another_type(
+    value: Any, schema: Mapping[str, Any], known: Mapping[str, Any], at: str
+) -> Iterator[Unfit]:
+    rule, types = _TYPES[schema["type"]]
+    fits = isinstance(value, types) and not isinstance(value, bool)
+    for word, (told, within) in _BOUNDS.items():
+        if word in schema:
+            rule += f" {told} {schema[word]}"
+            fits = fits and within(value, schema[word])
+    if fits and isinstance(value, (int, float)):
+        fits = abs(value) <= sys.float_info.max
+    if not fits:
+        yield at, rule, value
+    elif schema["type"] == "array":
+        for number, own in enumerate(value):
+            yield from _unfits(own, schema["items"], known, f"{at}[{number}]")
+    elif schema["type"] == "object":
+        parts = schema.get("properties", {})
+        missing = [name for name in schema.get("required", ()) if name not in value]
+        strange = () if schema.get("additionalProperties", True) else value.keys() - parts.keys()
+        if missing or strange:
+            told = f"with {', '.join(missing)}" if missing else "without unknown fields"
+            yield at, f"{rule} {told}", sorted(map(str, strange or value))
+        for name in parts.keys() & value.keys():
+            yield from _unfits(value[name], parts[name], known, f"{at}.{name}".lstrip("."))
 
 
 PROVENANCE = frozenset({"fitted_on", "calibrated", "counted", "confidence", "region"})

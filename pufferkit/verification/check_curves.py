@@ -72,15 +72,10 @@ def _loss_on_chains(claim: Claim) -> float:
     if patterns and beside:
         raise NotChecked("there is no theorem for gaps with other spending beside")
     proofs = claim.proof.get("curve") or [None] * len(cases)
-    if not isinstance(proofs, list) or len(proofs) != len(cases):
-        raise TypeError("there must be a proof for each pattern of gaps")
     losses = []
     for runs, recorded in zip(cases, proofs, strict=True):
         parts = theta.parts(sum(count for count, _ in runs))
-        each = [None] * len(parts) if recorded is None else recorded
-        if not isinstance(each, list) or len(each) != len(parts):
-            raise TypeError(f"there must be a proof for each of {len(parts)} part(s) of the class")
-        for part, own in zip(parts, each, strict=True):
+        for part, own in zip(parts, recorded or [None] * len(parts), strict=True):
             losses.append(loss_of_part(part, runs, own, claim.work))
     counted = f", only observed entries counted by {len(cases)} pattern(s)" if patterns else ""
     counted += f"; {beside:.9g} of event-level epsilon is spent beside it" if beside else ""
@@ -127,8 +122,6 @@ def loss_of_part(part: Any, runs: PaidRuns, recorded: Any, work: Allowance) -> f
     whole = total * heaviest * (1 + 4 * len(runs) * EPS)
     if recorded is None:
         return whole
-    if not isinstance(recorded, Mapping):
-        raise TypeError("the proof of a part has a left and a right side")
     simple = secret.is_entry and part.clock is None and part.emission is None
     if len(runs) > 1 and not simple:
         raise NotChecked("gaps are checked for the values of single entries of a chain")
@@ -184,8 +177,6 @@ class _PartProof:
         if isinstance(both[0], Mapping):
             return self._round_the_clock(both)
         phases = list(self.part.clock.phases)
-        if any(not isinstance(own, list) or len(own) != len(phases) for own in both):
-            raise TypeError("there must be a proof for every slot of the first entry")
         return max(
             self._at_phase(self.part.clock.sides(phase, self.length), own, phase)
             for phase, *own in zip(phases, *both, strict=True)
@@ -211,8 +202,6 @@ class _PartProof:
         both, cost = [], self.hidden[0][1]
         kinds = self.part.sojourns.starts, self.part.sojourns.ends
         for sides, told in zip(kinds, recorded, strict=True):
-            if not isinstance(told, list) or len(told) != len(sides):
-                raise TypeError("there must be a proof for every kind of start and of end")
             each = [self._most(*own, cost) for own in zip(sides, told, strict=True)]
             both.append(np.max([np.zeros_like(cost), *each], axis=0))
         # Instead the other entries of the series may be paid for.
@@ -294,7 +283,7 @@ class _PartProof:
             return self._weighed(self.cost + most * outside, here)
         last, plans = self.recorded["last"], Evaluator(self.recorded["last"]["plans"], self.work)
         entries = last["entries"]
-        if not isinstance(entries, list) or not entries or not set(entries) <= set(sums):
+        if not entries or not set(entries) <= set(sums):
             raise TypeError("the last step is taken at entries of the series")
         rest = max(min(float((own - sums[n]).max()) for n in entries) for own in sums.values())
         steps = [plans.step(self.part.posterior[0], closed(sums[n])) for n in entries]
@@ -364,7 +353,7 @@ class _PartProof:
     ) -> list[Floats]:
         """What a side adds at every slot, if the limit is not above itself after a round."""
         period, plans = len(steps), Evaluator(recorded["plans"], self.work)
-        slot, limit = _whole(recorded["slot"]), _limit(recorded["limit"], len(self.cost))
+        slot, limit = recorded["slot"], _limit(recorded["limit"], len(self.cost))
         if not 0 <= slot < period:
             raise TypeError(f"the clock has slots 0 to {period - 1}, not {slot}")
         adds, variation = [limit] * period, limit
@@ -390,19 +379,20 @@ class _SideProof:
         together = np.ones((self.size, self.size), bool) if side.together is None else side.together
         self.counted, self.masked = together & (self.outside > 0), side.together is not None
         self.costs = [np.where(self.counted, cost, _FAR) * self.outside for _, cost in runs]
-        if not isinstance(recorded, Mapping):
-            raise TypeError("a side of a proof has limits, blocks and plans")
         self.limits: dict[int, tuple[int, Floats | None]] = {}
         for own in recorded["limits"]:
-            first, last = _whole(own["first"]), _whole(own["last"])
+            first, last = own["first"], own["last"]
             if not 2 <= first <= last <= self.length:
                 raise TypeError(f"a limit holds for entries {first} to {last}, of {self.length}")
             self.limits[first] = last, own["limit"] and _limit(own["limit"], self.size)
         self.blocks: dict[int, list[int]] = {}
         for first, sizes in recorded["blocks"]:
-            if len(sizes) > _MOST_BLOCKS or any(not 1 <= _whole(m) <= self.length for m in sizes):
+            if (
+                len(sizes) > _MOST_BLOCKS
+                or not 1 <= min(sizes, default=1) <= max(sizes, default=1) <= self.length
+            ):
                 raise TypeError("a proof names blocks that are not there")
-            self.blocks[_whole(first)] = list(sizes)
+            self.blocks[first] = sizes
         self.steps = Evaluator(recorded["plans"], work)
         self.rows: Adds = []
         self.met: Adds = []  # the variation of the entries so far
@@ -517,16 +507,9 @@ def _at(rows: Adds, entry: int) -> Floats:
     return rows[bisect_left(rows, entry, key=lambda row: row[1])][2]
 
 
-def _whole(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"a proof counts entries, not {value!r}")
-    return value
-
-
 def _limit(recorded: Any, size: int) -> Floats:
-    """A recorded limit: one number for all pairs of values, or the text of a matrix."""
-    number = isinstance(recorded, float)
-    limit = np.full((size, size), recorded) if number else unpacked_matrix(recorded, size)
+    """A recorded limit, a number for each pair of values."""
+    limit = unpacked_matrix(recorded, size)
     if not (np.isfinite(limit).all() and limit.min() >= 0):
         raise TypeError("a limit must have a number for each pair of values")
     return off_diagonal(limit)

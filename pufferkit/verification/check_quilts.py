@@ -28,7 +28,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import singledispatch
 from itertools import permutations
-from math import exp, inf, isfinite, log1p
+from math import exp, inf, log1p
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,7 +44,7 @@ from pufferkit.beliefs.junction_tree import GraphModel, neighbours, spread
 from pufferkit.beliefs.region_class import RegionClass
 from pufferkit.beliefs.secrets import Events, Sets
 from pufferkit.checks import Bools, Floats
-from pufferkit.mechanisms.release import is_number, is_whole
+from pufferkit.mechanisms.release import is_whole
 from pufferkit.verification.check_graphs import models_of
 from pufferkit.verification.check_sums import NetworkSums, networks_of
 from pufferkit.verification.claims import Allowance, BadBeliefs, Claim, NotChecked, largest
@@ -267,15 +267,11 @@ class Nearby(NamedTuple):
 
 def quilts_of_case(data: Mapping[str, Any], case: int, cases: int, chains: int) -> list[Any]:
     """The recorded runs of every chain, for one pattern of gaps or one width of a window."""
-    recorded = data.get("quilts")
-    if not isinstance(recorded, list) or len(recorded) != cases:
-        raise TypeError(f"there must be quilts for {cases} pattern(s) of entries")
-    rows = recorded[case]
-    if not isinstance(rows, list) or len(rows) != chains:
-        raise TypeError(f"there must be quilts for each of {chains} chain(s)")
-    for number, row in enumerate(rows):
-        if isinstance(row, int) and not (0 <= row < number and isinstance(rows[row], list)):
-            raise TypeError("quilts refer to a chain that has none")
+    rows = data["quilts"][case]
+    if len(data["quilts"]) != cases or len(rows) != chains:
+        raise TypeError(f"there must be quilts for {cases} case(s) and {chains} chain(s)")
+    if any(isinstance(row, int) and not 0 <= row < chains for row in rows):
+        raise TypeError("quilts refer to a chain that is not there")
     return [rows[row] if isinstance(row, int) else row for row in rows]
 
 
@@ -284,9 +280,7 @@ def spans_of(recorded: Any, nodes: int, length: int) -> Iterator[tuple[int, int,
     last = 0
     for run in recorded:
         count, left, right = run
-        if not all(map(is_whole, run)) or min(count - 1, right) < 0:
-            raise TypeError("a run of quilts has a number of nodes and two distances")
-        if abs(left) > length or right > length or last + count > nodes:
+        if not (0 < count <= nodes - last and abs(left) <= length and 0 <= right <= length):
             raise TypeError("nodes and the endpoints of quilts lie within the segment")
         yield last + 1, last + count, left, right
         last += count
@@ -362,7 +356,7 @@ def score_of_networks(
         raise NotChecked("the file does not hold a quilt for every node")
     worst, sums = 0.0, [NetworkSums(network, work) for network in networks]
     for node, places in zip(nodes, recorded, strict=True):
-        if not all(is_whole(place) and 0 <= place < len(nodes) for place in places):
+        if not all(0 <= place < len(nodes) for place in places):
             raise TypeError("a quilt names a node that is not there")
         quilt = [nodes[place] for place in places]
         if node in quilt:
@@ -420,15 +414,12 @@ def by_neighbours(claim: Claim) -> float:
     claim.checks.append(
         "gk16: distributions of an entry given its neighbours, and a recorded x >= 1 + Gamma x"
     )
-    models, recorded = models_of(theta), claim.proof.get("sums")
-    known = models or theta.members()
-    if not isinstance(recorded, list) or len(recorded) != len(known):
-        raise TypeError("there must be a vector for each of the beliefs")
+    models = models_of(theta)
     spreads = [
         spread_on_graph(own, x, claim.work)
         if models
         else spread_on_chain(own, claim.longest, x, claim.work)
-        for own, x in zip(known, recorded, strict=True)
+        for own, x in zip(models or theta.members(), claim.proof["sums"], strict=True)
     ]
     return claim.lipschitz * largest(spreads) / claim.record.epsilon
 
@@ -441,14 +432,12 @@ def spread_on_chain(member: Member, length: int, recorded: Any, work: Allowance)
     """
     if length == 1:
         return 2.0
-    if not isinstance(recorded, list) or not all(len(run) == 2 for run in recorded):
-        raise TypeError("the vector of gk16 must be runs of equal numbers")
-    counts = [run[0] for run in recorded]
+    counts, numbers = zip(*recorded, strict=True)
     if not all(is_whole(n) and n > 0 for n in counts) or sum(counts) != length:
         raise TypeError(f"the vector of gk16 must have {length} entries")
     matrix = member.chain.transition
     work.spend(1e4 + 1e3 * len(counts) + 200.0 * len(matrix) ** 3)
-    x = np.repeat(_numbers([run[1] for run in recorded]), np.minimum(counts, 3))
+    x = np.repeat(np.array(numbers, dtype=float), np.minimum(counts, 3))
     with np.errstate(divide="ignore", invalid="ignore"):
         moves, start = np.log(matrix), np.log(member.chain.initial)
         if member.any_start:  # the first entry: the projective diameter
@@ -470,8 +459,8 @@ def spread_on_graph(model: GraphModel, recorded: Any, work: Allowance) -> float:
     factors = [(tuple(scope), table) for scope, table in model.log_factors]
     if any(not np.isfinite(table).all() for _, table in factors):
         return inf
-    x = np.array(_numbers(recorded))
-    if len(x) != len(sizes):
+    x = np.array(recorded, dtype=float)
+    if x.shape != (len(sizes),):
         raise TypeError(f"the vector of gk16 must have {len(sizes)} entries")
     needed = np.ones(len(sizes))
     for i, own in enumerate(neighbours(len(sizes), [scope for scope, _ in factors])):
@@ -507,12 +496,3 @@ def _spread(x: Floats, needed: Floats) -> float:
     """Twice the largest x if it is as large as needed; what is no number shows nothing."""
     shown = bool((x >= 0).all() and (x >= needed * (1 + 1e-13)).all())
     return 2 * float(x.max()) * _UP if shown else inf
-
-
-def _numbers(recorded: Any) -> list[float]:
-    """Finite numbers."""
-    if not isinstance(recorded, list) or not recorded:
-        raise TypeError("the vector of gk16 is missing")
-    if not all(is_number(n) and isfinite(n) for n in recorded):
-        raise TypeError("the vector of gk16 must have finite numbers")
-    return [float(n) for n in recorded]

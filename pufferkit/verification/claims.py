@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from functools import cached_property
-from math import inf, isfinite, isnan, nextafter
+from math import inf, isnan, nextafter
 from pathlib import Path
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -39,11 +39,10 @@ from pufferkit.mechanisms.release import (
     Release,
     check_format,
     is_number,
-    is_whole,
     project_to_simplex,
 )
-from pufferkit.noise import SAMPLER_NAMES, Family
-from pufferkit.records import canonical, digest, read_text
+from pufferkit.noise import SAMPLER_NAMES
+from pufferkit.records import canonical, check_record, digest, read_text
 
 TOLERANCE = 1e-7
 """Relative tolerance of the scale, for rounding on either side."""
@@ -145,8 +144,6 @@ class Claim:
         if recorded is None:
             return []
         runs = [tuple(own) for own in recorded]
-        if not all(is_whole(n) and n >= 0 for own in runs for n in own):
-            raise TypeError("a pattern holds the lengths of runs, in whole numbers")
         lengths, seen = tuple(sum(own) for own in runs), tuple(sum(own[::2]) for own in runs)
         if lengths != tuple(self.record.lengths) or seen != self.record.observed:
             raise TypeError("the pattern does not fit the lengths and the entries that were seen")
@@ -384,9 +381,6 @@ def _valued(query: Query) -> bool:
 
 # --- tables ---------------------------------------------------------------------------------------
 
-_COMMON: tuple[str, ...]
-_COMMON = ("mechanism", "epsilon", "guarantee", "kind", "labels", "beliefs", "presentation")
-_COMMON += ("calibrations", "question", "noise", "sampler", "step", "loss_if_unsure", "rows")
 _MOST_NAMED = 5
 _OTHERS = {"subject", "group", "window_start", "entries", "scale", "note"}
 """Columns of a table beside the answers."""
@@ -397,46 +391,31 @@ class ReleaseTable:
 
     def __init__(self, data: Mapping[str, Any]) -> None:
         check_format("releases", data)
-        missing = [name for name in _COMMON if name not in data]
-        if missing:
-            raise ValueError(f"releases: the record lacks the fields {', '.join(missing)}")
+        check_record("releases", data, "releases")
         self.data, self.kind, self.labels = data, data["kind"], data["labels"]
         self.question: Question = question_of(self.kind, data["question"])
         states = data["question"].get("states")
         if not isinstance(states, list) or not states:
             raise ValueError("releases: the question does not name the states")
         self.states = checks.distinct_states(decoded(states))
-        if not isinstance(self.labels, list) or not all(isinstance(n, str) for n in self.labels):
-            raise ValueError("releases: labels must be a list of texts")
-        if data["noise"] not in get_args(Family):
-            known = ", ".join(get_args(Family))
-            raise ValueError(f"releases: noise must be one of {known}, not {data['noise']!r}")
-        self.columns = _columns(data["rows"], self.question)
-        self._check_slots(data["question"].get("slots"))
-        calibrations = data["calibrations"]
-        if not isinstance(calibrations, list):
-            raise ValueError("releases: calibrations must be a list, each with its length")
-        self.calibrations = {own["length"]: own for own in calibrations}
-        strange = sorted(set(self.columns["length"]) - set(self.calibrations))
-        if strange:
-            raise ValueError(f"releases: there is no calibration for segments of {strange[0]}")
-        self.size = len(self.columns["scale"])
-
-    def _check_slots(self, slots: Any) -> None:
-        """Rows by time have the entries of each slot, and numbers for all states in each."""
-        if "observed" not in self.columns:
-            return
-        fits = isinstance(slots, list) and slots and len(self.labels) % len(slots) == 0
-        whole = fits and all(
-            isinstance(seen, list)
-            and len(seen) == len(slots)
-            and all(is_whole(n) and n >= 0 for n in seen)
-            for seen in self.columns["observed"]
-        )
-        if not whole or not self.question.binned:
+        columns = {name: own for name, own in data["rows"].items() if own is not None}
+        self.columns = {"value": columns["raw"], **columns}
+        self.size = len(columns["scale"])
+        if {len(own) for own in columns.values()} != {self.size}:
+            raise ValueError("releases: the columns of the rows are not equally long")
+        empty = "group" in columns and self.question.per != "entries"  # a declared group may be
+        if not empty and min(columns["entries"]) < 1:
+            raise ValueError("releases: rows.entries must be above 0")
+        slots = data["question"].get("slots") or ()
+        fits = self.question.binned and slots and len(self.labels) % len(slots) == 0
+        if not all(fits and len(seen) == len(slots) for seen in columns.get("observed", ())):
             raise ValueError(
                 f"releases: slots and entries do not match the {len(self.labels)} labels"
             )
+        self.calibrations = {own["length"]: own for own in data["calibrations"]}
+        strange = sorted(set(columns["length"]) - set(self.calibrations))
+        if strange:
+            raise ValueError(f"releases: there is no calibration for segments of {strange[0]}")
 
     def name(self, row: int) -> str:
         """The name of a row in a sentence: its number, subject, group and window."""
@@ -548,33 +527,7 @@ class ReleaseTable:
                 return
 
 
+_OF_NOISE: tuple[str, ...]
 _OF_NOISE = ("mechanism", "epsilon", "guarantee", "beliefs", "sampler", "step", "loss_if_unsure")
+_OF_NOISE += ("released_at", "version")
 _OF_QUERY = ("kind", "labels", "lengths", "lipschitz", "total", "question")
-
-
-def _numbers(row: Any) -> bool:
-    return isinstance(row, list) and all(is_number(n) and isfinite(n) for n in row)
-
-
-def _columns(rows: Any, question: Question) -> dict[str, list[Any]]:
-    """The columns of a table: equally long, numbers where they belong."""
-    if not isinstance(rows, Mapping):
-        raise ValueError("releases: rows must be an object of columns")
-    columns = {name: column for name, column in rows.items() if column is not None}
-    columns.setdefault("value", columns.get("raw"))
-    empty = "group" in columns and question.per != "entries"  # a declared group may be
-    rules: dict[str, tuple[str, Callable[[Any], bool]]] = {
-        "entries": ("whole numbers above 0", lambda n: is_whole(n) and n + empty > 0),
-        "length": ("whole numbers above 0", lambda n: is_whole(n) and n > 0),
-        "scale": ("finite numbers above 0", lambda n: is_number(n) and 0 < n < inf),
-        "raw": ("lists of finite numbers", _numbers),
-        "value": ("lists of finite numbers", _numbers),
-    }
-    if any(not isinstance(columns.get(name), list) for name in rules) or not columns["scale"]:
-        raise ValueError(f"releases: rows must have the columns {', '.join(rules)}, not empty")
-    if len({len(column) for column in columns.values()}) != 1:
-        raise ValueError("releases: the columns of the rows are not equally long")
-    for name, (rule, fits) in (rules | {"days": rules["length"]}).items():
-        if not all(map(fits, columns.get(name, ()))):
-            raise ValueError(f"releases: {name} must be {rule}")
-    return columns

@@ -271,16 +271,12 @@ def _of_rows(table: ReleaseTable, problems: tuple[str, ...], most_work: float) -
 def _of_one(record: Release, most_work: float) -> Verdict:
     """A verdict, whatever a record says: numbers that no recomputation can use are a problem."""
     problems, needed, claim = list[str](), None, None
-    theorem = THEOREMS.get(record.mechanism)
-    if theorem is None:
-        known = ", ".join(THEOREMS)
-        problems.append(f"mechanism: {record.mechanism!r} is unknown; known are {known}")
+    theorem = THEOREMS[record.mechanism]
     checks: list[str] = []
     try:
-        if theorem is not None:
-            claim = _claim(record, checks, most_work)
-            problems += contradictions(claim, theorem)
-            needed = theorem.needed(claim)
+        claim = _claim(record, checks, most_work)
+        problems += contradictions(claim, theorem)
+        needed = theorem.needed(claim)
     except NotChecked as reason:
         checks.append(f"not checked: {reason}")
     except (BadBeliefs, NotApplicable) as error:

@@ -106,7 +106,7 @@ def test_a_row_is_not_given_twice():
         ({"calibrations": []}, "no calibration for segments of"),
         ({"calibrations": 5}, "calibrations"),
         ({"rows": []}, "rows"),
-        ({"rows": {}}, "columns"),
+        ({"rows": {}}, "rows"),
         ({"guarantee": "most"}, "guarantee"),
     ],
 )

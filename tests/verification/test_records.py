@@ -107,10 +107,9 @@ def test_the_digest_is_that_of_beliefs_question_and_epsilon():
         assert "digest" in str(verdict)
 
 
-@pytest.mark.parametrize("wrong", ["", "12", True, [12]])
+@pytest.mark.parametrize("wrong", ["", "12", True, [12], float("nan")])
 def test_a_total_that_is_no_number_is_refused(wrong):
     query = pk.histogram([0, 1], 60)
     record = pk.influence_curve(CHAIN, query, 1).release([0, 1] * 30).to_dict()
     with pytest.raises(ValueError, match="total must be a number"):
         pk.verify({**record, "total": wrong})
-    assert not pk.verify({**record, "total": float("nan")}).ok

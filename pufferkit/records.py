@@ -58,6 +58,22 @@ def digest(data: Any) -> str:
     return hashlib.sha256(canonical(data).encode()).hexdigest()
 
 
+MOST_BYTES = 100_000_000
+"""Of a text that is unpacked."""
+
+
+def unpacked(text: Any) -> bytes:
+    """The bytes that a text of base64 and zlib holds; ``ValueError`` if it is none."""
+    try:
+        reader = zlib.decompressobj()
+        content = reader.decompress(base64.b64decode(text, validate=True), MOST_BYTES)
+    except (TypeError, ValueError, zlib.error) as error:
+        raise ValueError(f"it is not text of base64 and zlib; {error}") from None
+    if not reader.eof or reader.unused_data:
+        raise ValueError("its text has the wrong length")
+    return content
+
+
 def packed_matrix(matrix: np.ndarray[Any, Any], unit: float) -> list[Any]:
     """A matrix of numbers from 0 on, rounded up to whole multiples of about a unit, as text.
 
@@ -73,12 +89,11 @@ def unpacked_matrix(record: Any, size: int) -> np.ndarray[Any, Any]:
     """The square matrix that `packed_matrix` wrote; ``ValueError`` if it is not such a matrix."""
     try:
         unit, text = record
-        digits = zlib.decompressobj().decompress(base64.b64decode(text, validate=True), 1 << 28)
-        planes = np.frombuffer(digits, np.uint8).reshape(6, size * size)
+        planes = np.frombuffer(unpacked(text), np.uint8).reshape(6, size * size)
         whole = np.zeros((size * size, 8), np.uint8)
         whole[:, :6] = planes.T
         return np.asarray(float(unit) * whole.view("<u8").astype(float).reshape(size, size))
-    except (TypeError, ValueError, zlib.error, OverflowError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"a matrix cannot be read; {error}") from None
 
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import base64
 import json
-import zlib
 from collections.abc import Mapping, Sequence
 from functools import cache, singledispatch
 from itertools import combinations, pairwise, permutations, product
@@ -37,6 +36,7 @@ from pufferkit.beliefs.junction_tree import (
     parts,
 )
 from pufferkit.checks import Floats
+from pufferkit.records import unpacked
 from pufferkit.rounding import EPS
 from pufferkit.verification.check_steps import (
     LARGEST,
@@ -49,13 +49,11 @@ from pufferkit.verification.check_steps import (
 from pufferkit.verification.claims import (
     TOLERANCE,
     Allowance,
-    BadBeliefs,
     Claim,
     NotChecked,
     largest,
 )
 
-_MOST_TEXT = 50_000_000
 _LISTED = 5  # values up to which extreme functions are listed
 _UP = 1 + 1e-13  # sums and products of a few positive numbers
 
@@ -87,12 +85,10 @@ def largest_part(model: GraphModel) -> int:
 
 def loss_on_graphs(models: Sequence[GraphModel], claim: Claim) -> float:
     """The largest loss of a node, over models."""
-    records, states = claim.proof.get("graphs"), claim.beliefs.states
+    records, states = claim.proof["graphs"], claim.beliefs.states
     cost, work = claim.cost / (1 + TOLERANCE), claim.work
     if claim.record.evidence.beside:
         raise NotChecked("there is no theorem for graphs with other spending beside")
-    if not isinstance(records, list) or len(records) != len(models):
-        raise BadBeliefs("have no junction trees recorded in the verification data")
     if not (np.isfinite(cost).all() and cost.max(initial=0.0) <= LARGEST):
         raise NotChecked("a cost is too large to compute with")
     place = {state: number for number, state in enumerate(states)}
@@ -101,15 +97,11 @@ def loss_on_graphs(models: Sequence[GraphModel], claim: Claim) -> float:
         sizes = [len(model.values[node]) for node in model.nodes]
         factors = [(tuple(scope), table) for scope, table in model.log_factors]
         work.spend(2e4 * len(sizes) + sum(50.0 * table.size + 2e3 for _, table in factors))
-        try:
-            proof = _Proof(sizes, factors, record, work)
-            costs = []
-            for n, node in enumerate(model.nodes):
-                own = [place[model.values[node][value]] for value in proof.tree.possible[n]]
-                costs.append(cost[np.ix_(own, own)])
-            losses.append(proof.loss(costs))
-        except (TypeError, KeyError, ValueError, IndexError, zlib.error) as error:
-            raise NotChecked(f"the recorded proof cannot be read ({error})") from None
+        proof, costs = _Proof(sizes, factors, record, work), []
+        for n, node in enumerate(model.nodes):
+            own = [place[model.values[node][value]] for value in proof.tree.possible[n]]
+            costs.append(cost[np.ix_(own, own)])
+        losses.append(proof.loss(costs))
     claim.checks.append(
         f"influence_curve: the largest loss of a node is {largest(losses):.9g}, by the recorded "
         "ways out of its cliques"
@@ -140,8 +132,7 @@ class _Proof:
         self.amounts = record.get("amounts", [])
         self.ways: dict[tuple[int, int, int], list[_RecordedWay]] = {}
         if "ways" in record:
-            text = zlib.decompressobj().decompress(base64.b64decode(record["ways"]), _MOST_TEXT)
-            for c, s, n, together, order, moves in json.loads(text):
+            for c, s, n, together, order, moves in json.loads(unpacked(record["ways"])):
                 way = _RecordedWay(tuple(together), tuple(order), str(moves))
                 self.ways.setdefault((c, s, n), []).append(way)
         self.plans: dict[tuple[int, int], Any] = {}

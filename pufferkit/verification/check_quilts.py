@@ -41,7 +41,6 @@ from pufferkit.beliefs.chain_tables import ChainTables, GivenStartTables, tables
 from pufferkit.beliefs.event_class import EventClass
 from pufferkit.beliefs.graph import Node
 from pufferkit.beliefs.junction_tree import GraphModel, neighbours, spread
-from pufferkit.beliefs.region_class import RegionClass
 from pufferkit.beliefs.secrets import Events, Sets
 from pufferkit.checks import Bools, Floats
 from pufferkit.mechanisms.release import is_whole
@@ -211,8 +210,10 @@ def _(theta: ChainClass, claim: Claim, longest: int) -> Sequence[EndpointBounds]
         least = min(own.pi_min for own in known), min(own.gap for own in known)
         return [by_mixing(exp(-least[1] / 2), 1 / least[0], 2, states)]
     members = theta.corners()
-    if members is None:
-        return _whole(theta)
+    if members is None:  # one bound for all chains of the class
+        every, own = np.ones((states, states), dtype=bool), theta.influence
+        left = lambda _, steps: np.asarray(own.left_ratio(steps) * _UP)  # noqa: E731
+        return [EndpointBounds(lambda _: every, left, lambda t: np.asarray(own.ratio(t) * _UP))]
     claim.work.spend(len(members) * (1e5 + 40.0 * states**3))
     return [of_chain(m, longest, as_printed=variant == "formula") for m in members]
 
@@ -223,25 +224,6 @@ def _(theta: EventClass, claim: Claim, longest: int) -> Sequence[EndpointBounds]
     if claim.record.mechanism != "markov_quilt":
         raise BadBeliefs(f"name secrets, which {claim.record.mechanism} does not cover")
     return _covering(theta.beliefs, claim, longest)
-
-
-@singledispatch
-def _whole(theta: ChainClass) -> Sequence[EndpointBounds]:
-    """The bound on all chains of a class at once, any start, as the beliefs give it."""
-    theta.members()  # says why there is none
-    raise BadBeliefs("are covered by influence_curve only")
-
-
-@_whole.register
-def _(theta: RegionClass) -> Sequence[EndpointBounds]:
-    every, own = np.ones((len(theta.states),) * 2, dtype=bool), theta.influence
-    return [
-        EndpointBounds(
-            lambda _: every,
-            lambda _, steps: np.asarray(own.left_ratio(steps) * _UP),
-            lambda steps: np.asarray(own.ratio(steps) * _UP),
-        )
-    ]
 
 
 # --- quilts on chains -----------------------------------------------------------------------------

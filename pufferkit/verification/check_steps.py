@@ -21,9 +21,6 @@ All pairs of rows of a kernel are evaluated at once, level by level of their tre
 
 from __future__ import annotations
 
-import base64
-import binascii
-import zlib
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import pairwise, product
@@ -34,6 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit.checks import Bools, Floats
+from pufferkit.records import unpacked
 from pufferkit.rounding import EPS
 from pufferkit.verification.claims import Allowance
 
@@ -47,20 +45,13 @@ _ROUNDING = 1e-13
 _UP = 1 + 16 * EPS
 _TINY = 1e-280
 _AT_ONCE = 1 << 18
-_MOST_BYTES = 100_000_000
 
 
 class Plans:
     """The trees of a text, one kernel after another; each as its difference from the one before."""
 
     def __init__(self, text: Any) -> None:
-        try:
-            reader = zlib.decompressobj()
-            self._bytes = reader.decompress(base64.b64decode(text, validate=True), _MOST_BYTES)
-        except (binascii.Error, zlib.error, ValueError, TypeError) as error:
-            raise ValueError(f"plans cannot be read; {error}") from None
-        if not reader.eof or reader.unused_data:
-            raise ValueError("the list of plans has the wrong length")
+        self._bytes = unpacked(text)
         self._place, self._before = 0, np.zeros(0, dtype=np.uint8)
 
     def following(self, kernel: Floats) -> NDArray[np.uint8]:

@@ -47,7 +47,6 @@ from pufferkit.beliefs.finite_joint import JointClass
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.beliefs.markov_random_field import FieldClass
 from pufferkit.beliefs.secrets import Counted, Events, Listed, Runs, Secrets
-from pufferkit.errors import NotApplicable
 from pufferkit.rounding import as_fraction
 from pufferkit.verification.claims import (
     TOLERANCE,
@@ -326,7 +325,7 @@ def _members(theta: Beliefs) -> Sequence[Member]:
 
 @_members.register
 def _(theta: ChainClass) -> Sequence[Member]:
-    return theta.members()
+    return theta.known_members("a sum")
 
 
 @_members.register
@@ -336,15 +335,8 @@ def _(theta: EventClass) -> Sequence[Member]:
 
 def _known_chains(theta: Any, asked: RecordedSum) -> list[MarkovChain]:
     """The chains of a class that names them with their starts."""
-    try:
-        members = _members(theta)
-    except NotApplicable as reason:
-        raise BadBeliefs(f"name no known chains: {reason}") from None
+    members = _members(theta)
     theta.check_length(max(asked.lengths))
-    if any(member.any_start for member in members):
-        raise BadBeliefs("name chains with any start, and a sum needs known distributions")
-    if any(member.chain.has_underflow for member in members):
-        raise NotChecked("the probability of some states underflows")
     return [member.chain for member in members]
 
 

@@ -254,7 +254,7 @@ def shaped(
             bound="directions",
             notes=_words(made, query.labels, reach),
         ),
-        verification_data={"curve": proof["parts"]},
+        verification_data={"curve": [proof["parts"]]},
         options={"shape": shape},
         rotated=made,
         reach=reach,

@@ -137,16 +137,12 @@ def loss_of_part(part: Any, runs: PaidRuns, recorded: Any, work: Allowance) -> f
 
 def ends_of_part(part: Any, runs: PaidRuns, recorded: Any, work: Allowance) -> tuple[float, float]:
     """The most that a state and all on its left, or right, reveal; infinite without a proof."""
-    if not isinstance(recorded, Mapping):
+    if recorded is None:
         return inf, inf
     proof = _PartProof(part, runs, recorded, work)
-    left = _SideProof(part.left, proof.hidden, recorded["left"], work).adds()
-    right = _SideProof(part.right, proof.hidden[::-1], recorded["right"], work).adds()
-    cost, found = proof.hidden[0][1], []
-    for side in (left, right):
-        adds = inf if side is None else max(float((cost + one).max()) for _, _, one in side) * _UP
-        found.append(adds if isfinite(adds) else inf)
-    return found[0], found[1]
+    cost = proof.hidden[0][1]
+    left = proof.revealed(part.left, proof.hidden, recorded["left"], cost)
+    return left, proof.revealed(part.right, proof.hidden[::-1], recorded["right"], cost)
 
 
 class _PartProof:
@@ -166,6 +162,16 @@ class _PartProof:
             plans = Evaluator(recorded["emission"], work)
             self.hidden = [(self.length, plans.step(part.emission, closed(self.cost)))]
             plans.end()
+
+    def revealed(self, side: Any, runs: PaidRuns, recorded: Any, cost: Floats) -> float:
+        """The most that a state and all on one side of it reveal."""
+        try:
+            with np.errstate(all="ignore"):
+                adds = _SideProof(side, runs, recorded, self.work).adds()
+        except Unshown:
+            return inf
+        most = largest(float((cost + table).max()) for _, _, table in adds) * _UP
+        return most if isfinite(most) else inf
 
     def loss(self) -> float:
         """The largest loss; infinite, or `Unshown`, where a limit does not hold."""

@@ -58,23 +58,20 @@ class _Recorded:
         told = (record.verification_data or {})["shape"]
         scales = [Fraction(text) for text in told["scales"]]
         unit = Fraction(told["unit"])
-        if not scales or min(scales) <= 0 or unit <= 0:
+        if min(scales) <= 0 or unit <= 0:
             raise TypeError("the scales and the unit of a shape are above 0")
         for name, width in (("added", len(record.labels)), ("mix", len(scales))):
             rows = told[name]
-            if not rows or any(len(row) != width for row in rows):
-                raise TypeError(f"the matrix {name} of a shape has rows of {width} numbers")
-            if any(type(n) is not int or abs(n) > _MOST_WHOLE for row in rows for n in row):
-                raise TypeError(f"the matrix {name} of a shape holds whole numbers below 2^20")
+            if any(len(row) != width or max(map(abs, row)) > _MOST_WHOLE for row in rows):
+                raise TypeError(f"the matrix {name} of a shape has rows of {width} small numbers")
         if len(told["mix"]) != len(record.labels):
             raise TypeError("the matrix mix of a shape has a row for each number")
         own = told["coordinates"]
-        if len(own) != len(scales) or any(type(n) is not int for n in own):
-            raise TypeError("the coordinates of a shape are whole numbers, one for each scale")
-        reach = told["reach"]
-        if reach is not None and (type(reach) is not int or not 1 <= reach <= max(record.lengths)):
-            raise TypeError("the reach of windows is a whole number of entries of the series")
-        return cls(told["added"], told["mix"], scales, unit, own, reach)
+        if len(own) != len(scales):
+            raise TypeError("a shape has a coordinate for each scale")
+        if (told["reach"] or 1) > max(record.lengths):
+            raise TypeError("windows reach over no more entries than the series has")
+        return cls(told["added"], told["mix"], scales, unit, own, told["reach"])
 
     @property
     def directions(self) -> list[list[int]]:
@@ -98,13 +95,10 @@ def by_directions(claim: Claim) -> float:
     cost = apart @ rates * (1 + _ROOM)
     if not claim.lipschitz / record.scale >= float(cost.max()) * (1 - TOLERANCE):
         raise TypeError("its scale spends less on an entry than the noise of its coordinates")
-    parts, proofs = theta.parts(length), claim.proof["curve"]
-    if not isinstance(proofs, list) or len(proofs) != len(parts):
-        raise TypeError(f"there must be a proof for each of {len(parts)} part(s) of the class")
-    reach, runs, losses = shape.reach, [(length, cost)], []
+    (proofs,), reach, runs, losses = claim.proof["curve"], shape.reach, [(length, cost)], []
     if reach is not None and record.observed not in (None, tuple(record.lengths)):
         raise BadBeliefs("have entries that were not observed, for which windows have no theorem")
-    for part, own in zip(parts, proofs, strict=True):
+    for part, own in zip(theta.parts(length), proofs, strict=True):
         emission: Any = part.emission
         known_kind = emission is not None and emission.kind in ("plans", "contaminated")
         if not known_kind and (emission is not None or reach is None):

@@ -166,7 +166,8 @@ def test_its_record_is_verified_and_a_spoiled_one_is_not(made):
     data = answer.verification_data
     shape = data["shape"]
     less = [str(Fraction(s) * Fraction(98, 100)) for s in shape["scales"]]
-    limits = [{**own, "left": {**own["left"], "limits": []}} for own in data["curve"]]
+    (proofs,) = data["curve"]
+    limits = [[{**own, "left": {**own["left"], "limits": []}} for own in proofs]]
     for change in (
         {
             "verification_data": {**data, "shape": {**shape, "scales": less}},

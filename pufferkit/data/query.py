@@ -782,7 +782,7 @@ class Query(Asked):
         Examples
         --------
         >>> from pufferkit import count
-        >>> count("on", ["off", "on"], 7).added(["on", "off"])
+        >>> count("on", 7).added(["on", "off"])
         [(Fraction(1, 1),), (Fraction(0, 1),)]
         """
         nothing = (Fraction(0),) * self.size

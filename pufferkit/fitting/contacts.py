@@ -48,7 +48,7 @@ def contact_beliefs(
     Examples
     --------
     >>> contact_beliefs([("ada", "ben"), ("ben", "ada"), ("ben", "eve")], odds=20).description
-    'Markov random field, 3 nodes, treewidth 1'
+    'Markov random field of 3 nodes, 2 edges'
     """
     if odds is None:
         raise ValueError(

@@ -492,6 +492,8 @@ def _tightness(theta: Beliefs, calibration: Calibration) -> float | None:
     """The loss at outer outputs, over epsilon, rounded down; for known chains and sums."""
     if calibration.guarantee is Guarantee.ENTRY or theta.entries is not None:
         return None
+    if calibration.spent_rows is not None:  # noise on mixtures, which no scale describes
+        return None
     known = [member for member in theta.named_members if not member.any_start]
     # Every chain proves a loss; for a large class take the one that binds, and a few others.
     known.sort(key=lambda member: member.name != calibration.evidence.belief)

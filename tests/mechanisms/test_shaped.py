@@ -259,6 +259,16 @@ def test_plan_shows_it_and_says_what_follows():
     assert calibrate("shaped", MOODS, QUERY, 1).rotated.scales == row.calibration.rotated.scales
 
 
+def test_a_plan_has_windows_if_time_allows():
+    chain, query = pk.MarkovChain.steady(CHAIN), pk.histogram(STATES, 500)
+    assert pk.plan(chain, query, 1).best.mechanism == "influence_curve"
+    table = pk.plan(chain, query, 1, most_work=1e11)
+    assert table.best.mechanism == "shaped"
+    row = next(r for r in table.entries if r.mechanism == "shaped")
+    assert row.tightness is None
+    assert row.together > 2
+
+
 def test_an_account_charges_what_an_entry_spends(tmp_path):
     """Its epsilon is for itself alone: an account counts the profile, and its best composes."""
     asking = Asking(DATA, MOODS, 60.0, str(tmp_path / "book.db"))

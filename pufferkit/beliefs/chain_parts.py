@@ -254,7 +254,8 @@ class _Chain:
                 return steps
             return exact(entry, size)
 
-        left = Side(at, self.sizes, settled, own, mask)
+        # A series of one entry has no entry before, and so no step that later ones repeat.
+        left = Side(at, self.sizes, settled if self.length > 1 else 3, own, mask)
         return Part(
             self.member.name,
             left,

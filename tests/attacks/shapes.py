@@ -6,15 +6,18 @@
 import sys
 import time
 from dataclasses import dataclass, field
+from itertools import permutations
 
 import numpy as np
 
 import pufferkit as pk
 from pufferkit.influence.curve.engine import Side, stretches_of_both, swept
 from pufferkit.influence.curve.steps import Contaminated, StepsInRow, Transport, closure
+from pufferkit.influence.shape.costs import regime_costs
 from pufferkit.influence.shape.shaping import Shape
 from pufferkit.influence.shape.theorem_s import Active, Shaped, ShapedCurve
 from pufferkit.influence.shape.theorem_w import AlikeChain, window_losses
+from pufferkit.verification.check_shapes import regime_bounds
 from tests.oracles.shape import Outputs
 
 MODES = ("plain", "contaminated", "hull", "windows", "beside")
@@ -188,6 +191,57 @@ def worst_w(mode, rng, points=300, rounds=20) -> float:
     ).climbed(rng, points, rounds)
     outside = ~np.eye(k, dtype=bool)
     return float((found / np.maximum(bound, 1e-9))[:, outside].max())
+
+
+def told_apart(one, other, added, scales, rng) -> float:
+    """The largest log-ratio of sech likelihoods given two regimes, over outputs that climb.
+
+    Output t in [-1, 1]^m: as a function of the entry the likelihood is in proportion to one over
+    the product of cosh d - t sinh d, d what the entry adds in units of the noise.
+    """
+    away, m = (added - added.mean(axis=0)) / scales, added.shape[1]
+
+    def ratios(outputs):
+        logs = -np.log(np.cosh(away) - outputs[:, None, :] * np.sinh(away)).sum(axis=2)
+        seen = np.exp(logs - logs.max(axis=1, keepdims=True))
+        return np.log(seen @ one) - np.log(seen @ other)
+
+    corners = np.vstack([np.sign((one - other) @ away), rng.choice([-1.0, 1.0], (100, m))])
+    outputs = np.vstack([corners, rng.uniform(-1, 1, (100, m)), np.zeros((1, m))])
+    found = ratios(outputs)
+    at, best = outputs[found.argmax()], found.max()
+    for column in np.tile(np.arange(m), 3):
+        trials = np.tile(at, (9, 1))
+        trials[:, column] = (-1, -0.9, -0.5, -0.2, 0, 0.2, 0.5, 0.9, 1)
+        found = ratios(trials)
+        if found.max() > best:
+            at, best = trials[found.argmax()], found.max()
+    return float(best)
+
+
+def worst_cost(rng) -> tuple[float, int]:
+    """The largest share of a cost of regimes that outputs show, engine's and checker's.
+
+    With up to 13 coordinates, of which no test of whole series can have more than a few.
+    """
+    m = int(rng.choice([1, 3, 9, 10, 13]))
+    k, h = int(rng.integers(max(3, m - 2), m + 4)), int(rng.integers(2, 4))
+    shown = rng.dirichlet(np.full(k, rng.choice([0.1, 0.5, 2])), h)
+    shown = shown[:1] + rng.choice([1e-4, 0.01, 0.1, 1]) * (shown - shown[:1])
+    added = rng.integers(-9, 10, (k, m)).astype(float)
+    if rng.random() < 0.3:  # about equal means
+        added = np.round(added - np.linalg.lstsq(shown, shown @ added, None)[0])
+    scales = np.exp(rng.uniform(np.log(0.5), np.log(500), m))
+    share = float(rng.choice([0, 0.1]))
+    costs = regime_costs([(1 - share) * shown], share, added, 1 / scales)
+    worst = 0.0
+    for z, y in permutations(range(h), 2):
+        one, other = ((1 - share) * shown[n] + share * np.eye(k)[rng.integers(k)] for n in (z, y))
+        checked = regime_bounds(one[None], other, added, 1 / scales)[0]
+        least = min(costs[z, y], checked)
+        if np.isfinite(least):
+            worst = max(worst, told_apart(one, other, added, scales, rng) / max(least, 1e-9))
+    return worst, m
 
 
 def main() -> None:

@@ -32,6 +32,7 @@ from tests.attacks.charges import (
 from tests.attacks.climb import TOLERANCE, climb
 from tests.attacks.models import GRAPHS, SERIES, alone, at_outer_outputs, of_account, of_table
 from tests.attacks.refusals import REFUSED, not_refused
+from tests.attacks.shapes import worst_cost
 from tests.oracles.joint_loss import NoisySum, any_start_losses, losses
 from tests.oracles.outer import outer_loss
 
@@ -159,6 +160,13 @@ def test_no_release_about_a_random_model_tells_more_than_epsilon(kind):
 def test_no_history_about_a_random_model_tells_more_than_is_charged(kind, attack):
     seen = [attack(kind, np.random.default_rng([2, seed])) for seed in range(6)]
     assert all(share <= 1 + TOLERANCE for share, _ in filter(None, seen)), seen
+
+
+def test_no_output_tells_regimes_apart_by_more_than_their_cost():
+    seen = [worst_cost(np.random.default_rng([4, seed])) for seed in range(60)]
+    assert all(share <= 1 + TOLERANCE for share, _ in seen), max(seen)
+    assert max(share for share, m in seen if m < 4) > 0.99
+    assert max(share for share, m in seen if m > 9) > 0.15
 
 
 def test_a_long_series_tells_as_much_as_promised_at_outer_outputs():

@@ -224,6 +224,8 @@ def test_sums_of_vectors_and_gaps():
     ("beliefs", "query", "why"),
     [
         (pk.ChainClass.any_start(np.full((3, 3), 1 / 3)), QUERY, "matrix each|known chains"),
+        (pk.MarkovChain([1, 0, 0], CHAIN), pk.histogram(STATES, 30), "known chains"),
+        (pk.MarkovChain([0.2, 0.2, 0.6], CHAIN), pk.histogram(STATES, 1), "known chains"),
         (pk.MarkovChain.steady(CHAIN), pk.histogram(STATES, GAPS), "without gaps"),
         (MOODS, pk.count(1, 30), "at least two"),
         (MOODS, pk.quantile(0.5, {0: 0, 1: 1, 2: 2}, 30), "at least two|choice"),

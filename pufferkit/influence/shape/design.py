@@ -182,8 +182,13 @@ class Regimes:
 
     @classmethod
     def of(cls, part: Part) -> Regimes | None:
-        """Those of a part; ``None`` where the emission is not known. A state may be its entry."""
+        """Those of a part; ``None`` where the emission is not known. A state may be its entry.
+
+        ``None`` also where a side differs from entry to entry, as with a given start.
+        """
         emission = part.emission
+        if any(own is not None and own.settled > 2 for own in (part.left, part.right)):
+            return None
         if isinstance(emission, Contaminated):
             h, k = emission.rows, emission.states
             shown = np.mean([own[:h, :k] for own in emission.programmes.kernels], axis=0)

@@ -244,8 +244,8 @@ class _Chain:
         def at(entry: int, size: int) -> Steps | None:
             first = settled + size - 1
             if entry >= first:
-                if tail is None:
-                    return exact(first, size)
+                if tail is None:  # the series may end before any entry has the limit
+                    return exact(first, size) if source.row(first) < len(source.logs) else None
                 # A single entry has the kernel of its slot.
                 alone = cycle > 1 and entry < FOREVER
                 return exact(first + (entry - first) % cycle, size) if alone else tail(size)

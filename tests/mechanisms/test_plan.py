@@ -170,3 +170,10 @@ def test_the_plan_names_the_bound_it_used_and_how_near_it_is():
     assert all(row["bound"] for row in shown.rows if row["applicable"])
     long = pk.plan(chain, pk.count(1, 20_000), 1)
     assert "exact_sum never needs" in dict(long.explain().rows)["wasserstein"]
+
+
+@pytest.mark.parametrize("length", [1, 2, 12, 40])
+@pytest.mark.parametrize("turns", [[[0.9, 0.1], [0.4, 0.6]], [[0.0, 1.0], [1.0, 0.0]]])
+def test_a_series_may_end_before_a_fixed_start_is_forgotten(length, turns):
+    plan = pk.plan(pk.MarkovChain([1.0, 0.0], turns), pk.histogram([0, 1], length), 1.0)
+    assert plan.best.scale > 0

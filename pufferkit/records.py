@@ -120,6 +120,9 @@ Unfit = tuple[str, str, Any]
 """A place of a record that is not what the schema says: where, the rule, and what is there."""
 
 
+_NOTHING = object()
+
+
 @cache
 def release_schema() -> dict[str, Any]:
     """The format of records of releases, which docs/verifying.md publishes."""
@@ -131,7 +134,8 @@ def check_record(what: str, data: Any, name: str) -> None:
     """Refuse data that are not what the schema of records says under a name."""
     known = release_schema()["$defs"]
     for at, rule, value in _unfits(data, known[name], known, ""):
-        raise ValueError(f"{what}: {at or 'the record'} must be {rule}, got {value!r:.60}")
+        told = "" if value is _NOTHING else f", got {value!r:.60}"
+        raise ValueError(f"{what}: {at or 'the record'} must be {rule}{told}")
 
 
 def _unfits(
@@ -173,11 +177,12 @@ def _of_another_type(
             yield from _unfits(own, schema["items"], known, f"{at}[{number}]")
     elif schema["type"] == "object":
         parts = schema.get("properties", {})
-        missing = [name for name in schema.get("required", ()) if name not in value]
         strange = () if schema.get("additionalProperties", True) else value.keys() - parts.keys()
-        if missing or strange:
-            told = f"with {', '.join(missing)}" if missing else "without unknown fields"
-            yield at, f"{rule} {told}", sorted(map(str, strange or value))
+        for name in sorted(map(str, strange)):
+            yield f"{at}.{name}".lstrip("."), "left out; it is unknown", _NOTHING
+        for name in schema.get("required", ()):
+            if name not in value:
+                yield f"{at}.{name}".lstrip("."), "given; it is missing", _NOTHING
         for name in parts.keys() & value.keys():
             yield from _unfits(value[name], parts[name], known, f"{at}.{name}".lstrip("."))
 

@@ -216,12 +216,12 @@ def test_a_record_says_which_noise_and_verify_knows_it():
         assert any(said in problem for problem in verdict.problems), (change, verdict)
     record = answer.to_dict()
     for bad in ("0", "x", 3, "-1/2"):
-        with pytest.raises(ValueError, match="unit must be a fraction above 0"):
+        with pytest.raises(ValueError, match="unit must be"):
             pk.Release.from_dict({**record, "unit": bad})
     with pytest.raises(ValueError, match="noise must be one of"):
         pk.Release.from_dict({**record, "noise": "gaussian"})
     for name in ("noise", "unit"):
-        with pytest.raises(ValueError, match=f"must have {name}"):
+        with pytest.raises(ValueError, match=f"{name} must be given"):
             pk.Release.from_dict({key: value for key, value in record.items() if key != name})
 
 

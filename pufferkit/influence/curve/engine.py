@@ -159,6 +159,9 @@ _WORTH = 2e-3
 """Blocks that lower a limit by no more than this share of it are not worth their programmes: the
 noise is larger by at most as much."""
 
+_REFINED = 4
+"""Blocks are chosen anew at the limit that the last ones gave, so many times at most."""
+
 _MOST_KNOWN = 8
 """Profiles stored for `PartCurve.record` and as starts: a search tries about seven."""
 
@@ -625,14 +628,19 @@ class _Sweep:
         if limit is None:
             return None, few
         paid = self.paid[run]
-        alone, _ = self.adds_at(limit, paid, few)
-        blocks, taken = self.adds_at(limit, paid, every)
-        gain = float((alone - blocks)[self.counted].max(initial=0.0))
-        if gain <= _GAIN * paid or self._worthless(run, limit, every):
-            return limit, few
-        sizes = sorted({1, *self._in_use(blocks, taken)[1]})
-        several = self._certified(run, sizes, limit)
-        return (limit, few) if several is None else (np.minimum(limit, several), sizes)
+        for _ in range(_REFINED):
+            alone, _ = self.adds_at(limit, paid, few)
+            blocks, taken = self.adds_at(limit, paid, every)
+            gain = float((alone - blocks)[self.counted].max(initial=0.0))
+            if gain <= _GAIN * paid or self._worthless(run, limit, every):
+                break
+            # With the blocks that are the least there, what was a limit is one still.
+            sizes = sorted({1, *self._in_use(blocks, taken)[1]})
+            several = self._certified(run, sizes, limit)
+            if several is None or np.all(several >= limit * (1 - _GAIN)):
+                break
+            limit, few = np.minimum(limit, several), sizes
+        return limit, few
 
     def _worthless(self, run: int, limit: Floats, sizes: Sequence[int]) -> bool:
         """Whether blocks of these sizes lower the limit by next to nothing, by its tangent."""
@@ -1297,24 +1305,23 @@ class PartCurve:
         return None
 
     def _near(self, which: int, side: Side, cost: Floats, most: float) -> Floats | None:
-        """The limit of the closest stored profile, along its tangent; within ``most``."""
-        largest, single = float(cost.max()), side.later(1)
-        known = (
-            [
-                (abs(log(largest / float(own))), float(own), stretches[-1].limit)
-                for (other_side, other), stretches in self._known.items()
-                if other_side == which
-                and stretches[-1].limit is not None
-                and (own := np.frombuffer(other).max()) > 0
-            ]
-            if largest > 0
-            else []
-        )
+        """A stored limit brought to this cost, where the search begins; within ``most``.
+
+        Single entries follow the tangent at the closest one. With blocks there can be several
+        limits, of which a search from below finds the least: they begin at the next smaller one.
+        """
+        largest, known = float(cost.max()), []
+        for (stored, profile), stretches in self._known.items():
+            own, last = float(np.frombuffer(profile).max()), stretches[-1]
+            if stored == which and last.limit is not None and min(own, largest) > 0:
+                single = set(last.beyond) <= {1}
+                if single or own <= largest:
+                    known.append((abs(log(largest / own)), own, last.limit, single))
         if not known:
             return self._begun.get(which)
-        _, size, limit = min(known, key=lambda one: one[0])
-        assert limit is not None
-        more = log(largest / size) * _power(single, limit, cost * (size / largest))
+        away, size, limit, single = min(known, key=lambda one: one[0])
+        power = _power(side.later(1), limit, cost * (size / largest)) if single else 1.0
+        more = (away if size <= largest else -away) * power
         grown: Floats = limit * np.exp(np.minimum(more, LARGEST))
         return grown * min(1.0, _WITHIN * most / float(grown.max()))
 

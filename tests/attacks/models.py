@@ -475,7 +475,10 @@ def at_outer_outputs(rng: Rng) -> Iterator[tuple[float, str]]:
         theta = pk.RegimeClass(rows[0], shown[0], emissions=0.1)
         spoiled = 0.9 * shown[0] + 0.1 * np.eye(k)[rng.integers(k, size=h)]
         members = [(members[0][0], members[0][1], [spoiled] * length)]
-    query = pk.histogram(range(k), length)
+    # Beside a long segment a short one, which may lose more to noise that counts on cancellation.
+    short = int(rng.choice([1, 2, 3, 7]))
+    members += [(start, steps[: short - 1], shows[:short]) for start, steps, shows in members]
+    query = pk.histogram(range(k), [length, min(short, length)])
     for name, shaping in SHAPES.items():
         try:
             made = shaping(theta, query, epsilon)

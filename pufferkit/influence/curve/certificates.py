@@ -43,6 +43,9 @@ _LEAP = 8.0
 _ROUGH_SWEEPS, _CLOSE_ENOUGH = 20, 0.01
 """A guess by lower bounds: up to so many sweeps, until one per cent."""
 
+_JOINT_SWEEPS = 8
+"""Both limits at once: chains that forget fast need about six."""
+
 _STEADY = 1e-3
 """Growth that differs by no more from entry to entry is taken to go on."""
 
@@ -228,13 +231,14 @@ def rough_limits(
     """By how much to multiply the cost so that about epsilon is lost, and both limits there.
 
     All by lower bounds, for a search to begin with; ``loss`` takes the multiple and what both sides
-    add. ``None`` if the sides have no such bounds.
+    add. ``None`` if the sides have no such bounds, or forget so slowly that few sweeps tell little.
     """
     if not all(getattr(steps, "rough", None) for steps in sides):
         return None
     share, limits = 1.0, [cost for _ in sides]
-    for _ in range(_ROUGH_SWEEPS):
-        adds = [steps.rough(limit) for steps, limit in zip(sides, limits, strict=True)]  # type: ignore[attr-defined]
+    for _ in range(_JOINT_SWEEPS):
+        adds = [sides[0].rough(limits[0])]  # type: ignore[attr-defined]
+        adds.append(adds[0] if sides[1] is sides[0] else sides[1].rough(limits[1]))  # type: ignore[attr-defined]
         most = loss(share, np.add(*adds))
         if not 0 < most < inf:
             return None
@@ -244,8 +248,8 @@ def rough_limits(
         moved = max(float(np.abs(f - c).max()) for f, c in zip(further, limits, strict=True))
         limits = further
         if moved < _CLOSE_ENOUGH * max(float(limit.max()) for limit in limits):
-            break
-    return share, limits
+            return share, limits
+    return None
 
 
 @dataclass(frozen=True)

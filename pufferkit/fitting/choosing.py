@@ -740,9 +740,9 @@ def _with_losses(rows: Sequence[Candidate], query: Query, epsilon: float) -> lis
     """Each class with the loss to the adversaries of the others at its noise, at most.
 
     A class that cannot be recommended is compared only with the best, and with the one above it in
-    the steps down from there. The loss of a class falls with the noise, and is at most epsilon at its own: where
-    that is less than the noise asked about, epsilon is the answer. A curve is asked from the most
-    noise on.
+    the steps down from there. The loss of a class falls with the noise, and is at most epsilon at
+    its own: where that is less than the noise asked about, epsilon is the answer. A curve is asked
+    from the most noise on.
     """
     losses: dict[str, dict[str, float]] = {row.name: {} for row in rows}
     steps = _downwards(rows)

@@ -739,15 +739,16 @@ def regimes_of_people(
 def _with_losses(rows: Sequence[Candidate], query: Query, epsilon: float) -> list[Candidate]:
     """Each class with the loss to the adversaries of the others at its noise, at most.
 
-    A class that cannot be recommended is compared only with the best, and with the one above it in
-    the steps down from there. The loss of a class falls with the noise, and is at most epsilon at
-    its own: where that is less than the noise asked about, epsilon is the answer. A curve is asked
-    from the most noise on.
+    A class that cannot be recommended is compared only with the best, or with the most noise if
+    none is best, and with the one above it in the steps down from there. The loss of a class falls
+    with the noise, and is at most epsilon at its own: where that is less than the noise asked
+    about, epsilon is the answer. A curve is asked from the most noise on.
     """
     losses: dict[str, dict[str, float]] = {row.name: {} for row in rows}
     steps = _downwards(rows)
     wanted = {(narrow.name, wide.name) for wide, narrow in pairwise(steps)}
-    wanted |= {(row.name, best.name) for best in steps[:1] for row in rows}
+    top = steps[0] if steps else max(rows, key=lambda row: row.scale or 0.0)
+    wanted |= {(row.name, top.name) for row in rows}
     scales = sorted(((row.scale, row.name, row.covers) for row in rows if row.scale), reverse=True)
     for other in rows:
         if other.beliefs is None:

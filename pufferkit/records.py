@@ -16,7 +16,7 @@ import os
 import stat
 import sys
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from functools import cache, cached_property
@@ -130,9 +130,14 @@ def release_schema() -> dict[str, Any]:
     return schema
 
 
-def check_record(what: str, data: Any, name: str) -> None:
-    """Refuse data that are not what the schema of records says under a name."""
-    known = release_schema()["$defs"]
+def check_record(what: str, data: Any, name: str, kinds: Iterable[str] = ()) -> None:
+    """Refuse data that are not what the schema of records says under a name.
+
+    Questions may be of further ``kinds``, which are defined outside the package.
+    """
+    known = dict(release_schema()["$defs"])
+    asked = known["question_kind"]
+    known["question_kind"] = {**asked, "enum": list(dict.fromkeys([*asked["enum"], *kinds]))}
     for at, rule, value in _unfits(data, known[name], known, ""):
         told = "" if value is _NOTHING else f", got {value!r:.60}"
         raise ValueError(f"{what}: {at or 'the record'} must be {rule}{told}")

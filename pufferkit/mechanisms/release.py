@@ -607,7 +607,7 @@ class Release(Report):
     def from_dict(cls, data: Mapping[str, Any]) -> Release:
         """The release that ``to_dict`` described."""
         check_format("release", data)
-        check_record("release", data, "release")
+        check_record("release", data, "release", KINDS)
         fields = {name: data[name] for name in cls.__dataclass_fields__}
         lengths, observed, size = data["lengths"], data["observed"], len(data["labels"])
         for name in ("value", "raw", "scales"):

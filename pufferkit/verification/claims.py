@@ -30,7 +30,7 @@ from pufferkit.beliefs.provenance import owed
 from pufferkit.checks import Floats
 from pufferkit.data.durations import of_seconds
 from pufferkit.data.joint import Several
-from pufferkit.data.query import Over, Query, Question, decoded, question_of
+from pufferkit.data.query import KINDS, Over, Query, Question, decoded, question_of
 from pufferkit.data.series import SegmentPattern
 from pufferkit.mechanisms.calibration import requested
 from pufferkit.mechanisms.release import (
@@ -391,7 +391,7 @@ class ReleaseTable:
 
     def __init__(self, data: Mapping[str, Any]) -> None:
         check_format("releases", data)
-        check_record("releases", data, "releases")
+        check_record("releases", data, "releases", KINDS)
         self.data, self.kind, self.labels = data, data["kind"], data["labels"]
         self.question: Question = question_of(self.kind, data["question"])
         states = data["question"].get("states")

@@ -65,7 +65,7 @@ VALUES = {
     "--budget": "2", "--account": "bob", "--entry": "when",
     "--keys": "a,b", "--share": "0.5", "--late": "refuse", "--by": "somebody",
     "--epsilon": "2", "--ask": "episodes:run=20", "--states": "rest,run,walk",
-    "--smoothing": "1", "--period": "2d", "--inflate": "0.1", "--regimes": "2",
+    "--smoothing": "1", "--period": "2d", "--inflate": "0.1", "--regimes": "2", "--odds": "5",
 }  # fmt: skip
 
 NOTHING_TO_SHOW = {

@@ -169,7 +169,7 @@ def test_question_release_and_account_through_the_page(workspace, files):
         user.find(marker="next").click()
         await user.should_see("Together epsilon 1 of 3", retries=50)
         user.find(marker="verify").click()
-        await user.should_see("ok: reported scale", retries=50)
+        await user.should_see("Ok: reported scale", retries=50)
 
     visit(workspace, act)
 

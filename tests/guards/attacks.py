@@ -122,8 +122,9 @@ class Attack:
                 return 0.0
             weights = None
             if self.regime:
+                possible = chances[chances.sum(axis=1) > 0]
                 given = np.array(
-                    [self.answers.given(row, np.zeros(len(row), int), 1)[0][0] for row in chances]
+                    [self.answers.given(row, np.zeros(len(row), int), 1)[0][0] for row in possible]
                 )
             else:
                 given, which = self.answers.given(chances.sum(axis=0), labels, count)

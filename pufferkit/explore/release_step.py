@@ -27,18 +27,14 @@ def draw(workspace: Workspace, go: Callable[[str], None]) -> None:
     @ui.refreshable
     def rest() -> None:
         if workspace.has_budget:
-            _release(workspace, done.refresh)
-
-    @ui.refreshable
-    def done() -> None:
-        for answer in reversed(workspace.released):
-            _released(workspace, answer)
-        if workspace.released:
-            page_parts.button("Next: account", partial(go, "Account"), main=True, mark="next")
+            _release(workspace)
 
     _budget(workspace, rest.refresh)
     rest()
-    done()
+    for answer in reversed(workspace.released):
+        _released(workspace, answer)
+    if workspace.released:
+        page_parts.button("Next: account", partial(go, "Account"), main=True, mark="next")
 
 
 def _budget(workspace: Workspace, refresh: Any) -> None:
@@ -65,7 +61,7 @@ def _budget(workspace: Workspace, refresh: Any) -> None:
             )
 
 
-def _release(workspace: Workspace, refresh: Any) -> None:
+def _release(workspace: Workspace) -> None:
     with page_parts.card("Cost first"):
         wrong = page_parts.problem()
         name = workspace.beliefs[workspace.chosen]["name"]
@@ -100,10 +96,7 @@ def _release(workspace: Workspace, refresh: Any) -> None:
             workspace.anyway = bool(anyway.value)
             press.disable()
             async with page_parts.attempt(wrong):
-                await workspace.release()
-                refresh()
-            if not wrong.text:
-                await price()
+                await workspace.release()  # which draws every page of this workspace anew
 
         press = page_parts.button("Release", pressed, main=True, mark="release")
         press.disable()

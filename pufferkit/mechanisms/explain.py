@@ -303,6 +303,8 @@ def stretch_losses(calibration: Calibration) -> list[tuple[str, float]]:
     query = calibration.query
     if calibration.beliefs is None or query.chooses or calibration.scales is not None:
         return []
+    if calibration.spent_rows is not None:  # noise on mixtures, which no scale describes
+        return []
     try:
         theta = chains_only(calibration.beliefs, "the loss of a stretch")
     except NotApplicable:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import pufferkit as pk
+from pufferkit.mechanisms.explain import meaning
 from pufferkit.mechanisms.plan import calibrate
 from tests.asking import Asking
 from tests.oracles.shape import Outputs
@@ -242,6 +243,10 @@ def test_words_and_picture_say_what_is_loud(made):
     noises = [float(row.split()[1]) for row in rows]
     assert noises == sorted(noises, reverse=True)
     assert len(noises) == len(made.rotated.scales)
+
+
+def test_no_scale_says_what_a_stretch_loses(made):
+    assert not any("longer stretch" in line for line in meaning(made))
 
 
 def test_an_unknown_objective_is_refused():

@@ -164,14 +164,22 @@ class Releases(Shown, Frozen, JsonRecord):
     def __len__(self) -> int:
         return len(self.value)
 
-    def __str__(self) -> str:
+    def caption(self) -> str:
+        """The question, how many rows answer it, epsilon, mechanism and scale, in one line."""
         low, high = (f"{scale:.4g}" for scale in (self.scale.min(), self.scale.max()))
-        return (
-            f"Releases({len(self):,} x {self.query}, {self.mechanism}, epsilon {self.epsilon:g}, "
-            f"scale {low if low == high else f'{low} to {high}'}"
-            + "".join(f"; {note}" for note in self.notes)
-            + ")"
-        )
+        scales = low if low == high else f"{low} to {high}"
+        rows = "one row" if len(self) == 1 else f"{len(self):,} rows"
+        noise = f"epsilon {self.epsilon:g}, noise scale {scales}"
+        return f"{self.query}, {rows}: {self.mechanism}, {noise}"
+
+    def warnings(self) -> list[str]:
+        """Beliefs from the data themselves."""
+        return [note for note in self.notes if note == PRIVATE_NOTE]
+
+    def remarks(self) -> list[str]:
+        """What is promised, and for which rows together."""
+        rest = [note for note in self.notes if note != PRIVATE_NOTE]
+        return [f"{self.guarantee}; epsilon is for all rows of a subject together", *rest]
 
     def half_width(self, level: float = 0.95) -> Floats:
         """Half the width of the confidence interval around each number of a row of ``raw``.

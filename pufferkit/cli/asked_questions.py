@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -152,6 +152,18 @@ def joint(
     """The questions of texts such as ``episodes:run=20``; ``details`` are shared by all of them."""
     parts: dict[str, AskedQuestion] = {}
     asked: dict[str, tuple[Query, float]] = {}
+    for what, (named, error) in questions_of(texts, details, beliefs.states).items():
+        # The noisy-choice quantile has no Laplace noise to share: it is read from a histogram.
+        parts[what] = AskedQuestion(named.in_numbers().bind(beliefs.states, over), named)
+        asked[what] = parts[what].query, error
+    return Joint(parts, asked, pk.plan(beliefs, asked, epsilon))
+
+
+def questions_of(
+    texts: Sequence[str], details: QuestionOptions, states: Sequence[Hashable]
+) -> dict[str, tuple[Question, float]]:
+    """The questions of ``--ask`` and their errors, by what was written."""
+    asked: dict[str, tuple[Question, float]] = {}
     names = []
     for text in texts:
         what, equals, number = text.rpartition("=")
@@ -161,7 +173,7 @@ def joint(
                 f"--ask: must have the form episodes:run=20, got {text!r}; questions are "
                 f"{', '.join(NAMES)}"
             )
-        if what in parts:
+        if what in asked:
             raise ValueError("--ask: the same question is given twice; give each once")
         try:
             error = terminal.number(number.strip())
@@ -174,13 +186,10 @@ def joint(
             for own in fields(details)
         }
         one = replace(details, **{**given, "query": name, "state_value": of or None})
-        # The noisy-choice quantile has no Laplace noise to share; here it is read from a histogram.
-        named = one.named(beliefs.states)
-        parts[what] = AskedQuestion(named.in_numbers().bind(beliefs.states, over), named)
-        asked[what] = parts[what].query, error
+        asked[what] = one.named(states), error
         names.append(name)
     for own in fields(details):
         spoken = own.name != "query" and getattr(details, own.name) is not None
         if spoken and not set(question_options.taken_by(own.name)) & set(names):
             raise question_options.unneeded(own.name)
-    return Joint(parts, asked, pk.plan(beliefs, asked, epsilon))
+    return asked

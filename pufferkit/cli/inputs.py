@@ -67,6 +67,7 @@ MaybeState = Annotated[Text, _STATE]
 Time = Annotated[Text, option("Column with times; or DATE,TIME for two columns.", "COL", "--time")]
 Subject = Annotated[Text, option("Column with the subject of each row.", "COL", "--subject")]
 Segment = Annotated[Text, option("Column that names independent segments.", "COL", "--segment")]
+Entry = Annotated[Text, option("For networks: column that names the entry.", "COL", "--entry")]
 _LENGTH = whole("Number of entries; repeat for each segment.", "N", "--length")
 Length = Annotated[list[int] | None, _LENGTH]
 OneLength = Annotated[int | None, _LENGTH]
@@ -503,6 +504,7 @@ def read_table(
     window: Any = None,
     *,
     of_model: bool = False,
+    groups: str | None = None,
 ) -> Table:
     """The table in one or several files; with ``of_model`` numbers are cut like its states."""
     from pufferkit.data.files import check_parquet  # noqa: PLC0415
@@ -511,9 +513,8 @@ def read_table(
         check_parquet(file)
     source = files[0] if len(files) == 1 else list(files)
     bins = form.bins(source, columns_of(state), states if of_model else None)
-    table: Table = read(
-        source, state, rows, form, states=states, bins=bins, subject=subject, window=window
-    )
+    more = {"states": states, "bins": bins, "subject": subject, "window": window, "groups": groups}
+    table: Table = read(source, state, rows, form, **more)
     return table
 
 

@@ -146,6 +146,8 @@ def _taken(
         made = {"epsilon": lines.get("epsilon"), "out": lines.get("model")}
         lines = {k: v for k, v in lines.items() if k in kept}
         lines |= {k: v for k, v in made.items() if v is not None}
+    if "entry" in lines and "entry" not in known:  # a model of a network knows its size
+        lines = {k: v for k, v in lines.items() if k not in settings.get("data", {})}
     file, result = lines.pop("file", None), lines.get("out")
     public = file is None or makes_beliefs
     places = {"files": None if public else [file], "data": file, "release": result}
@@ -170,6 +172,7 @@ def init(
     question: QuestionOptions,
     state: inputs.MaybeState = None,
     subject: inputs.Subject = None,
+    entry: inputs.Entry = None,
     model: Annotated[
         File, option("Beliefs: a JSON file, see 'beliefs'; - is stdin.", "FILE", "--model")
     ] = None,
@@ -194,10 +197,14 @@ def init(
     chosen: dict[str, str | None] = {
         "state": state or there.state,
         "time": rows.time or (None if form.begins is not None else there.time) or None,
-        "subject": subject or there.subject or None,
+        "subject": entry or subject or there.subject or None,
     }
     if not chosen["state"]:
         raise ValueError(f"--state: {file} has no column that looks like states; name one")
+    if entry is not None:
+        if subject is not None or rows.time is not None:
+            raise ValueError("--entry: the entries of a network have no --subject and no --time")
+        chosen["time"] = None
     bins, numbers = form.given_bins(), there.many(chosen["state"] or "")
     numbers = numbers and chosen["state"] in there.numbers
     uncut = numbers and bins is None
@@ -211,7 +218,14 @@ def init(
         segment=None if chosen["subject"] else rows.segment,
     )
     several = inputs.is_wide(chosen["state"] or "") or inputs.is_wide(str(file))
-    statements = [*_columns(there, chosen, rows, str(file)), *_said(data, chosen, form)]
+    if entry is not None:
+        chosen = {"state": chosen["state"], "entry": entry}
+        if int(data.longest.max()) > 1:
+            raise ValueError(f"--entry: {entry} names an entry in two rows; each has one row")
+        said = iter([f"{len(data.subjects):,} entries of a network, one row each"])
+    else:
+        said = _said(data, chosen, form)
+    statements = [*_columns(there, chosen, rows, str(file)), *said]
     if uncut:
         statements.append(
             f"{chosen['state']} holds numbers: give public cut points as levels or cuts in {target}"
@@ -247,11 +261,11 @@ def _columns(
     if rest:
         more = f" and {len(rest) - _SHOWN} more" if len(rest) > _SHOWN else ""
         yield f"columns left out: {', '.join(rest[:_SHOWN])}{more}"
-    for name in rest if rows.end is None and chosen["time"] else ():
+    for name in rest if rows.end is None and chosen.get("time") else ():
         if _ENDS.search(name):
             yield f"if rows are intervals that end at {name}, give --end and --every"
     alike = [state, *(name for name in rest if there.alike(name, state))]
-    if len(alike) > 1 and chosen["subject"] is None:
+    if len(alike) > 1 and chosen.get("subject", "entry" if "entry" in chosen else None) is None:
         pattern = re.sub(r"[\d*]+.*", "*", state)
         fits = pattern != state and all(fnmatchcase(name, pattern) for name in alike)
         yield f"if each column is a subject, give --state '{pattern if fits else ','.join(alike)}'"
@@ -267,6 +281,8 @@ def _said(data: Any, chosen: Mapping[str, str | None], form: inputs.Form) -> Ite
         yield f"{len(data):,} entries{segments}, {len(data) - data.missing:,} of them observed"
     else:
         yield data.report()
+        if chosen["subject"] and chosen["time"] is None and int(data.longest.max()) == 1:
+            yield f"if these are the entries of a network, give --entry {chosen['subject']}"
     if data.step is not None:
         yield f"step: {of_seconds(data.step)}"
     elif chosen["time"] is not None and form.every is None:
@@ -308,7 +324,7 @@ def _written(
     lines += _toml({**data, **more})
     if numbers and form.given_bins() is None:
         lines.append('# levels = "200:2000"  # public cut points, never from these data')
-    if "every" not in more or more["every"] is None:
+    if more.get("every") is None and "entry" not in chosen:
         lines.append('# every = "5m"  # the step, where times are not even')
     lines += ["", "[beliefs]"]
     fitted = "# from public files: pufferkit beliefs choose FILE...   (or: beliefs fit FILE)"
@@ -317,7 +333,7 @@ def _written(
     asked = {name: own for name, own in vars(question).items() if own is not None}
     lines += ["", "[question]", *_toml(asked)]
     lines += ["", "[release]", *_toml({"epsilon": 1.0 if epsilon is None else epsilon})]
-    one = chosen["subject"] is None and not several
+    one = chosen.get("subject") is None and not several
     lines += _toml({"out": "release.json" if one else "releases.csv"})
     name = re.sub(r"[*?\[\]]+", "", file.stem.partition(".")[0]) or "data"
     account = {"ledger": ledger or "ledger.db", "budget": 2.0, "account": name}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,7 +13,7 @@ import pufferkit as pk
 from pufferkit.account.periods import in_period
 from pufferkit.beliefs.provenance import owed
 from pufferkit.cli import inputs, outputs, terminal, usefulness_output
-from pufferkit.cli.asked_questions import AskOption, asked, joint
+from pufferkit.cli.asked_questions import AskOption, asked, joint, questions_of
 from pufferkit.cli.flags import Text, option, refuse_given
 from pufferkit.cli.inputs import Book, Form, Rows, with_options
 from pufferkit.cli.question_options import QuestionOptions
@@ -21,8 +22,9 @@ from pufferkit.mechanisms.usefulness import warn_if_drowned
 from pufferkit.shown import Statement
 
 if TYPE_CHECKING:
-    from pufferkit import Releases, Table
+    from pufferkit import Releases
 
+_STDOUT = "stdout.csv"
 _RULES = {"day": "1d", "week": "7d", "month": "month", "year": "year"}
 
 
@@ -68,7 +70,7 @@ class Task:
         option("With --subject: an answer per subject, per all, or per group of a column.", "COL"),
     ] = None
     keys: Annotated[Text, option("With groups: all that are possible.", "A,B")] = None
-    entry: Annotated[Text, option("For networks: column that names the entry.", "COL")] = None
+    entry: inputs.Entry = None
     window: Annotated[
         Text, option("A row for each window; or a period, 2026-09; or FROM,TO.", "7d|PERIOD")
     ] = None
@@ -120,7 +122,7 @@ def release(task: Task) -> None:
     """
     rule = _RULES.get(task.window or "", task.window) if task.period is None else None
     if task.ask:
-        _several(task)
+        _several(task, rule)
     elif task.of_many or (rule is not None and rule not in ("month", "year")):
         _table(task, rule)
     else:
@@ -239,14 +241,16 @@ def _check_exact(question: QuestionOptions, plot: Path | None) -> None:
 # -- several questions --------------------------------------------------------------------------
 
 
-def _several(task: Task) -> None:
+def _several(task: Task, rule: str | None) -> None:
     """A joint release of several questions."""
     refuse_given([task.question], "is the one question; with --ask leave it out", *_of_all(task))
-    if task.of_many or task.window is not None:
-        raise ValueError("--ask: is for one series without windows")
-    taken = task.mechanism, task.output.report, task.keys, task.entry
-    if any(own is not None for own in taken) or task.output.show_exact:
-        raise ValueError("--ask: takes no --mechanism, --report, --show-exact, --keys or --entry")
+    if task.mechanism is not None or task.entry is not None or task.output.show_exact:
+        raise ValueError("--ask: takes no --mechanism, --entry or --show-exact")
+    if task.of_many:
+        _several_of_table(task, rule)
+        return
+    if task.window is not None or task.output.report is not None or task.keys is not None:
+        raise ValueError("--ask: of one series takes no --window, --report or --keys")
     book, output = task.book, task.output
     book.check(needs_account=True)
     outputs.check_outputs([output.file], [*task.named, task.model], output.plot)
@@ -265,6 +269,37 @@ def _several(task: Task) -> None:
     _handed(output, record, parts.shown(answer), outputs.figure(output.plot, answer))
 
 
+def _several_of_table(task: Task, rule: str | None) -> None:
+    """A joint release of several questions about many subjects: a table for each of them."""
+    output = task.output
+    if output.file is None or output.plot is not None or output.report is not None:
+        raise ValueError(
+            "--ask: of many subjects writes a table for each question beside --out, and takes no "
+            "--plot or --report; ask one question for these"
+        )
+    beliefs = inputs.chains(task.model)
+    written_as = questions_of(task.ask or (), task.question, beliefs.states)
+    asked = {name: (one.in_numbers(), error) for name, (one, error) in written_as.items()}
+    names = {name: re.sub(r"[^\w.-]+", "-", name) for name in asked}
+    files = {
+        name: output.file.with_stem(f"{output.file.stem}-{own}") for name, own in names.items()
+    }
+    if len(set(files.values())) < len(files):
+        raise ValueError(f"--ask: {', '.join(asked)} would be written to the same files")
+    releases = _paid(task, beliefs, asked, task.epsilon, list(files.values()), rule)
+    written: dict[Path, bytes] = {}
+    for name, out in files.items():
+        written |= _table_files(releases[name], out)
+    outputs.write_all(written)
+    for name, one in releases.items():
+        for line in [] if output.as_json else [Statement("head", name), *_said(one)]:
+            terminal.say([line])
+    if output.as_json:
+        terminal.as_json({name: one.to_dict() for name, one in releases.items()})
+    terminal.summary(f"epsilon of all together: {releases.epsilon:g}")
+    terminal.written([f"{out}, and {_record_of(out)}" for out in files.values()])
+
+
 def _of_all(task: Task) -> list[str]:
     """The options that the questions of ``--ask`` may share."""
     from pufferkit.cli.question_options import OPTIONS  # noqa: PLC0415
@@ -277,27 +312,72 @@ def _of_all(task: Task) -> list[str]:
 
 def _table(task: Task, rule: str | None) -> None:
     """One answer for each subject, or each group, and window."""
-    form, book, output, question = task.form, task.book, task.output, task.question
-    out, period = output.file, task.period
-    _check_table(task, rule)
-    alone = not task.of_many
-    book.check(needs_account=alone)
+    output, question = task.output, task.question
     mechanism = inputs.known_mechanism(task.mechanism)
     if mechanism == "entry_dp":
         raise ValueError("--mechanism: entry_dp does not hide entries that others predict")
-    record = None if out is None else out.with_suffix(".json")
-    outputs.check_outputs([out, record], [*task.named, task.model], output.plot)
     beliefs = inputs.chains(task.model)
-    window = question.window(None if rule is None else inputs.duration(rule))
+    usefulness_output.question(task.price)
+    about = question.of_many(beliefs.states)
+    releases: Releases = _paid(task, beliefs, about, task.price, [output.file], rule)
+    content = _table_files(releases, output.file)
+    written: dict[Path, bytes] = outputs.figure(output.plot, releases)
+    if output.report is not None:
+        from pufferkit import plots  # noqa: PLC0415
+
+        means = meaning(next(iter(releases.calibrations.values())))
+        page = plots.release_report(releases, beliefs, means, record=releases.to_json())
+        written |= {output.report: page.encode()}
+    for note in releases.notes:
+        terminal.note(note)
+    files: list[Any] = list(written)
+    if output.file is not None:
+        written |= content
+        files.insert(0, f"{output.file}, and {_record_of(output.file)} for pufferkit verify")
+    outputs.write_all(written)
+    if output.as_json:
+        terminal.say(releases.to_json())
+    elif output.file is None:
+        terminal.give(content[Path(_STDOUT)].decode())
+    else:
+        terminal.say(_said(releases))
+    terminal.written(files)
+
+
+def _paid(
+    task: Task,
+    beliefs: Any,
+    asked: Any,
+    epsilon: float | None,
+    outs: Sequence[Path | None],
+    rule: str | None = None,
+) -> Any:
+    """The releases about a table, paid by the accounts of its subjects if there is a ledger."""
+    form, book, output = task.form, task.book, task.output
+    _check_table(task, rule)
+    alone = not task.of_many
+    book.check(needs_account=alone)
+    records = [None if out is None else _record_of(out) for out in outs]
+    used = [*task.named, task.model]
+    outputs.check_outputs([*outs, *records, output.report], used, output.plot)
+    window = task.question.window(None if rule is None else inputs.duration(rule))
     whose = None if inputs.is_wide(task.state) else task.subject or "file"
+    grouped = task.per if task.keys is not None else None
     data = inputs.read_table(
-        task.named, task.state, task.rows, form, beliefs.states, whose, window, of_model=True
+        task.named,
+        task.state,
+        task.rows,
+        form,
+        beliefs.states,
+        whose,
+        window,
+        of_model=True,
+        groups=grouped,
     )
     prefix = book.account or ""
     if alone and book.account is not None:
         data, prefix = replace(data, subjects=(book.account,)), ""
-    usefulness_output.question(task.price)
-    per, keys = _groups(task, data)
+    keys = None if task.keys is None else [key.strip() for key in task.keys.split(",")]
     with (
         usefulness_output.guarded(beliefs, output.anyway),  # what it says comes after the bar
         book.opened() as ledger,
@@ -308,21 +388,21 @@ def _table(task: Task, rule: str | None) -> None:
             accounts = ledger.accounts_for(
                 data, prefix, book.budget, confirm_data=book.confirm_data
             )
-        releases: Releases = pk.release(
+        releases = pk.release(
             data,
             beliefs,
-            question.of_many(beliefs.states),
-            task.price,
+            asked,
+            epsilon,
             account=accounts,
-            mechanism=mechanism or "best",
-            per=per,
+            mechanism=inputs.known_mechanism(task.mechanism) or "best",
+            per=task.per or "subject",
             keys=keys,
-            window=period,
+            window=task.period,
             label=book.label,
             progress=progress,
         )
     terminal.summary(data.report())
-    _give(releases, out, record, output.plot, output.as_json)
+    return releases
 
 
 def _check_table(task: Task, rule: str | None) -> None:
@@ -333,7 +413,6 @@ def _check_table(task: Task, rule: str | None) -> None:
     alone = {
         "--segment": task.rows.segment,
         "--entry": task.entry,
-        "--report": output.report,
         "--show-exact": output.show_exact or None,
     }
     for name, value in alone.items():
@@ -359,41 +438,20 @@ def _check_table(task: Task, rule: str | None) -> None:
         check_table(output.file)
 
 
-def _groups(task: Task, data: Table) -> tuple[Any, Sequence[str] | None]:
-    """What an answer is about: each subject, all of them, or the groups of a column."""
-    if task.per in (None, "subject", "all") or task.keys is None or task.subject is None:
-        return task.per or "subject", None
-    from pufferkit.data.files import opened  # noqa: PLC0415
-    from pufferkit.data.read import groups_of  # noqa: PLC0415
-
-    source = task.named[0] if len(task.named) == 1 else task.named
-    rows = opened(source, task.form.text).lazy
-    pairs = groups_of(rows, subject=task.subject, group=str(task.per))
-    by_name = {str(who): str(group) for who, group in pairs.items()}
-    members = {who: by_name[str(who)] for who in data.subjects if str(who) in by_name}
-    return members, [key.strip() for key in task.keys.split(",")]
+def _said(releases: Releases) -> list[Statement]:
+    """What a table of releases says beside its rows."""
+    return [line for line in releases.statements() if line.kind != "warning"]
 
 
-def _give(
-    releases: Releases, out: Path | None, record: Path | None, plot: Path | None, as_json: bool
-) -> None:
-    """Write the table, its record and the figure, and print the promise."""
+def _record_of(out: Path) -> Path:
+    """The record beside a table, which `verify` reads."""
+    return out.with_suffix(".json")
+
+
+def _table_files(releases: Releases, out: Path | None) -> dict[Path, bytes]:
+    """A table and its record."""
     from pufferkit.data.write import write_columns  # noqa: PLC0415
 
-    content = write_columns(out or Path("stdout.csv"), releases.columns())
-    for note in releases.notes:
-        terminal.note(note)
-    written = outputs.figure(plot, releases)
-    files: list[Any] = list(written)
-    if out is not None and record is not None:
-        written |= {out: content, record: releases.to_json().encode() + b"\n"}
-        files.insert(0, f"{out}, and {record} for pufferkit verify")
-    outputs.write_all(written)
-    if as_json:
-        terminal.say(releases.to_json())
-    elif out is None:
-        terminal.give(content.decode())
-    else:
-        words = f"{releases.guarantee}: epsilon {releases.epsilon:g} for all rows of a subject"
-        terminal.say(words)
-    terminal.written(files)
+    target = Path(_STDOUT) if out is None else out
+    record = {} if out is None else {_record_of(out): releases.to_json().encode() + b"\n"}
+    return {target: write_columns(target, releases.columns()), **record}

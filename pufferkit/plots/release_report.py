@@ -1,4 +1,4 @@
-"""One HTML file about one release: for the one who decides and for the one who checks.
+"""One HTML file about a release or a table of them: for those who decide and those who check.
 
 Question, answer with interval and picture, the promise in words, the beliefs and how they were
 tested, who is not covered, the record, and how to verify it. The file needs nothing else.
@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
+from pufferkit.account.releases import Releases
 from pufferkit.beliefs.base import as_beliefs
 from pufferkit.beliefs.provenance import words_of_tests
 from pufferkit.data.durations import of_seconds
@@ -33,7 +34,7 @@ _UNTESTED = (
 
 
 def release_report(
-    release: Release,
+    release: Release | Releases,
     beliefs: Any | None,
     meaning: Sequence[str] = (),
     shown: Sequence[Shown] = (),
@@ -44,7 +45,7 @@ def release_report(
     Parameters
     ----------
     release, beliefs
-        What was released, and the beliefs that the noise is for.
+        What was released, a table of releases as well, and the beliefs that the noise is for.
     meaning
         What epsilon means here, a sentence each (`pufferkit.mechanisms.explain`).
     shown
@@ -100,8 +101,11 @@ def page(title: str, body: str) -> str:
     )
 
 
-def _question(release: Release) -> str:
+def _question(release: Release | Releases) -> str:
     """What was asked, of which data."""
+    if isinstance(release, Releases):
+        each = f"{release.entries.min():,} to {release.entries.max():,}"
+        return f"{release.query}, over {each} entries in each of {len(release):,} rows"
     entries = sum(release.lengths)
     apart = "" if release.step is None else f", {of_seconds(release.step)} apart"
     unseen = 0 if release.observed is None else entries - sum(release.observed)

@@ -1,5 +1,6 @@
 """Groups of subjects on the command line."""
 
+import html
 import json
 from pathlib import Path
 
@@ -40,6 +41,42 @@ def test_groups_cost_what_one_release_costs(people):
     assert good(*EACH, *COLUMNS, *GROUPS, *book) == first
     accounts = pk.Ledger("ledger.db").accounts()
     assert {account.total for account in accounts} == {2_000_000}
+
+
+ASKED = ("--ask", "histogram=300", "--ask", "count:run=90")
+
+
+@pytest.mark.parametrize("about", [(), ("--per", "all"), GROUPS, ("--window", "150")])
+def test_several_questions_are_one_payment_with_a_table_each(people, about):
+    book = ("--ledger", "ledger.db", "--budget", "2", "--out", "t.csv")
+    call = (*EACH[:4], *COLUMNS, *ASKED, *about, *book)
+    said = good(*call)
+    assert "one of 2 questions" in said
+    tables = [Path(f"t-{name}.csv") for name in ("histogram", "count-run")]
+    first = [path.read_text() for path in tables]
+    assert all(pk.verify(str(path)).ok for path in tables)
+    good(*call)
+    assert [path.read_text() for path in tables] == first
+
+
+def test_several_questions_need_a_place_for_their_tables(people):
+    for more in (
+        (),
+        ("--out", "t.csv", "--plot", "p.png"),
+        ("--out", "t.csv", "--report", "r.html"),
+    ):
+        assert "writes a table for each question" in refusal(*EACH, *COLUMNS, *ASKED, *more)
+    assert not list(Path().glob("t*"))
+
+
+@pytest.mark.parametrize("about", [(), GROUPS])
+def test_a_report_of_a_table(people, about):
+    said = good(*EACH, *COLUMNS, *about, "--out", "t.csv", "--report", "r.html")
+    page = Path("r.html").read_text()
+    assert said.splitlines()[0] in page  # the same statements on a terminal and on the page
+    assert "image/png" in page
+    record = html.unescape(page.partition("<pre id=record>")[2].partition("</pre>")[0])
+    assert pk.verify(json.loads(record)).ok
 
 
 @refusals(

@@ -38,6 +38,33 @@ def test_from_a_raw_file_to_a_release_that_is_verified(folder: Path):
     assert "promises epsilon 1" in good("audit", "--trials", "500")
 
 
+def test_the_entries_of_a_network(folder: Path):
+    Path("flu.csv").write_text("who,state\nann,well\nbob,ill\ncal,well\n")
+    Path("met.csv").write_text("a,b\nann,bob\nbob,cal\n")
+    assert "--entry who" in good("init", "flu.csv", "--out", "other.toml")
+    good("init", "flu.csv", "--entry", "who", "--query", "count", "--state-value", "ill")
+    assert job()["data"] == {"file": "flu.csv", "state": "state", "entry": "who"}
+    states = ("--states", "well,ill", "--out", "beliefs.json")
+    good(
+        "beliefs",
+        "fit",
+        "met.csv",
+        "--kind",
+        "contacts",
+        "--odds",
+        "2",
+        "--subject",
+        "a,b",
+        *states,
+    )
+    assert "over 3 entries" in good("plan")
+    good("release", "--anyway")
+    assert good("verify").startswith("ok")
+    Path("twice.csv").write_text("who,state\nann,well\nann,ill\n")
+    assert "two rows" in refusal("init", "twice.csv", "--entry", "who", "--out", "x.toml")
+    assert "--time" in refusal("init", "flu.csv", "--entry", "who", "--time", "state", "--out", "x")
+
+
 def test_options_beat_the_job(folder: Path):
     good(*INIT)
     counted = json.loads(good("release", "--query", "count", "--state-value", "run", "--out", "-"))

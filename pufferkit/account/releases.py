@@ -355,6 +355,7 @@ class Releases(Shown, Frozen, JsonRecord):
             "calibrations": [
                 {
                     "length": own.query.longest,
+                    "epsilon": own.epsilon,
                     "calibration": own.digest,
                     "scale": own.scale,
                     "evidence": asdict(own.evidence),
@@ -375,6 +376,7 @@ class Releases(Shown, Frozen, JsonRecord):
                 **({} if self.observed is None else {"observed": self.observed.tolist()}),
                 "entries": self.entries.tolist(),
                 "length": self.lengths.tolist(),
+                "calibration": [self.calibrations[n].digest[:16] for n in self.lengths.tolist()],
                 "scale": self.scale.tolist(),
                 "raw": self.raw.tolist(),
                 "value": None if drawn else self.value.tolist(),

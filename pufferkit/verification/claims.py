@@ -4,45 +4,35 @@ The record says which question was asked, with its arguments. The question is as
 (`query_of`), and all that follows from it, its labels, its unit, its total and how far an entry
 moves it, must be what the record says, whatever the file claims. Of a function of the user's own
 the bound is declared by its author. Notes are not read.
-
-A table of releases (`ReleaseTable`) has one proof for each length of segment, and a row for each
-release.
-All rows about a subject have one guarantee, and no entry is in two of its windows, so for each
-length the row with the least noise covers the others.
 """
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from functools import cached_property
 from math import inf, isnan, nextafter
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from pufferkit import checks
 from pufferkit.beliefs.base import Beliefs, loss_if_unsure, same_step, step_assumed
 from pufferkit.beliefs.provenance import owed
-from pufferkit.checks import Floats
+from pufferkit.checks import Bools, Floats
 from pufferkit.data.durations import of_seconds
 from pufferkit.data.joint import Several
-from pufferkit.data.query import KINDS, Over, Query, Question, decoded, question_of
+from pufferkit.data.query import Query
 from pufferkit.data.series import SegmentPattern
 from pufferkit.mechanisms.calibration import requested
 from pufferkit.mechanisms.release import (
-    FORMAT,
     Guarantee,
     Release,
-    check_format,
     is_number,
     project_to_simplex,
 )
 from pufferkit.noise import SAMPLER_NAMES
-from pufferkit.records import canonical, check_record, digest, read_text
+from pufferkit.records import canonical, digest
 
 TOLERANCE = 1e-7
 """Relative tolerance of the scale, for rounding on either side."""
@@ -169,9 +159,9 @@ def contradictions(claim: Claim, theorem: Theorem) -> Iterator[str]:
     yield from _not_believed(claim)
     yield from _not_moved(claim)
     yield from _not_drawn(record, claim.query)
-    yield from not_shown(
-        record.raw, record.value, record.presentation, record.totals, record.bounds
-    )
+    totals, bounds = record.totals and [record.totals], record.bounds
+    if not shown_as([record.raw], [record.value], record.presentation, totals, bounds).all():
+        yield f"value: does not follow from raw, {record.presentation}"
 
 
 def _following(claim: Claim, theorem: Theorem) -> Iterator[tuple[str, Any, Any]]:
@@ -192,14 +182,24 @@ def _following(claim: Claim, theorem: Theorem) -> Iterator[tuple[str, Any, Any]]
     )
     yield "noise: a noisy choice", record.noise == "noisy choice", query.chooses
     yield "noise: sech", record.noise == "discrete sech", record.mechanism == "shaped"
-    if _digest_known(claim):
-        options: dict[str, Any] = {}
-        if record.evidence.horizon is not None:
-            options["horizon"] = record.evidence.horizon
-        if record.mechanism == "shaped":
-            options["shape"] = claim.proof["shape"]["objective"]
-        asked = requested(record.mechanism, theta, query, record.epsilon, options)
-        yield "calibration (a digest)", record.calibration, digest(asked)
+    # Several questions, gaps, and noise beside other spending were asked for together.
+    whole = record.observed is None and record.scales is None and not record.evidence.beside
+    alone = query.asks is not None and record.kind != Several.kind
+    if record.calibration is not None and whole and alone and not claim.proof.get("secrets"):
+        horizon, shape = record.evidence.horizon, claim.proof.get("shape")
+        made = digest_of(record.mechanism, theta, query, record.epsilon, horizon, shape)
+        yield "calibration (a digest)", record.calibration, made or record.calibration
+
+
+def digest_of(
+    mechanism: str, theta: Beliefs | None, query: Query, epsilon: float, horizon: Any, shape: Any
+) -> str | None:
+    """The digest of what was asked for; ``None`` of quilts, whose options no record holds."""
+    if mechanism in ("markov_quilt", "markov_quilt_approx"):
+        return None
+    options = {} if horizon is None else {"horizon": horizon}
+    options |= {"shape": shape["objective"]} if mechanism == "shaped" else {}
+    return digest(requested(mechanism, theta, query, epsilon, options))
 
 
 def _not_within(claim: Claim) -> Iterator[str]:
@@ -242,20 +242,6 @@ def _not_believed(claim: Claim) -> Iterator[str]:
         if named - known or (part.states is not None and named != known):
             strange = sorted(map(str, named - known or named))
             yield f"question: {strange} are not the states of the beliefs"
-
-
-def _digest_known(claim: Claim) -> bool:
-    """Whether the record holds a digest, and all that was asked.
-
-    It does not for a function of the user's own, several questions, gaps, options of quilts, or
-    noise beside other spending or for each coordinate.
-    """
-    record = claim.record
-    whole = record.observed is None and record.scales is None and not record.evidence.beside
-    known = record.calibration is not None
-    plain = claim.query.asks is not None and record.kind != Several.kind
-    quilts = record.mechanism in ("markov_quilt", "markov_quilt_approx")
-    return known and whole and plain and not quilts and not claim.proof.get("secrets")
 
 
 def _as_asked(question: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -305,28 +291,25 @@ def is_multiple(value: float, unit: Fraction) -> bool:
     return float(round(Fraction(value) / unit) * unit) == value
 
 
-def not_shown(
-    raw: Sequence[float],
-    value: Sequence[float],
-    said: str,
-    totals: Sequence[float] | None,
-    bounds: tuple[float, float] | None,
-) -> Iterator[str]:
-    """Differences between a value and the noisy answer, presented as is said."""
-    if said == "as drawn":
-        if tuple(value) != tuple(raw):
-            yield "value: differs from raw, but is said to be the answer as drawn"
-    elif said == "within range":
-        if bounds is None or list(value) != [min(max(n, bounds[0]), bounds[1]) for n in raw]:
-            yield "value: is not raw, cut to what is possible"
-    elif totals is None or len(raw) % len(totals):
-        yield "value: is said to be a histogram, but there is no known total"
-    else:
-        parts = np.array(raw, dtype=float).reshape(len(totals), -1)
-        made = project_to_simplex(parts, np.array(totals)).ravel()
-        most = 1e-9 * max(1.0, *totals, *np.abs(made))
-        if len(value) != len(raw) or not np.all(np.abs(made - np.array(value)) <= most):
-            yield "value: is not the nearest histogram to raw"
+def shown_as(
+    raw: Any, value: Any, presentation: str, totals: Any, bounds: tuple[Any, Any] | None
+) -> Bools:
+    """Which rows of values follow from the noisy answers, presented as is said."""
+    try:
+        raw, value = (np.array(rows, dtype=float) for rows in (raw, value))
+        made = raw
+        if presentation == "within range":
+            low, high = () if bounds is None else (np.array(end, dtype=float) for end in bounds)
+            made = np.clip(raw, low.reshape(-1, 1), high.reshape(-1, 1))
+        elif presentation == "nearest histogram":
+            totals = np.array(totals, dtype=float)
+            made = project_to_simplex(raw.reshape(totals.size, -1), totals.ravel())
+            made = made.reshape(raw.shape)
+            most = np.maximum(np.abs(made).max(axis=1), totals.max(axis=1))
+            return np.asarray(np.abs(made - value).max(axis=1) <= 1e-9 * np.maximum(most, 1.0))
+        return np.asarray((made == value).all(axis=1))
+    except ValueError:  # of other sizes, or without what it is said to be made of
+        return np.zeros(len(raw), dtype=bool)
 
 
 def assumptions(claim: Claim) -> Iterator[str]:
@@ -377,157 +360,3 @@ def _valued(query: Query) -> bool:
         return query.weights is not None
     forms = {own.metadata.get("form") for own in fields(query.asks)}
     return bool(forms & {"values", "weights"})
-
-
-# --- tables ---------------------------------------------------------------------------------------
-
-_MOST_NAMED = 5
-_OTHERS = {"subject", "group", "window_start", "entries", "scale", "note"}
-"""Columns of a table beside the answers."""
-
-
-class ReleaseTable:
-    """Releases of one question: what they have in common, and columns of equal length."""
-
-    def __init__(self, data: Mapping[str, Any]) -> None:
-        check_format("releases", data)
-        check_record("releases", data, "releases", KINDS)
-        self.data, self.kind, self.labels = data, data["kind"], data["labels"]
-        self.question: Question = question_of(self.kind, data["question"])
-        states = data["question"].get("states")
-        if not isinstance(states, list) or not states:
-            raise ValueError("releases: the question does not name the states")
-        self.states = checks.distinct_states(decoded(states))
-        columns = {name: own for name, own in data["rows"].items() if own is not None}
-        self.columns = {"value": columns["raw"], **columns}
-        self.size = len(columns["scale"])
-        if {len(own) for own in columns.values()} != {self.size}:
-            raise ValueError("releases: the columns of the rows are not equally long")
-        empty = "group" in columns and self.question.per != "entries"  # a declared group may be
-        if not empty and min(columns["entries"]) < 1:
-            raise ValueError("releases: rows.entries must be above 0")
-        slots = data["question"].get("slots") or ()
-        fits = self.question.binned and slots and len(self.labels) % len(slots) == 0
-        if not all(fits and len(seen) == len(slots) for seen in columns.get("observed", ())):
-            raise ValueError(
-                f"releases: slots and entries do not match the {len(self.labels)} labels"
-            )
-        self.calibrations = {own["length"]: own for own in data["calibrations"]}
-        strange = sorted(set(columns["length"]) - set(self.calibrations))
-        if strange:
-            raise ValueError(f"releases: there is no calibration for segments of {strange[0]}")
-
-    def name(self, row: int) -> str:
-        """The name of a row in a sentence: its number, subject, group and window."""
-        keys = (name for name in ("subject", "group", "window") if name in self.columns)
-        return " ".join([f"row {row + 1}", *(str(self.columns[key][row]) for key in keys)])
-
-    def unit(self, row: int) -> Fraction:
-        """The unit of the numbers of a row: the unit over a public number."""
-        unit, per = self.question.grain(Over(self.states, (1,))), self.question.per
-        return unit if per is None else unit / int(self.columns[per][row])
-
-    def spare(self, row: int) -> float:
-        """The noise of a row, in whole numbers."""
-        return float(Fraction(float(self.columns["scale"][row])) / self.unit(row))
-
-    def problems(self) -> Iterator[str]:
-        """Problems of the rows other than their noise."""
-        asked, noise = self.question, self.data["noise"]
-        if asked.counting and not asked.chooses:
-            wrong = list(asked.labels(Over(self.states, (1,)))) != self.labels
-            if wrong:
-                yield f"labels: are not those of a {self.kind} over these states"
-        if asked.chooses != (noise == "noisy choice"):
-            yield f"noise: a {self.kind} is not released by {noise}"
-        seen, wrong = set[str](), list[str]()
-        levels = set(self.data["question"]["levels"]) if asked.chooses else None
-        for row, (raw, value) in enumerate(
-            zip(self.columns["raw"], self.columns["value"], strict=True)
-        ):
-            name = self.name(row)
-            key = name.partition(" ")[2].partition(" ")[2]
-            if key in seen:
-                wrong.append(f"{name}: appears twice, which would cost epsilon twice")
-            seen.add(key)
-            said = self.data["presentation"]
-            shown = not_shown(raw, value, said, self._totals(row), self._bounds(row))
-            if len(raw) != len(self.labels) or any(shown):
-                wrong.append(f"{name}: value does not follow from raw")
-            unit = self.unit(row)
-            if noise == "discrete laplace" and not all(is_multiple(n, unit) for n in raw):
-                wrong.append(f"{name}: discrete noise leaves whole multiples of {unit}")
-            if levels is not None and not set(raw) <= levels:
-                wrong.append(f"{name}: is not one of the levels")
-        yield from wrong[:_MOST_NAMED]
-        if len(wrong) > _MOST_NAMED:
-            yield f"rows: {len(wrong) - _MOST_NAMED} more are wrong in this way"
-
-    def _totals(self, row: int) -> list[float]:
-        """The sums of a row without noise; for questions by time, slot by slot."""
-        if "observed" in self.columns:
-            return [float(seen) for seen in self.columns["observed"][row]]
-        return [1.0 if self.question.per == "entries" else float(self.columns["entries"][row])]
-
-    def _bounds(self, row: int) -> tuple[float, float] | None:
-        if self.data["presentation"] != "within range" or self.question.clocked:
-            return None
-        entries = max(int(self.columns["entries"][row]), 1)
-        return self.question.bind(self.states, entries).bounds
-
-    def hardest(self) -> Iterator[tuple[str, Release]]:
-        """For each length the row with the least noise, as a release about one such segment."""
-        least: dict[int, int] = {}
-        for row, length in enumerate(self.columns["length"]):
-            if length not in least or self.spare(row) < self.spare(least[length]):
-                least[length] = row
-        for length, row in sorted(least.items()):
-            query, noise = self.question.whole(self.states, length), self.calibrations[length]
-            nothing = (0.0,) * query.size
-            common = {name: self.data[name] for name in _OF_NOISE}
-            stated = {name: noise.get(name) for name in ("evidence", "verification_data")}
-            asked = {name: getattr(query, name) for name in _OF_QUERY}
-            record = {
-                **dict.fromkeys(Release.__dataclass_fields__),
-                **common,
-                **stated,
-                **asked,
-                "format": FORMAT,
-                "value": nothing,
-                "raw": nothing,
-                "scale": self.spare(row),
-                "query": query.name,
-                "presentation": "as drawn",
-                "noise": "laplace",
-            }
-            yield self.name(row), Release.from_dict(record)
-
-    def differences(self, path: Path) -> Iterator[str]:
-        """Differences between a CSV table and its record."""
-        rows = list(csv.DictReader(read_text(path)))
-        if len(rows) != self.size:
-            yield f"{path.name}: has {len(rows)} rows, its record {self.size}"
-            return
-        prefix = "state " if _OTHERS & set(self.labels) & set(rows[0]) else ""  # as it was written
-        names = ["entries", "scale", *(prefix + label for label in self.labels)]
-        for row, cells in enumerate(rows):
-            own = [self.columns[name][row] for name in ("entries", "scale")]
-            own += self.columns["value"][row]
-            # A table may put a quote before a name that a spreadsheet would read as a formula.
-            told = str(cells.get("subject")).removeprefix("'")
-            try:
-                same = [float(cells[name]) for name in names] == [float(value) for value in own]
-            except (KeyError, TypeError, ValueError):
-                yield f"{path.name}: {self.name(row)} is not a row of numbers for {self.labels}"
-                return
-            if not same or (
-                "subject" in self.columns and told != str(self.columns["subject"][row])
-            ):
-                yield f"{path.name}: {self.name(row)} is not what the record says"
-                return
-
-
-_OF_NOISE: tuple[str, ...]
-_OF_NOISE = ("mechanism", "epsilon", "guarantee", "beliefs", "sampler", "step", "loss_if_unsure")
-_OF_NOISE += ("released_at", "version")
-_OF_QUERY = ("kind", "labels", "lengths", "lipschitz", "total", "question")

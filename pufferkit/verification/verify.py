@@ -12,7 +12,7 @@ below the tolerance and neglected.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
@@ -20,7 +20,7 @@ from typing import Any
 
 from pufferkit.beliefs.base import beliefs_from_dict
 from pufferkit.errors import NotApplicable
-from pufferkit.mechanisms.release import Guarantee, Release
+from pufferkit.mechanisms.release import Guarantee, Release, check_format
 from pufferkit.records import read_whole
 from pufferkit.shown import Shown
 from pufferkit.threads import one_thread
@@ -35,11 +35,11 @@ from pufferkit.verification.claims import (
     BadBeliefs,
     Claim,
     NotChecked,
-    ReleaseTable,
     Theorem,
     assumptions,
     contradictions,
 )
+from pufferkit.verification.tables import ReleaseTable
 
 MOST_WORK = 10**11
 """Most work before a check gives up, in units of about a nanosecond: some minutes."""
@@ -93,7 +93,7 @@ class Verdict(Shown):
         Whether the recomputation was completed. If not, ``problems`` or the last of ``checks``
         has the reason.
     reported_scale
-        The scale in the file.
+        The scale in the file; ``None`` if it cannot be read.
     needed_scale
         If it is enough, a scale that was shown to be so, at most the reported one up to
         `TOLERANCE`; if not, a lower bound on the scale that the theorem needs. ``None`` if nothing
@@ -120,7 +120,7 @@ class Verdict(Shown):
 
     ok: bool
     checked: bool
-    reported_scale: float
+    reported_scale: float | None
     needed_scale: float | None
     checks: tuple[str, ...]
     problems: tuple[str, ...]
@@ -140,9 +140,16 @@ class Verdict(Shown):
     @property
     def _verdict(self) -> str:
         word = "ok" if self.ok else "NOT CHECKED" if not self.problems else "NOT ok"
+        if self.reported_scale is None:
+            return f"{word}: the record is not well formed"
         needed = "not recomputed" if self.needed_scale is None else f"{self.needed_scale:.9g}"
         which = "" if self.rows == 1 else f"{self.rows:,} releases, the tightest with "
         return f"{word}: {which}reported scale {self.reported_scale:.9g}, needed {needed}"
+
+    @property
+    def margin(self) -> float:
+        """The reported scale over the one that is needed; 0 if nothing was recomputed."""
+        return (self.reported_scale or 0.0) / (self.needed_scale or inf)
 
     def remarks(self) -> list[str]:
         """What was checked, who is not covered, and what is assumed."""
@@ -169,7 +176,7 @@ def verify(release: Any, *, most_work: float = MOST_WORK) -> Verdict:
     Raises
     ------
     ValueError
-        If this is not a release, or its format is that of a later pufferkit.
+        If this is no record of a release, or one in the format of a later pufferkit.
 
     Examples
     --------
@@ -182,16 +189,7 @@ def verify(release: Any, *, most_work: float = MOST_WORK) -> Verdict:
     """
     if isinstance(release, (str, Path)):
         return verify_file(release, most_work=most_work)
-    record = release.to_dict() if hasattr(release, "to_dict") else release
-    if isinstance(record, Mapping) and "rows" in record:
-        return _of_rows(_read(ReleaseTable, record, "releases"), (), most_work)
-    verdict = _of_one(_read(Release.from_dict, record, "release"), most_work)
-    beside = {
-        "derived": "that what is called derived follows from the release",
-        "read_from": "that the data were read as recorded",
-    }
-    matters = (matter for name, matter in beside.items() if name in record)
-    return replace(verdict, assumptions=(*verdict.assumptions, *matters))
+    return _verdict(release.to_dict() if hasattr(release, "to_dict") else release, most_work)
 
 
 def verify_file(path: str | Path, *, most_work: float = MOST_WORK) -> Verdict:
@@ -213,14 +211,11 @@ def verify_file(path: str | Path, *, most_work: float = MOST_WORK) -> Verdict:
             f"{path}: is the record of sanitised answers, not a release; attack its mechanism with "
             "pufferkit audit --mechanism randomized_response"
         )
-    if not table:
-        return verify(data, most_work=most_work)
-    if not isinstance(data, Mapping) or "rows" not in data:
+    if table and (not isinstance(data, Mapping) or "rows" not in data):
         raise ValueError(f"{record}: is not the record of a table of releases")
-    if path.suffix.lower() != ".csv":
+    if path.suffix.lower() == ".parquet":
         raise ValueError(f"{path}: only CSV tables are compared; verify the record {record.name}")
-    rows = _read(ReleaseTable, data, "releases")
-    return _of_rows(rows, tuple(rows.differences(path)), most_work)
+    return _verdict(data, most_work, path if table else None)
 
 
 _UNUSABLE = (
@@ -230,38 +225,45 @@ _UNUSABLE = (
 """What wrong types, missing fields and extreme numbers raise where they are first used."""
 
 
-def _read(reader: Callable[[Any], Any], data: Any, what: str) -> Any:
-    """What a record describes; ``ValueError`` if it cannot be read."""
+def _verdict(record: Any, most_work: float, beside: Path | None = None) -> Verdict:
+    """A verdict on any record of this format; one that is not well formed fails by name."""
+    if not isinstance(record, Mapping):
+        raise ValueError(
+            f"release: got {type(record).__name__}, not an object with the fields of a record"
+        )
+    check_format("releases" if "rows" in record else "release", record)
     try:
-        if not isinstance(data, Mapping):
-            raise TypeError(f"got {type(data).__name__}, not an object with its fields")
-        return reader(data)
-    except ValueError:
-        raise
+        if "rows" in record:
+            return _of_rows(ReleaseTable(record), beside, most_work)
+        verdict = _of_one(Release.from_dict(record), most_work)
     except _UNUSABLE as error:
-        raise ValueError(f"{what}: the record is not well formed; {error}") from None
+        problem = f"{error}; get the record as it was written, and verify that"
+        return Verdict(False, False, None, None, (), (problem,))
+    matters = (matter for name, matter in _BESIDE.items() if name in record)
+    return replace(verdict, assumptions=(*verdict.assumptions, *matters))
 
 
-def _of_rows(table: ReleaseTable, problems: tuple[str, ...], most_work: float) -> Verdict:
+_BESIDE = {
+    "derived": "that what is called derived follows from the release",
+    "read_from": "that the data were read as recorded",
+}
+"""Fields of a record that no check reads."""
+
+
+def _of_rows(table: ReleaseTable, beside: Path | None, most_work: float) -> Verdict:
     """Verify, for each length, the row with the least noise, which covers the others."""
-    rows = _read(lambda _: list(table.hardest()), table.data, "releases")
-    wrong = _read(lambda _: list(table.problems()), table.data, "releases")
-    verdicts = [(name, row.lengths[0], _of_one(row, most_work)) for name, row in rows]
-
-    def margin(verdict: Verdict) -> float:
-        return verdict.reported_scale / (verdict.needed_scale or inf)
-
-    tightest = min((own for _, _, own in verdicts), key=margin)
+    wrong = [*(() if beside is None else table.differences(beside)), *table.problems()]
+    verdicts = [(name, row.lengths[0], _of_one(row, most_work)) for name, row in table.hardest()]
     wrong += [f"{name}: {problem}" for name, _, own in verdicts for problem in own.problems]
     checked = all(own.checked for _, _, own in verdicts)
     return replace(
-        tightest,
-        ok=checked and not problems and not wrong,
+        min((own for _, _, own in verdicts), key=lambda own: own.margin),
+        ok=checked and not wrong,
         checked=checked,
         checks=tuple(
             f"segments up to {n}: {check}" for _, n, own in verdicts for check in own.checks
         ),
-        problems=(*problems, *wrong),
+        problems=tuple(wrong),
         assumptions=tuple(dict.fromkeys(m for _, _, own in verdicts for m in own.assumptions)),
         rows=table.size,
     )

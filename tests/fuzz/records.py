@@ -1,4 +1,4 @@
-"""Records of every mechanism with one field spoiled: each ends in a verdict, or is no record."""
+"""Records of every mechanism with one field spoiled: each ends in a verdict, or is of another format."""
 
 import copy
 import json
@@ -106,12 +106,12 @@ def spoiled(record: dict[str, Any], path: tuple[Any, ...], value: Any) -> dict[s
 
 
 def judged(record: Any, most_work: float = QUICK) -> str:
-    """How the verification of a record ended: a verdict, a refusal, or what broke."""
+    """How the verification of a record ended: a verdict, another format, or what broke."""
     try:
         verdict = pk.verify(record, most_work=most_work)
         str(verdict)
     except ValueError as error:
-        return "no record" if str(error) else "an empty error"
+        return "another format" if "format" in str(error) else f"ValueError: {error!s:.200}"
     except Exception as error:
         return f"{type(error).__name__}: {error!s:.200}"
     return "ok" if verdict.ok else "not ok"

@@ -166,8 +166,7 @@ def test_a_record_of_a_series_with_gaps_is_verified():
     assert few.scale == pytest.approx(4)
     forged = {**few.release(data).to_dict(), "observed": [2, 3], "scale": 3.0}
     assert "gaps" in " ".join(verify(forged).problems)
-    with pytest.raises(ValueError, match="observed"):
-        verify({**forged, "observed": [7, 3]})
+    assert "observed" in verify({**forged, "observed": [7, 3]}).problems[0]
     assert not verify({**forged, "observed": [4, 3]}).ok
 
 

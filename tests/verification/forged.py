@@ -231,7 +231,7 @@ def attack(count: int, seed: int, *, brief: bool = False, progress: bool = False
             seen.made[row.mechanism] += 1
             if end == "ok" and enough(row, less["scale"]):
                 seen.enough[str(row)] += 1
-            elif end not in ("not ok", "no record"):
+            elif end != "not ok":
                 told(f"{row}: {how}: {end}")
         last[row.mechanism] = record
         if progress and seen.made.total() % 1000 < 25:

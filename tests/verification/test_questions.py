@@ -119,7 +119,7 @@ def test_value_and_raw_belong_together():
         assert "value" in " ".join(verdict.problems)
     count = pk.influence_curve(CHAIN, pk.count("run", 30), 1).release(DATA)
     named = replace(count, presentation="nearest histogram")
-    assert "no known total" in str(pk.verify(named))
+    assert "does not follow from raw" in str(pk.verify(named))
 
 
 def test_it_lists_what_it_assumes():
@@ -156,7 +156,7 @@ def test_paths(tmp_path):
     assert pk.verify(release.to_dict()).ok
     with pytest.raises(FileNotFoundError):
         pk.verify(tmp_path / "no.json")
-    with pytest.raises(ValueError, match="not well formed"):
+    with pytest.raises(ValueError, match="not an object"):
         pk.verify(7)
 
 
@@ -226,8 +226,7 @@ def test_records_that_do_not_say_what_was_asked_are_refused():
         assert name in " ".join(told.problems)
     count = pk.influence_curve(WALKS, pk.count("run", 48), 1).release(STEPS).to_dict()
     del count["question"]
-    with pytest.raises(ValueError, match="question"):
-        pk.verify(count)
+    assert "question must be given" in pk.verify(count).problems[0]
 
 
 def test_times_are_taken_on_trust():

@@ -70,17 +70,20 @@ def test_the_schema_has_the_words_of_the_package():
         assert evidence[name]["anyOf"][0]["enum"] == list(get_args(words))
 
 
-def test_another_record_is_not_of_the_format_and_is_refused():
+def test_a_record_that_is_not_of_the_format_fails_by_the_name_of_the_field():
     record = HONEST()["curve"]
-    for changed in (
-        {**record, "colour": "red"},
-        {name: own for name, own in record.items() if name != "step"},
-        {**record, "format": 2},
-        {**record, "noise": "gaussian"},
-        {**record, "loss_if_unsure": "none"},
-    ):
-        with pytest.raises(ValueError, match="release: "):
-            pk.verify(changed)
+    for name, changed in {
+        "colour": {**record, "colour": "red"},
+        "step": {name: own for name, own in record.items() if name != "step"},
+        "noise": {**record, "noise": "gaussian"},
+        "loss_if_unsure": {**record, "loss_if_unsure": "none"},
+    }.items():
+        verdict = pk.verify(changed)
+        assert not verdict.ok
+        assert f"release: {name} must be" in verdict.problems[0]
+        assert "get the record as it was written" in verdict.problems[0]
+        with pytest.raises(ValueError, match=name):
+            pk.Release.from_dict(changed)
 
 
 def test_the_loss_to_an_adversary_unsure_of_the_member_is_recorded_and_checked():

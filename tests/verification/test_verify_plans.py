@@ -89,7 +89,7 @@ def text_of(content):
     ids=["cut", "too few", "too many", "no states", "no text", "number", "object", "bomb"],
 )
 def test_spoiled_plans_are_a_problem_and_no_crash(record, change):
-    assert judged(changed(record, change)) in ("not ok", "no record")
+    assert judged(changed(record, change)) == "not ok"
 
 
 @pytest.mark.parametrize("byte", [0, 254, 255])

@@ -1,4 +1,4 @@
-"""Records of every mechanism with one field spoiled: each ends in a verdict, or is of another format."""
+"""Records of every mechanism with one field spoiled: each ends in a verdict."""
 
 import copy
 import json

@@ -187,8 +187,8 @@ def _following(claim: Claim, theorem: Theorem) -> Iterator[tuple[str, Any, Any]]
     alone = query.asks is not None and record.kind != Several.kind
     if record.calibration is not None and whole and alone and not claim.proof.get("secrets"):
         horizon, shape = record.evidence.horizon, claim.proof.get("shape")
-        made = digest_of(record.mechanism, theta, query, record.epsilon, horizon, shape)
-        yield "calibration (a digest)", record.calibration, made or record.calibration
+        known = digest_of(record.mechanism, theta, query, record.epsilon, horizon, shape)
+        yield "calibration (a digest)", record.calibration, known or record.calibration
 
 
 def digest_of(
@@ -299,8 +299,8 @@ def shown_as(
         raw, value = (np.array(rows, dtype=float) for rows in (raw, value))
         made = raw
         if presentation == "within range":
-            low, high = () if bounds is None else (np.array(end, dtype=float) for end in bounds)
-            made = np.clip(raw, low.reshape(-1, 1), high.reshape(-1, 1))
+            low, high = np.array(bounds, dtype=float).reshape(2, -1, 1)
+            made = np.clip(raw, low, high)
         elif presentation == "nearest histogram":
             totals = np.array(totals, dtype=float)
             made = project_to_simplex(raw.reshape(totals.size, -1), totals.ravel())
@@ -308,7 +308,7 @@ def shown_as(
             most = np.maximum(np.abs(made).max(axis=1), totals.max(axis=1))
             return np.asarray(np.abs(made - value).max(axis=1) <= 1e-9 * np.maximum(most, 1.0))
         return np.asarray((made == value).all(axis=1))
-    except ValueError:  # of other sizes, or without what it is said to be made of
+    except (TypeError, ValueError):  # of other sizes, or without what it is said to be made of
         return np.zeros(len(raw), dtype=bool)
 
 

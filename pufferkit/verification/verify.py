@@ -29,6 +29,7 @@ from pufferkit.verification.check_graphs import largest_part, models_of
 from pufferkit.verification.check_quilts import by_neighbours, by_quilts
 from pufferkit.verification.check_shapes import by_directions
 from pufferkit.verification.check_sums import by_distance, by_loss
+from pufferkit.verification.check_tables import ReleaseTable
 from pufferkit.verification.claims import (
     TOLERANCE,
     Allowance,
@@ -39,7 +40,6 @@ from pufferkit.verification.claims import (
     assumptions,
     contradictions,
 )
-from pufferkit.verification.tables import ReleaseTable
 
 MOST_WORK = 10**11
 """Most work before a check gives up, in units of about a nanosecond: some minutes."""

@@ -430,7 +430,7 @@ def _record(
     if missing or extra:
         raise ValueError(
             f"{rows.name}: needs one row for each entry of the model; missing {missing}, unknown "
-            f"{extra}"
+            f"{extra}; in a list of contacts a row with one name is somebody without contacts"
         )
     known = None if states is None else tuple(states)
     return Series.of(state_labels([record[str(name)] for name in names], known), known)

@@ -37,10 +37,9 @@ from pufferkit.account.amounts import (
 from pufferkit.account.chain import Balance, checked_name
 from pufferkit.account.ledger import Ledger, Read, Terms, over_budget
 from pufferkit.account.marks import SeriesData
-from pufferkit.account.pay import Owed, Payment, Prices, owing, pay, standing_of
+from pufferkit.account.pay import Clock, Owed, Payer, Payment, horizon_of, standing_of
 from pufferkit.account.periods import Period, Window, by_rule, inside, period_of, rule_of
 from pufferkit.account.spending import Spending, entry_rows, joined
-from pufferkit.account.standing import Standing
 from pufferkit.account.theorems import ANY_START, check_start
 from pufferkit.beliefs.base import Beliefs, as_beliefs, beliefs_from_dict, check_series, check_step
 from pufferkit.beliefs.provenance import owed
@@ -51,12 +50,12 @@ from pufferkit.data.query import Query, Question, bound
 from pufferkit.data.series import Series
 from pufferkit.errors import LedgerError, NotApplicable, NoTheorem, OverBudget, printable
 from pufferkit.mechanisms.calibration import ALONE, Calibration, check_states, in_order, requested
-from pufferkit.mechanisms.influence_curve import HORIZON, endless, goes_on
+from pufferkit.mechanisms.influence_curve import endless
 from pufferkit.mechanisms.joint_plan import JointPlan, check_pairs, joint_plan
 from pufferkit.mechanisms.plan import MECHANISMS, OPTIONS, Plan, calibrate, plan
 from pufferkit.mechanisms.release import Release
 from pufferkit.mechanisms.usefulness import questioned, warn_if_drowned
-from pufferkit.records import canonical, digest, unsourced
+from pufferkit.records import canonical, digest
 from pufferkit.rounding import least_passing
 from pufferkit.shown import Shown, Statement
 
@@ -233,9 +232,10 @@ class Account(Shown):
     @property
     def profile(self) -> list[dict[str, Any]]:
         """The spending on the entries up to the last that was used, run by run (`entry_rows`)."""
-        standing = self._standing(self.ledger.look([self.name]))
-        if not standing.last:
+        read = self.ledger.look([self.name])
+        if self.name not in read.balances:
             return []
+        standing = standing_of(read, read.balances[self.name])
         if standing.profile is None:
             raise NoTheorem("profile: a release gives no per-entry bound")
         if isinstance(standing.segments, str):
@@ -275,10 +275,9 @@ class Account(Shown):
         series = Subject.of(self, data, beliefs)
         wanted = series.wanted(query, epsilon, BEST, window, "")
         several = wanted.query if wanted.several is None else wanted.several
-        table = plan(series.theta, several, epsilon)  # type: ignore[arg-type]
+        table = plan(series.payer.theta, several, epsilon)  # type: ignore[arg-type]
         noise = series.calibrated(wanted)
-        cost = series.cost(series.asked(noise, wanted.bounds, wanted.key))
-        return AccountPlan(table, noise, in_epsilon(cost), self.remaining)
+        return AccountPlan(table, noise, series.cost(wanted, noise), self.remaining)
 
     def cost(
         self,
@@ -299,8 +298,7 @@ class Account(Shown):
         wanted = series.wanted(query, epsilon, mechanism, window, label)
         if (self.name, wanted.key) in self.ledger.look([self.name], [wanted.key]).values:
             return 0.0
-        noise = series.calibrated(wanted)
-        return in_epsilon(series.cost(series.asked(noise, wanted.bounds, wanted.key)))
+        return series.cost(wanted, series.calibrated(wanted))
 
     def charge(
         self,
@@ -360,20 +358,10 @@ class Account(Shown):
         bounds = series.bounds(window)
         once = label or secrets.token_hex(16)
         key = digest({"charge": b, "window": list(bounds), "label": label, "once": once})
-        asked = Payment(
-            self.name,
-            key,
-            series.terms,
-            # Only its event-level epsilon is known, so no rule may use its mechanism.
-            Spending(_CHARGE, b, bounds, b),
-            series.lengths,
-            {"query": label or _CHARGE},
-            stores=False,
-            clocked=series.clocked,
-            data=series.marks,
-        )
+        # Only its event-level epsilon is known, so no rule may use its mechanism.
+        spending, facts = Spending(_CHARGE, b, bounds, b), {"query": label or _CHARGE}
         before = self._balance.total
-        series.pay_all([asked], [], None)
+        series.pay([series.payment(key, spending, facts, stores=False)], [], None)
         return in_epsilon(max(0, self._balance.total - before))
 
     def change_beliefs(self, beliefs: Any, *, why: str = "") -> float:
@@ -411,7 +399,7 @@ class Account(Shown):
         if self.name not in read.balances:
             raise ValueError(f"account: {self.name!r} has paid for nothing yet; release with them")
         balance, about = read.balances[self.name], dict(read.opened[self.name]["about"])
-        standing, old = self._standing(read), self.beliefs
+        standing, old = standing_of(read, balance), self.beliefs
         if theta.states != old.states or (theta.entries is None) != (old.entries is None):
             raise ValueError("beliefs: must have the states of the account, in the same order")
         if about.get("step") is not None:
@@ -428,29 +416,28 @@ class Account(Shown):
         if len(lengths) == 1 and about.get("origin") is not None and about.get("step") is not None:
             every = round(about["step"] * SECOND)
             theta.check_clock(Calendar(int(about["origin"]), every, about.get("zone")), lengths)
+        declared = self._horizon or about.pop("horizon", None)
         about.pop("horizon", None)
-        declared = self._horizon or self._about_horizon(read)
-        about |= horizon_of(declared, theta, max(lengths or (1,)), None, self.name)
+        horizon = horizon_of(declared, theta, max(lengths or (1,)), None, self.name)
         about["beliefs"] = theta.digest
-        horizon = None if theta.entries is not None else int(about.get("horizon", HORIZON))
         if isinstance(segments, str) and horizon is not None:  # too many to list
             loss = profile.largest_loss(theta, horizon)
         else:
             loss = profile.loss(theta, lengths, None, horizon)
         total = max(balance.total, spent_micro(loss))
-        terms = Terms(balance.budget, "composed", about, kept(theta))
+        terms = Payer(self.ledger, theta, horizon, balance.budget).terms(about, None)
         self.ledger.change_terms(self.name, terms, total, after=balance.entries, why=why)
         self._about, self._beliefs = None, theta
         self._made.clear()
         return in_epsilon(total - balance.total)
 
-    def _about_horizon(self, read: Read) -> int | None:
-        horizon = read.opened[self.name]["about"].get("horizon")
-        return None if horizon is None else int(horizon)
-
-    def _standing(self, read: Read) -> Standing:
-        state = read.states.get(self.name)
-        return Standing() if state is None else Standing.from_dict(state)
+    def _reaching(self, reach: int) -> tuple[int, ...]:
+        """The segments of the series, of which only the entries up to one are known."""
+        segments = standing_of(self.ledger.look([self.name]), self._balance).segments
+        if isinstance(segments, str):
+            raise ValueError("data: the account has many segments; give data=")
+        *closed, last = segments or (0,)
+        return *closed, max(last, reach - sum(closed))
 
     @property
     def _balance(self) -> Balance:
@@ -497,70 +484,41 @@ class Subject:
     """
 
     account: Account
-    theta: Beliefs
+    payer: Payer
     data: Series | None
+    terms: Terms
     offset: int
     lengths: tuple[int, ...]
     """The segments of the whole series of the account, up to the end of the data."""
-    about: Mapping[str, Any]
-    """The terms of the account."""
 
     @classmethod
     def of(cls, account: Account, data: Any, beliefs: Any, reach: int | None = None) -> Subject:
         """Data checked against beliefs and account, in the numbering of the account."""
-        theta = as_beliefs(beliefs)
+        theta, name = as_beliefs(beliefs), account.name
         known = account._about or account._look()[1]
+        series, clock = None, None
         if data is None:
-            return cls._unseen(account, theta, known, checks.whole("window", reach, 1))
-        series = _series(data, theta)
-        check_series(theta, series)
-        clock = series.calendar
-        at = () if clock is None else (clock.starts[0], clock.every, clock.timezone)
-        about, offset, lengths = placed(theta, known, series.lengths, *at)
-        if series.step is not None:
-            about["step"] = series.step
-        about |= horizon_of(account._horizon, theta, max(lengths), known, account.name)
-        return cls(account, theta, series, offset, lengths, about)
-
-    @classmethod
-    def _unseen(
-        cls, account: Account, theta: Beliefs, known: Mapping[str, Any] | None, reach: int
-    ) -> Subject:
-        """The series of an account of which only the entries that were used are known."""
-        standing = account._standing(account.ledger.look([account.name]))
-        if isinstance(standing.segments, str):
-            raise ValueError("data: the account has many segments; give data=")
-        *closed, last = standing.segments or (0,)
-        lengths = (*closed, max(last, reach - sum(closed)))
-        if known is None:
-            step = {} if theta.step is None else {"step": theta.step}
-            longest = horizon_of(account._horizon, theta, max(lengths), None, account.name)
-            known = {"beliefs": theta.digest, **step, **longest}
+            lengths = account._reaching(checks.whole("window", reach, 1))
+            step = theta.step if known is None else known.get("step")
         else:
-            longest = horizon_of(account._horizon, theta, max(lengths), known, account.name)
-            known = {**known, "beliefs": theta.digest, **longest}
-        return cls(account, theta, None, 0, lengths, known)
-
-    @cached_property
-    def terms(self) -> Terms:
-        """The terms on which the account pays."""
-        account = self.account
-        record = None if account._about is not None else kept(self.theta)
-        return Terms(account._budget, "composed", self.about, record)
-
-    @cached_property
-    def prices(self) -> Prices:
-        """The beliefs and the horizon under which the account pays."""
-        horizon = None if self.theta.entries is not None else self.about.get("horizon", HORIZON)
-        return Prices(self.theta, horizon)
+            series = _series(data, theta)
+            check_series(theta, series)
+            calendar, step, lengths = series.calendar, series.step, series.lengths
+            if calendar is not None:
+                clock = Clock(calendar.starts[0], calendar.every, calendar.timezone)
+        ledger, budget = account.ledger, account._budget
+        payer = Payer(ledger, theta, None, budget, confirm_data=account._meant)
+        about, offset, lengths = payer.placed(name, known, lengths, clock, step)
+        payer.horizon = horizon_of(account._horizon, theta, max(lengths), known, name)
+        about = about if data is not None else {**(known or {}), **about}
+        return cls(account, payer, series, payer.terms(about, known), offset, lengths)
 
     @property
     def marks(self) -> SeriesData | None:
         """By which the whole series is recognised; ``None`` if only a later part is given."""
-        data = self.data
-        if data is None or self.offset:
+        if self.data is None or self.offset:
             return None
-        return self.account._recognised(data)
+        return self.account._recognised(self.data)
 
     @property
     def clocked(self) -> bool:
@@ -602,9 +560,9 @@ class Subject:
         part, period = self.part(bounds), None
         if window is not None:
             period = window if isinstance(window, Period) else period_of(window)
-        states = self.theta.states
+        states = self.payer.theta.states
         if mechanism not in ANY_START:
-            check_start(bounds, self.theta, self.lengths)
+            check_start(bounds, self.payer.theta, self.lengths)
         several, asked = _bound(query, states, part)
         stated: Any = asked.digest
         if several is not None:
@@ -625,14 +583,14 @@ class Subject:
     def calibrated(self, wanted: Wanted) -> Calibration:
         """The noise for what is asked for."""
         if wanted.several is not None:
-            made = joint_plan(self.theta, wanted.several, wanted.epsilon).calibration
+            made = joint_plan(self.payer.theta, wanted.several, wanted.epsilon).calibration
             return self._holding(made)
         return self.calibrate(wanted.query, checks.privacy(wanted.epsilon), wanted.mechanism)
 
     def calibrate(self, query: Query, epsilon: float, mechanism: str) -> Calibration:
         """The noise of a mechanism, made once for all windows of the same lengths and gaps."""
-        theta, made = self.theta, self.account._made
-        horizon = self.prices.horizon
+        theta, made = self.payer.theta, self.account._made
+        horizon = self.payer.horizon
         key = digest(requested(mechanism, theta, query, epsilon, {"horizon": horizon}))
         if key not in made:
             if horizon is not None and mechanism in (BEST, _CURVE):
@@ -651,58 +609,67 @@ class Subject:
         known = replace(calibration.evidence, bought=self._bought.entry_epsilon)
         return replace(calibration, evidence=known)
 
-    def asked(
-        self, calibration: Calibration, bounds: tuple[int, int], key: str, label: str = ""
+    def payment(
+        self, key: str, spending: Spending | None, facts: Mapping[str, Any], **more: Any
     ) -> Payment:
-        """What a release with this noise asks of the account."""
-        assert self.data is not None
-        part = self.part(bounds)
-        gaps = None if part.pattern is None else joined(part.pattern)
-        facts = {
-            "query": calibration.query.name,
-            "labels": list(calibration.query.labels),
-            "scale": calibration.scale,
-            "calibration": calibration.digest,
-            "label": label,
-            "use": ["entries", bounds[0], bounds[1] + 1],
-        }
-        # Where a clock counts entries, a later part may be given alone: it must be another one.
-        alone = self.clocked and len(part) == len(self.data)
+        """What is asked of the account."""
         return Payment(
             self.account.name,
             key,
             self.terms,
-            replace(Spending.of(calibration, bounds), gaps=gaps),
+            spending,
             self.lengths,
-            facts,
-            endless=calibration.evidence.horizon is not None,
+            tuple(facts.items()),
             clocked=self.clocked,
             data=self.marks,
+            **more,
+        )
+
+    def asked(self, wanted: Wanted, calibration: Calibration | None) -> Payment:
+        """What a release asks of the account; without noise if it is stored already."""
+        part, (first, last) = wanted.part, wanted.bounds
+        if calibration is None:
+            return self.payment(wanted.key, None, {})
+        spending = Spending.of(calibration, wanted.bounds)
+        # Where a clock counts entries, a later part may be given alone: it must be another one.
+        alone = self.clocked and self.data is not None and len(part) == len(self.data)
+        return self.payment(
+            wanted.key,
+            replace(spending, gaps=None if part.pattern is None else joined(part.pattern)),
+            {
+                "query": calibration.query.name,
+                "labels": calibration.query.labels,
+                "scale": calibration.scale,
+                "calibration": calibration.digest,
+                "label": wanted.label,
+                "use": ("entries", first, last + 1),
+            },
+            endless=calibration.evidence.horizon is not None,
             rows=SeriesData(part.codes, part.states, part.lengths, thinned=False)
             if alone
             else None,
         )
 
-    def check(self, read: Read) -> None:
-        """Refuse other terms than those of the account, and data that changed."""
-        account, marks = self.account, self.marks
-        _, standing = standing_of(read, account.name, self.terms)
-        standing.whole(account.name, self.lengths, clocked=self.clocked)
+    def owed(self, asked: Payment) -> Owed:
+        """What the account would owe for a release; nothing is written."""
+        asking = self._with_purchase([asked])
+        read = self.account.ledger.look([self.account.name], [one.key for one in asking])
+        return self.payer.owing(read, asking)[0]
+
+    def cost(self, wanted: Wanted, noise: Calibration) -> float:
+        """What a release would add to the total; nothing is written."""
+        asked = self.asked(wanted, noise)
+        owed, marks = self.owed(asked), self.marks
         if marks is not None:
-            account.ledger.check_data({account.name: marks}, confirm_data=account._meant)
+            self.account.ledger.check_data(
+                {self.account.name: marks}, confirm_data=self.account._meant
+            )
+        return in_epsilon(owed.total - owed.balance.total)
 
-    def cost(self, asked: Payment) -> int:
-        """What a release would add to the total, in millionths; nothing is written."""
-        account, everything = self.account, self._with_purchase([asked])
-        read = account.ledger.look([account.name], [one.key for one in everything])
-        self.check(read)
-        (owed,) = owing(read, self.prices, everything)
-        return owed.total - owed.balance.total
-
-    def pay_all(
+    def pay(
         self,
         asked: Sequence[Payment],
-        made: Sequence[tuple[Wanted, Calibration]],
+        made: Sequence[tuple[Wanted, Calibration | None]],
         read: Read | None,
     ) -> list[Mapping[str, Any]]:
         """Draw, then write charges and values in one transaction before anything is returned."""
@@ -712,7 +679,8 @@ class Subject:
         def draw(numbers: Sequence[int]) -> list[Mapping[str, Any]]:
             drawn = []
             for wanted, calibration in (made[number - before] for number in numbers):
-                value = calibration.release(wanted.part, anyway=True)
+                assert calibration is not None
+                value = calibration.release(calibration.checked(wanted.part), anyway=True)
                 drawn.append(json.loads(canonical(value.to_dict())))  # as stored
             return drawn
 
@@ -724,54 +692,40 @@ class Subject:
                     f"{show(first.total or 0)} of {show(balance.budget)}; give a larger budget"
                 )
             alone = len(made) == 1 and made[0][0].several is None
-            fits = self._what_fits(asked[0], *made[0]) if alone else ""
+            fits = self._what_fits(*made[0]) if alone else ""
             return over_budget(owed.total - balance.total, balance.remaining, fits)
 
-        paid = pay(
-            account.ledger,
-            self.prices,
-            everything,
-            draw,
-            read=read,
-            confirm_data=account._meant,
-            refused=refused,
-        )
-        account._beliefs = self.theta
+        values, _ = self.payer.pay(everything, draw, read=read, refused=refused)
+        account._beliefs = self.payer.theta
         account._about = account._about or self.terms.about
-        return paid.values
+        return values
 
     def released(self, wanted: Sequence[Wanted], anyway: bool) -> list[Release]:
         """The stored release of each window; those that are new are one payment."""
         account, keys = self.account, [one.key for one in wanted]
         read = account.ledger.look([account.name], keys)
-        stored = read.values
-        if all((account.name, key) in stored for key in keys):
-            self.check(read)
-            return [Release.from_dict(stored[account.name, key]) for key in keys]
-        made, asked = list[tuple[Wanted, Calibration]](), list[Payment]()
+        made = list[tuple[Wanted, Calibration | None]]()
         for one in wanted:
-            calibration = self.calibrated(one)
-            own = replace(one, part=calibration.checked(one.part))
-            if one.several is None and one is wanted[0]:
-                warn_if_drowned(calibration, self.theta, anyway=anyway, stacklevel=5)
-            made.append((own, calibration))
-            asked.append(self.asked(calibration, one.bounds, one.key, one.label))
-        return [Release.from_dict(value) for value in self.pay_all(asked, made, read)]
+            stored = (account.name, one.key) in read.values
+            made.append((one, None if stored else self.calibrated(one)))
+        first, noise = made[0]
+        if first.several is None and noise is not None:
+            warn_if_drowned(noise, self.payer.theta, anyway=anyway, stacklevel=5)
+        values = self.pay([self.asked(*one) for one in made], made, read)
+        return [Release.from_dict(value) for value in values]
 
-    def _what_fits(self, asked: Payment, wanted: Wanted, refused: Calibration) -> str:
+    def _what_fits(self, wanted: Wanted, refused: Calibration | None) -> str:
         """The largest epsilon, to three digits, for which the same mechanism fits the budget."""
-        read = self.account.ledger.look([self.account.name])
+        assert refused is not None
+        most = refused.epsilon
 
         def epsilon(part: int) -> float:
-            return three_digits(refused.epsilon * part / _PARTS)
+            return three_digits(most * part / _PARTS)
 
         def refuses(part: int) -> bool:
             smaller = self.calibrate(wanted.query, epsilon(part), wanted.mechanism)
-            assert asked.spending is not None
-            less = replace(Spending.of(smaller, wanted.bounds), gaps=asked.spending.gaps)
-            payments = self._with_purchase([asked._replace(spending=less)])
             try:
-                (owed,) = owing(read, self.prices, payments)
+                owed = self.owed(self.asked(wanted, smaller))
             except NoTheorem:
                 return True
             return owed.total > owed.balance.budget
@@ -783,7 +737,7 @@ class Subject:
     @cached_property
     def _bought(self) -> Spending | None:
         """What the data have been spent for the beliefs, on every entry."""
-        bought = owed(self.theta.sources)
+        bought = owed(self.payer.theta.sources)
         if bought is None:
             return None
         entries = sum(self.lengths)
@@ -799,25 +753,14 @@ class Subject:
     @property
     def _purchase_key(self) -> str:
         b = None if self._bought is None else self._bought.entry_epsilon
-        return digest({_PURCHASE: b, "beliefs": self.theta.digest})
+        return digest({_PURCHASE: b, "beliefs": self.payer.theta.digest})
 
     def _with_purchase(self, asked: Sequence[Payment]) -> list[Payment]:
         """The release, after the purchase of its beliefs, which is charged once."""
         if self._bought is None:
             return list(asked)
-        purchase = Payment(
-            self.account.name,
-            self._purchase_key,
-            self.terms,
-            self._bought,
-            self.lengths,
-            {"query": _PURCHASE},
-            stores=False,
-            bought=True,
-            clocked=self.clocked,
-            data=self.marks,
-        )
-        return [purchase, *asked]
+        facts, more = {"query": _PURCHASE}, {"stores": False, "bought": True}
+        return [self.payment(self._purchase_key, self._bought, facts, **more), *asked]
 
 
 def release_series(
@@ -915,73 +858,3 @@ def _series(data: Any, theta: Beliefs) -> Series:
             f"got {len(series)}"
         )
     return series
-
-
-def placed(
-    theta: Beliefs,
-    known: Mapping[str, Any] | None,
-    lengths: tuple[int, ...],
-    begins: int | None = None,
-    every: int = 1,
-    zone: str | None = None,
-) -> tuple[dict[str, Any], int, tuple[int, ...]]:
-    """Where data lie in an account with these terms: terms, entries before, segments of the whole.
-
-    Refuses a later part that is not on the grid of the account, has several segments, or lies
-    beyond a change of clocks.
-    """
-    about: dict[str, Any] = {"beliefs": theta.digest}
-    if begins is None:
-        return about, 0, lengths
-    origin = begins if known is None or known.get("origin") is None else int(known["origin"])
-    offset, rest = divmod(begins - origin, every)
-    if rest or offset < 0:
-        where = "between its entries" if rest else "before its first entry"
-        raise ValueError(
-            f"data: begin {where}, by the clock of the account; give the series on the same grid, "
-            "from the same beginning on"
-        )
-    if offset:
-        if len(lengths) > 1:
-            raise ValueError(
-                "data: begin after the first entry of the account and have several segments; give "
-                "the whole series from its beginning on"
-            )
-        lengths = (offset + lengths[0],)
-        theta.check_clock(Calendar(origin, every, zone), lengths)
-    return {**about, "origin": origin, "zone": zone}, offset, lengths
-
-
-def horizon_of(
-    declared: int | None,
-    theta: Beliefs,
-    longest: int,
-    known: Mapping[str, Any] | None,
-    name: str,
-) -> dict[str, int]:
-    """The most entries that a segment may have, if that is not a series without an end."""
-    if theta.entries is not None:
-        return {}
-    horizon = declared
-    if known is not None:
-        horizon = horizon or known.get("horizon")
-    elif horizon is None and not goes_on(theta):
-        horizon = longest
-    if horizon is None:
-        return {}
-    if longest > horizon:
-        raise ValueError(
-            f"data: a segment has {longest:,} entries, but the account {name!r} is for at most "
-            f"{horizon:,}, because its beliefs do not mix or its horizon was declared so; open "
-            "another account with horizon="
-        )
-    return {"horizon": horizon}
-
-
-def kept(theta: Beliefs) -> Mapping[str, Any] | None:
-    """The record of the beliefs without provenance; ``None`` if JSON does not keep their labels."""
-    try:
-        record: Mapping[str, Any] = json.loads(json.dumps(unsourced(theta.to_dict())))
-        return record if beliefs_from_dict(record).digest == theta.digest else None
-    except (TypeError, ValueError):
-        return None

@@ -39,6 +39,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from operator import attrgetter
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
 from pufferkit import checks
@@ -156,10 +157,9 @@ class Charge(NamedTuple):
     ``after`` is the number of entries the account had when the total was computed, 0 for an account
     that does not exist yet; several charges to one account in the same call are counted on from
     there. Both are ``None`` for an account whose amounts add up. ``terms`` open an account with its
-    first charge. ``value`` is the noisy answer, stored in the same transaction. ``data`` are the
-    data of the account, by which they are recognised later.
-    ``state`` is the accumulated state after this charge. ``rows`` are those of its window alone,
-    where an account is charged window by window; ``body["use"]`` says which.
+    first charge. ``value`` is the noisy answer, stored in the same transaction. ``state`` is the
+    accumulated state after this charge. ``rows`` are those of its window alone, where an account is
+    charged window by window; ``body["use"]`` says which.
     """
 
     account: str
@@ -170,7 +170,6 @@ class Charge(NamedTuple):
     after: int | None
     terms: Terms | None = None
     value: Mapping[str, Any] | None = None
-    data: Data | None = None
     state: Mapping[str, Any] | None = None
     rows: Data | None = None
 
@@ -986,7 +985,12 @@ class Ledger(Transactions, Shown):
         return earlier
 
     def charge_many(
-        self, charges: Sequence[Charge], *, read: Read | None = None, confirm_data: bool = False
+        self,
+        charges: Sequence[Charge],
+        *,
+        read: Read | None = None,
+        data: Mapping[str, Data] | None = None,
+        confirm_data: bool = False,
     ) -> bool:
         """Charge many accounts in one transaction: all or none, each key once.
 
@@ -994,21 +998,25 @@ class Ledger(Transactions, Shown):
         with their charges. Returns ``False`` and changes nothing if an account no longer has
         ``after`` entries or a value is stored already; read again then. Charges without a value
         whose key was charged before are left out. ``read`` is what `look` gave for these accounts
-        and keys; it is read again only if something was written since.
+        and keys; it is read again only if something was written since. ``data`` are those of
+        accounts, by which they are recognised: data that changed are refused.
 
         Raises
         ------
         OverBudget
             If one account cannot pay; then none does.
         """
-        return self._charged(charges, read, confirm_data) is not None
+        return self._charged(charges, read, data or {}, confirm_data) is not None
 
     def _charged(
-        self, charges: Sequence[Charge], known: Read | None = None, confirm_data: bool = False
+        self,
+        charges: Sequence[Charge],
+        known: Read | None = None,
+        data: Mapping[str, Data] = MappingProxyType({}),
+        confirm_data: bool = False,
     ) -> list[tuple[Any, ...]] | None:
         """The rows that were written: the only function that writes charges and values."""
         names, keys = checked_charges(charges)
-        data = {charge.account: charge.data for charge in charges if charge.data is not None}
 
         def act(connection: Connection) -> list[tuple[Any, ...]] | None:
             same = known is not None and known.head == connection.head

@@ -38,38 +38,35 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pufferkit import checks, noise
-from pufferkit.account.accounts import horizon_of, kept, placed
 from pufferkit.account.amounts import allowed_micro, spent_pico
 from pufferkit.account.chain import checked_name
-from pufferkit.account.ledger import Read, TableAccounts, Terms
+from pufferkit.account.ledger import Read, TableAccounts
 from pufferkit.account.marks import Data, SeriesData, Shingles
 from pufferkit.account.pay import (
-    DrawValues,
+    Clock,
+    Facts,
     Owed,
-    Paid,
+    Payer,
     Payment,
-    Prices,
     Value,
+    balance_of,
     check_affordable,
-    owing,
-    pay,
+    horizon_of,
     short_of,
 )
 from pufferkit.account.periods import Period
 from pufferkit.account.spending import Spending
 from pufferkit.beliefs.chain_class import ChainClass, as_chain_class
 from pufferkit.checks import Floats
-from pufferkit.data.durations import SECOND
 from pufferkit.data.exact_rows import Rows
 from pufferkit.data.queries import Histogram, Quantile, RelativeFrequencies, rank_scores
 from pufferkit.data.query import Over, Question, question
 from pufferkit.data.table import Counts, Table, Windows
 from pufferkit.errors import OverBudget
 from pufferkit.mechanisms.calibration import Calibration
-from pufferkit.mechanisms.influence_curve import HORIZON, endless, goes_on
+from pufferkit.mechanisms.influence_curve import endless, goes_on
 from pufferkit.mechanisms.plan import MECHANISMS
 from pufferkit.mechanisms.quantiles import CHOSEN, better_way
 from pufferkit.records import canonical, digest, plain
@@ -241,8 +238,7 @@ class FleetRun:
             opened = accounts.ledger.look(names).opened
             name = next(iter(opened), name)
             known = opened[name]["about"] if opened else None
-        horizon = horizon_of(declared, self.beliefs, longest, known, name)
-        return replace(self, horizon=horizon.get("horizon", HORIZON))
+        return replace(self, horizon=horizon_of(declared, self.beliefs, longest, known, name))
 
     @property
     def released(self) -> Question:
@@ -324,51 +320,35 @@ class FleetRun:
         return used, {length: self.calibration(length) for length in known.tolist()}
 
 
-class TableClock(NamedTuple):
-    """How a table counts entries: by the time between them, or by rows if that is not known."""
+class Row(NamedTuple):
+    """A row of a table and what it asks: entries ``first`` to ``last`` of a subject, from 1.
 
-    every: int | float | None
-    of_time: bool
-    zone: str | None
-    independent_after: str | None
-
-    @classmethod
-    def of(cls, table: Table) -> TableClock:
-        return cls(table.every, table.of_time, table.timezone, table.independent_after)
-
-    @property
-    def tells(self) -> bool:
-        """Whether it tells the place of an entry in an account."""
-        return self.of_time and self.every is not None
-
-
-class PendingRelease(NamedTuple):
-    """One release to pay for: entries ``first`` to ``last`` of a subject, counted from 1.
-
-    Places include unobserved entries, by the clock. ``begins`` is the time of entry 1, so that the
-    account detects a change of numbering. ``entries`` of the places were observed. A row that
+    Places include unobserved entries, by the clock; ``entries`` of them were observed. A row that
     arrives late, for a place that was unobserved when an earlier run was charged, may be part of a
     later run: the earlier run did not use it, the account counts it as if it had, and the later run
-    pays for it again.
+    pays for it again. ``part`` are the rows that it is one of, ``key`` that of its charge.
     """
 
+    part: AskedRows
     account: str
+    key: str
+    subject: int
     lengths: tuple[int, ...]
     window: int
     first: int
     last: int
-    calibration: Calibration
     entries: int
-    begins: int | float | None = None
-    clock: TableClock = TableClock(None, False, None, None)
-    run: FleetRun | None = None
-    """Which of several runs it belongs to; ``None`` if there is only one."""
+    calibration: Calibration
 
     @property
     def used(self) -> list[int]:
-        """The places, and the number observed if some were not."""
-        gaps = self.entries != self.last - self.first + 1
-        return [self.first, self.last, *([self.entries] if gaps else [])]
+        """The window, the places, and the number observed if some were not."""
+        return used_by(self.window, self.first, self.last, self.entries)
+
+
+def used_by(window: int, first: int, last: int, entries: int) -> list[int]:
+    """By which the entries are known that a row uses."""
+    return [window, first, last, *([entries] if entries != last - first + 1 else [])]
 
 
 def account_names(table: Table, prefix: str) -> list[str]:
@@ -386,10 +366,13 @@ class AskedRows:
     """One question about the subjects of a table: exact rows, and the noise of each subject."""
 
     run: FleetRun
+    table: Table
     rows: Rows
     used: Counts
     """The length for which each subject is calibrated."""
     calibrations: dict[int, Calibration]
+    together: bool = False
+    """Whether its subjects pay for one answer about all of them."""
 
     @cached_property
     def lengths(self) -> Counts:
@@ -406,59 +389,83 @@ class AskedRows:
         """The noise of each row."""
         return np.array([calibration.scale for calibration in self.made])
 
-    def pending(self, table: Table, prefix: str, which: Counts) -> list[PendingRelease]:
-        """The release that each of these rows charges to its account."""
+    @cached_property
+    def clock(self) -> Clock:
+        """How the table counts entries; where each subject begins is added for each."""
+        table = self.table
+        return Clock(None, table.every, table.timezone, table.of_time and table.every is not None)
+
+    def draw(self, which: Counts) -> Iterator[tuple[list[float], float]]:
+        """Noisy values for these rows, each with its scale."""
+        scales = self.scales[which]
+        values = self.run.draw(self.rows.counts[which], scales)
+        return zip(values.tolist(), scales.tolist(), strict=True)
+
+    def of(self, prefix: str, which: Counts) -> list[Row]:
+        """What each of these rows asks of its account."""
         rows, owner = self.rows, self.rows.owner[which]
         if not len(owner):
             return []
-        lowest = int(owner.min())
-        lengths = table.lengths_between(lowest, int(owner.max()) + 1)
-        columns = (rows.window, rows.first, rows.last, rows.entries, self.lengths)
-        clock = TableClock.of(table)
-        return [
-            PendingRelease(
-                f"{prefix}{table.subjects[number]}",
-                lengths[number - lowest],
-                window,
-                first,
-                last,
-                self.calibrations[length],
-                entries,
-                None if table.begins is None else table.begins[number],
-                clock,
-                self.run,
+        lowest, keys = int(owner.min()), dict[Any, str]()
+        lengths = self.table.lengths_between(lowest, int(owner.max()) + 1)
+        asked = []
+        columns = rows.owner, rows.window, rows.first, rows.last, rows.entries, self.lengths
+        for number, window, first, last, entries, length in zip(
+            *(column[which].tolist() for column in columns), strict=True
+        ):
+            alike: Any = window
+            if self.together:
+                alike = *used_by(window, first, last, entries), length
+            if alike not in keys:
+                keys[alike] = self._key(window, first, last, entries, length)
+            asked.append(
+                Row(
+                    self,
+                    f"{prefix}{self.table.subjects[number]}",
+                    keys[alike],
+                    number,
+                    lengths[number - lowest],
+                    window,
+                    first,
+                    last,
+                    entries,
+                    self.calibrations[length],
+                )
             )
-            for number, window, first, last, entries, length in zip(
-                *(column[which].tolist() for column in (rows.owner, *columns)), strict=True
-            )
-        ]
+        return asked
+
+    def _key(self, window: int, first: int, last: int, entries: int, length: int) -> str:
+        """The key of what one subject pays: of a window of its own the same for every subject.
+
+        What it pays for an answer about all is for these entries and this noise: a run that was
+        killed, and goes on when other subjects have longer series, has other noise, which all pay
+        for.
+        """
+        if not self.together:
+            return digest({"run": self.run.identity, "window": window})
+        b = spent_pico(self.calibrations[length].entry_epsilon)
+        used = used_by(window, first, last, entries)
+        return digest({"run": self.run.identity, "used": used, "noise": b})
 
 
-Batch = tuple[Counts, ...]
-"""The numbers of some rows of each question."""
+Batch = Sequence[tuple[AskedRows, Counts]]
+"""Some rows of each question, of whole subjects."""
 
 
 def batches_of(asked: Sequence[AskedRows]) -> list[Batch]:
-    """The rows of several questions in batches that keep a subject together."""
-    first, *rest = asked
-    parts = chunks_of(first.rows.owner)
-    ends = [int(first.rows.owner[part[0]]) for part in parts[1:]]
-
-    def split(rows: Rows) -> list[Counts]:
-        return np.split(np.arange(len(rows.owner)), np.searchsorted(rows.owner, ends))
-
-    return list(zip(parts, *(split(other.rows) for other in rest), strict=True))
-
-
-def chunks_of(owner: Counts) -> list[NDArray[np.int64]]:
-    """Rows in batches that keep a subject together."""
+    """The rows of several questions in batches of whole subjects, by the rows of the first."""
+    owner = asked[0].rows.owner
     starts = np.flatnonzero(np.append(True, np.diff(owner) != 0))
-    parts, begin = [], 0
-    for start in [*starts[1:].tolist(), len(owner)]:
-        if start - begin >= CHUNK or start == len(owner):
-            parts.append(np.arange(begin, start))
+    ends, begin = list[int](), 0
+    for start in starts[1:].tolist():
+        if start - begin >= CHUNK:
+            ends.append(int(owner[start]))
             begin = start
-    return [part for part in parts if len(part)]
+    split = [
+        np.split(np.arange(len(one.rows.owner)), np.searchsorted(one.rows.owner, ends))
+        for one in asked
+    ]
+    return [tuple(zip(asked, parts, strict=True)) for parts in zip(*split, strict=True)]
 
 
 # -- subject recognition -------------------------------------------------------------------------
@@ -586,18 +593,18 @@ CHANGED = (
 )
 _FITS = "ask for less, or repeat an earlier run's label to get its values at no cost"
 
-DrawRows = Callable[[Sequence[int]], Iterable[tuple[list[float], float]]]
-"""Noisy counts for the releases with these numbers, each with its scale."""
-
 
 class SharedValue(NamedTuple):
-    """The values of a run over all subjects, which one account keeps: how they are drawn."""
+    """The value of a run over all subjects, which one account keeps: how it is drawn."""
 
     run: FleetRun
-    body: Mapping[str, Any]
-    draw: Callable[[], Mapping[str, Any]]
-    entries: int | None = None
-    """The number of entries that the exact sums are of, if it can change during the call."""
+    facts: Facts
+    draw: Callable[[], Value]
+
+    @property
+    def key(self) -> str:
+        """The key of its record."""
+        return digest({"run": self.run.identity, "record": True})
 
 
 @contextmanager
@@ -616,7 +623,7 @@ def _uncollected() -> Iterator[None]:
 
 
 class Accounts:
-    """The accounts of one run.
+    """The accounts of the subjects of a table, which pay for a run.
 
     Parameters
     ----------
@@ -631,386 +638,262 @@ class Accounts:
     def __init__(
         self, accounts: TableAccounts, run: FleetRun, data: Mapping[str, Data] | None = None
     ) -> None:
-        self.ledger, self.run = accounts.ledger, run
-        self._prefix, self._data, self._meant = accounts.prefix, data or {}, accounts.confirm_data
-        self._budget, self._beliefs = allowed_micro(accounts.budget), kept(run.beliefs)
-        self._prices = Prices(run.beliefs, run.horizon)
-        self._terms: dict[Any, Terms] = {}
-        self._spendings: dict[Any, Spending] = {}
-        self._facts: dict[Any, Mapping[str, Any]] = {}
-        self._keys: dict[tuple[str, int], str] = {}
+        budget, meant = allowed_micro(accounts.budget), accounts.confirm_data
+        self.ledger, self.prefix, self.run = accounts.ledger, accounts.prefix, run
+        self._payer = Payer(self.ledger, run.beliefs, run.horizon, budget, confirm_data=meant)
+        self._data, self._meant, self._keeper = data or {}, meant, f"{self.prefix}{EVERYBODY}"
+        self._spendings: dict[Any, tuple[Spending, Facts]] = {}
+        notes = run.beliefs.caveats
+        self._notes: Facts = (("notes", tuple(notes)),) if notes else ()
 
-    def check_all(
-        self, batches: Iterable[Sequence[PendingRelease]], *, members: bool = False
-    ) -> None:
+    def forget(self) -> None:
+        """Drop the caches, which grow with the number of subjects."""
+        self._spendings.clear()
+        self._payer.forget()
+
+    def check_all(self, batches: Iterable[Batch]) -> None:
         """Raise unless every account can pay; nothing is written.
 
-        ``members`` pay for a release over all of them, whose value one other account keeps. New
-        accounts that are asked alike pay alike, so one of them stands for all.
+        New accounts that are asked alike pay alike, so one of them stands for all.
         """
         alike: set[Any] = set()
-        for pending in batches:
-            self._check(pending, alike, members=members)
+        for batch in batches:
+            self._check(batch, alike)
             self.forget()
 
     @_uncollected()
-    def _check(self, pending: Sequence[PendingRelease], alike: set[Any], *, members: bool) -> None:
-        of_account: dict[str, list[PendingRelease]] = {}
-        for release in pending:
-            of_account.setdefault(checked_name("account", release.account), []).append(release)
-        keys = [self._key(release, members=members) for release in pending]
-        read = self.ledger.look(list(of_account), list(dict.fromkeys(keys)))
-        known, telling = read.balances, list[PendingRelease]()
-        for name, releases in of_account.items():
+    def _check(self, batch: Batch, alike: set[Any]) -> None:
+        rows, read = self._look(batch)
+        of_account: dict[str, list[Row]] = {}
+        for row in rows:
+            of_account.setdefault(row.account, []).append(row)
+        telling = list[Row]()
+        for name, own in of_account.items():
             asked = tuple(
-                (self._run_of(r).identity, r.lengths, r.first, r.last, r.calibration.digest)
-                for r in releases
+                (r.part.run.identity, r.lengths, r.first, r.last, r.calibration.digest) for r in own
             )
-            if name in known or asked not in alike:
-                telling += releases
-            if name not in known:
+            if name in read.balances or asked not in alike:
+                telling += own
+            if name not in read.balances:
                 alike.add(asked)
-        payments = self._asked(telling, read, members=members)
-        check_affordable(owing(read, self._prices, payments), _refused)
+        payments = self._payments(telling, read)
+        check_affordable(self._payer.owing(read, payments), _refused)
         data = {one.account: one.data for one in payments if one.data is not None}
-        data |= {n: self._data[n] for n in of_account if n not in known and n in self._data}
+        data |= {n: self._data[n] for n in of_account if n not in read.opened and n in self._data}
         if data:
             self.ledger.check_data(data, confirm_data=self._meant)
 
     @_uncollected()
-    def pay(self, pending: Sequence[PendingRelease], draw: DrawRows) -> Paid:
-        """Charges and values of all of them in one transaction, each once.
+    def pay(
+        self, batch: Batch, shared: Sequence[SharedValue] = (), used: str = "", least: int = 0
+    ) -> tuple[list[Value], int]:
+        """Charges and values of all rows in one transaction, each once, and the largest total.
 
         The stored value counts, whoever wrote it: existing values are returned unchanged, and a
-        draw is dropped if another process stored its value first.
+        draw is dropped if another process stored its value first. With ``shared`` the values are
+        those over all subjects, of the entries with the digest ``used``, and the account that
+        keeps them is charged in the same transaction; ``least`` is the largest total before.
         """
-        read, asked = self._ask(pending)
+        rows, read = self._look(batch, [one.key for one in shared])
+        asked, stored = self._payments(rows, read), self._stored(shared, read, used)
+        if stored:
+            self._check_data(asked)
+            return stored, least
+        asked += [self._record(one, read, least) for one in shared]
 
-        def drawn(numbers: Sequence[int]) -> list[Value]:
-            return [
-                {
-                    "value": value,
-                    "scale": scale,
-                    "window": list(asked[number].spending.window),  # type: ignore[union-attr]
-                    "entries": pending[number].entries,
-                }
-                for number, (value, scale) in zip(numbers, draw(numbers), strict=True)
-            ]
+        def draw(numbers: Sequence[int]) -> list[Value]:
+            if shared:
+                return [{**shared[n - len(rows)].draw(), "used": used} for n in numbers]
+            drawn, begin, wanted = dict[int, Value](), 0, np.array(numbers)
+            for part, which in batch:
+                own = wanted[(wanted >= begin) & (wanted < begin + len(which))]
+                values = part.draw(which[own - begin]) if len(own) else ()
+                for number, (value, scale) in zip(own.tolist(), values, strict=True):
+                    drawn[number] = {
+                        "value": value,
+                        "scale": scale,
+                        "window": asked[number].spending.window,
+                        "entries": rows[number].entries,
+                    }
+                begin += len(which)
+            return [drawn[number] for number in numbers]
 
-        paid = self._paid(asked, drawn, read)
-        for one in zip(pending, asked, paid.values, strict=True):
-            self._check_stored(*one)  # another process may have drawn in the meantime
-        return paid
+        values, total = self._payer.pay(asked, draw, read=read, refused=_refused)
+        # Another process may have drawn in the meantime.
+        for one, value in zip(shared, values, strict=bool(shared)):
+            _check_used(one, value, used)
+        if not shared:
+            self._check_stored(rows, asked, values)
+        return values, total
 
     def pay_together(
         self,
-        batches: Callable[[], Iterable[Sequence[PendingRelease]]],
+        batches: Callable[[], Iterable[Batch]],
         shared: Sequence[SharedValue],
+        entries: int | None = None,
     ) -> list[Value]:
         """Releases over all subjects, whose values the account of everybody keeps.
 
         Values that are stored are returned. One batch is one payment. Of more, all accounts are
-        checked before one is charged, and values are drawn when the last has paid. If another
-        process spends in the meantime, or this one is killed, some have paid and nothing is drawn;
-        the same call continues from there.
+        checked before one is charged, and values are drawn when the last pays. If another process
+        spends in the meantime, or this one is killed, some have paid and nothing is drawn; the same
+        call continues from there. ``entries`` is their number, if it can change during the call.
         """
-        total, used = 0, Used()
-        alone: Sequence[PendingRelease] = ()
-        for number, pending in enumerate(batches()):
-            used.add(pending)
-            alone = () if number else pending
-        if any(one.entries not in (None, used.entries) for one in shared):
+        used, count = Used(), 0
+        for batch in batches():
+            used.add(self._rows(batch))
+            count += 1
+        if entries not in (None, used.entries):
             raise ValueError(CHANGED)
-        if not alone:
-            keys = [_shared_key(one.run) for one in shared]
-            read = self.ledger.look([self._shared_name], keys)
+        if count > 1:
+            read = self.ledger.look([self._keeper], [one.key for one in shared])
             stored = self._stored(shared, read, used.digest)
             if stored:
+                for batch in batches() if self._data else ():
+                    self.pay(batch, shared, used.digest)  # which refuses data that changed
                 return stored
-            self.check_all(batches(), members=True)
-            again = Used()
-            for pending in batches():
-                total = max(total, self.charge(pending))
+            self.check_all(batches())
+        total, again, held = 0, Used(), list[Batch]()
+        for batch in batches():
+            for before in held:
+                total = max(total, self.pay(before)[1])
                 self.forget()
-                again.add(pending)
-            if again.digest != used.digest:
-                raise ValueError(CHANGED)
-        return self.pay_record(shared, used.digest, alone, least=total)
+            again.add(self._rows(batch))
+            held = [batch]
+        if again.digest != used.digest:
+            raise ValueError(CHANGED)
+        return self.pay(held[0], shared, used.digest, total)[0]
 
-    @_uncollected()
-    def charge(self, pending: Sequence[PendingRelease]) -> int:
-        """Charge some members of a release whose value is stored in one place, each once.
-
-        Nothing is drawn before `pay_record`, after all of them. Returns the largest total.
-        """
-        read, asked = self._ask(pending, members=True)
-        return self._paid(asked, lambda _: (), read).total
-
-    def _paid(self, asked: Sequence[Payment], draw: DrawValues, read: Read) -> Paid:
-        meant = self._meant
-        return pay(
-            self.ledger, self._prices, asked, draw, read=read, confirm_data=meant, refused=_refused
-        )
-
-    def forget(self) -> None:
-        """Drop the caches, which grow with the number of subjects."""
-        self._facts.clear()
-        self._spendings.clear()
-        self._prices.known.clear()
-
-    @property
-    def _shared_name(self) -> str:
-        return f"{self._prefix}{EVERYBODY}"
-
-    @property
-    def _shared_terms(self) -> Terms:
-        return self._terms_of({"beliefs": self.run.beliefs.digest, "keeps": "all subjects"})
-
-    def _stored(self, shared: Sequence[SharedValue], read: Read, used: str) -> list[Value]:
-        """The stored values if all are there: they were drawn after everybody had paid."""
-        name, values = self._shared_name, list[Value]()
-        if name in read.balances:
-            self._shared_terms.check(read.balances[name], read.opened[name])
-        for one in shared:
-            value = read.values.get((name, _shared_key(one.run)))
-            self._check_used(one, value, used)
-            values += [] if value is None else [value]
-        return values if len(values) == len(shared) else []
-
-    def _run_of(self, release: PendingRelease) -> FleetRun:
-        return self.run if release.run is None else release.run
-
-    @_uncollected()
-    def pay_record(
-        self,
-        shared: Sequence[SharedValue],
-        used: str,
-        pending: Sequence[PendingRelease] = (),
-        least: int = 0,
-    ) -> list[Value]:
-        """Draw and store values, and charge those of ``pending`` that `charge` did not.
-
-        The account that keeps the values is charged in the same transaction, with the largest
-        total. A run is drawn as a whole, so its label is for exactly these entries. ``used`` is a
-        digest of them, ``least`` the largest total so far.
-        """
-        name, terms = self._shared_name, self._shared_terms
-        keys = [_shared_key(one.run) for one in shared]
-        read, members = self._ask(pending, members=True, keeps=(name, keys))
-        stored = self._stored(shared, read, used)
-        if stored:
-            return stored
-        asked = list(members)
-        for one, key in zip(shared, keys, strict=True):
-            facts = {
-                **one.body,
-                "label": one.run.label,
-                "epsilon": one.run.epsilon,
-                **self._notes,
-            }
-            asked.append(Payment(name, key, terms, None, (), facts, least=least))
-
-        def draw(numbers: Sequence[int]) -> list[Value]:
-            return [{**shared[n - len(members)].draw(), "used": used} for n in numbers]
-
-        values = self._paid(asked, draw, read).values[-len(shared) :]
-        for one, value in zip(shared, values, strict=True):
-            # Another process may have drawn the same label for other entries in the meantime.
-            self._check_used(one, value, used)
-        return values
+    def _check_data(self, payments: Sequence[Payment]) -> None:
+        """Refuse data of other accounts, and data that changed."""
+        data = {one.account: one.data for one in payments if one.data is not None}
+        if data:
+            self.ledger.check_data(data, confirm_data=self._meant)
 
     # -- payments ------------------------------------------------------------------------------
 
-    def _ask(
-        self,
-        pending: Sequence[PendingRelease],
-        *,
-        members: bool = False,
-        keeps: tuple[str, Sequence[str]] | None = None,
-    ) -> tuple[Read, list[Payment]]:
-        """What the ledger holds of these, in one read, and what they ask of their accounts.
+    def _rows(self, batch: Batch) -> list[Row]:
+        return [row for part, which in batch for row in part.of(self.prefix, which)]
 
-        ``keeps`` are the account and the keys of values that are kept for all. Refuses a label that
-        was used for other entries of a window.
-        """
-        names = [checked_name("account", n) for n in dict.fromkeys(r.account for r in pending)]
-        keys = [self._key(release, members=members) for release in pending]
-        more = ((), ()) if keeps is None else ((keeps[0],), keeps[1])
-        read = self.ledger.look([*names, *more[0]], [*dict.fromkeys(keys), *more[1]])
-        return read, self._asked(pending, read, members=members)
+    def _look(self, batch: Batch, kept: Sequence[str] = ()) -> tuple[list[Row], Read]:
+        """The rows of a batch, and what the ledger holds of them, in one read."""
+        rows = self._rows(batch)
+        names = [checked_name("account", n) for n in dict.fromkeys(row.account for row in rows)]
+        keys = list(dict.fromkeys(row.key for row in rows))
+        keeper = [self._keeper] if kept else []
+        return rows, self.ledger.look([*names, *keeper], [*keys, *kept])
 
-    def _asked(
-        self, pending: Sequence[PendingRelease], read: Read, *, members: bool
-    ) -> list[Payment]:
-        """What these ask of their accounts, given what was read."""
-        asked = [
-            self._payment(release, self._key(release, members=members), read, stores=not members)
-            for release in pending
-        ]
-        for release, one in zip(pending, asked, strict=True):
-            if (one.account, one.key) in read.values:
-                self._check_stored(release, one, read.values[one.account, one.key])
+    def _payments(self, rows: Sequence[Row], read: Read) -> list[Payment]:
+        """What rows ask of their accounts; refuses a label that was used for other entries."""
+        asked = [self._payment(row, read) for row in rows]
+        values = [read.values.get((one.account, one.key)) for one in asked]
+        stored = [number for number, value in enumerate(values) if value is not None]
+        self._check_stored(
+            *([column[n] for n in stored] for column in (rows, asked, values))  # type: ignore[arg-type]
+        )
         return asked
 
-    def _payment(
-        self, release: PendingRelease, key: str, read: Read, *, stores: bool = True
-    ) -> Payment:
-        """What a release asks of its account, in the numbering of the account."""
-        opened = read.opened.get(release.account)
-        terms, offset, lengths = self._place(release, None if opened is None else opened["about"])
-        calibration = release.calibration
-        data = None if offset else self._data.get(release.account)
+    def _payment(self, row: Row, read: Read) -> Payment:
+        """What a row asks of its account, in the numbering of the account."""
+        opened, table, part = read.opened.get(row.account), row.part.table, row.part
+        known = None if opened is None else opened["about"]
+        begins = None if table.begins is None else table.begins[row.subject]
+        clock = part.clock._replace(begins=begins)
+        step = table.step if clock.told and begins is not None else None
+        about, offset, lengths = self._payer.placed(row.account, known, row.lengths, clock, step)
+        spending, facts = self._spent(row, offset)
         return Payment(
-            release.account,
-            key,
-            terms,
-            self._spending(calibration, (release.first + offset, release.last + offset)),
+            row.account,
+            row.key,
+            self._payer.terms(about, known),
+            spending,
             lengths,
-            self._fact(release),
-            release=self._run_of(release).identity,
-            stores=stores,
-            endless=calibration.evidence.horizon is not None,
-            clocked=release.clock.tells,
-            data=data,
+            facts,
+            release=part.run.identity,
+            stores=not part.together,
+            endless=row.calibration.evidence.horizon is not None,
+            clocked=clock.told,
+            data=None if offset else self._data.get(row.account),
         )
 
-    def _key(self, release: PendingRelease, *, members: bool) -> str:
-        """The key of what one subject pays: of a window the same for every subject."""
-        if members:
-            return self._member_key(release)
-        run = self._run_of(release).identity
-        same = (run, release.window)
-        if same not in self._keys:
-            self._keys[same] = digest({"run": run, "window": release.window})
-        return self._keys[same]
-
-    def _member_key(self, release: PendingRelease) -> str:
-        """The key of what one subject pays: for these entries, and for this noise.
-
-        A run that was killed, and goes on when other subjects have longer series, has other noise,
-        which all pay for.
-        """
-        b = spent_pico(release.calibration.entry_epsilon)
-        return digest(
-            {
-                "run": self._run_of(release).identity,
-                "used": [release.window, *release.used],
-                "noise": b,
-            }
-        )
-
-    def _place(
-        self, release: PendingRelease, known: Mapping[str, Any] | None
-    ) -> tuple[Terms, int, tuple[int, ...]]:
-        """The terms of an account, the entries it had before the table, and all its segments."""
-        clock, begins, beliefs = release.clock, release.begins, self.run.beliefs
-        horizon = {} if self.run.horizon in (None, HORIZON) else {"horizon": self.run.horizon}
-        if clock.tells and begins is not None:
-            assert clock.every is not None
-            every = int(clock.every)
-            about, offset, lengths = placed(
-                beliefs, known, release.lengths, int(begins), every, clock.zone
-            )
-            about["step"] = every / SECOND
-        else:
-            about, offset, lengths = placed(beliefs, known, release.lengths)
-            about |= {"begins": begins, "every": clock.every}
-            if known is not None:
-                _check_rows(release, known)
-        return self._terms_of({**about, **horizon}), offset, lengths
-
-    def _terms_of(self, about: dict[str, Any]) -> Terms:
-        key = tuple(about.items())
-        if key not in self._terms:
-            self._terms[key] = Terms(self._budget, "composed", about, self._beliefs)
-        return self._terms[key]
-
-    def _spending(self, calibration: Calibration, window: tuple[int, int]) -> Spending:
-        """What a release spends; the same object for the same noise and places."""
-        same = (calibration.digest, window)
-        if same not in self._spendings:
-            whole = (calibration.digest, None)
-            if whole not in self._spendings:
-                self._spendings[whole] = Spending.of(calibration)
-            self._spendings[same] = replace(self._spendings[whole], window=window, gaps=None)
-        return self._spendings[same]
-
-    def _fact(self, release: PendingRelease) -> Mapping[str, Any]:
-        """What a charge records; the same object for releases that are alike."""
-        calibration, clock, run = release.calibration, release.clock, self._run_of(release)
-        same = (run.identity, calibration.digest, release.entries, clock)
-        if same not in self._facts:
-            self._facts[same] = {
+    def _spent(self, row: Row, offset: int) -> tuple[Spending, Facts]:
+        """What a row spends, and what its charge records; the same objects for rows alike."""
+        run, made, window = row.part.run, row.calibration, (row.first + offset, row.last + offset)
+        alike = run.identity, made.digest, window, row.entries
+        if alike not in self._spendings:
+            facts = {
                 "query": run.query,
                 "label": run.label,
                 "run": run.identity,
-                "entries": release.entries,
-                "independent_after": clock.independent_after,
-                "calibration": calibration.digest,
-                "scale": calibration.scale,
-                **self._notes,
+                "entries": row.entries,
+                "independent_after": row.part.table.independent_after,
+                "calibration": made.digest,
+                "scale": made.scale,
             }
-        return self._facts[same]
+            whole = (run.identity, made.digest)
+            if whole not in self._spendings:
+                self._spendings[whole] = Spending.of(made), ()
+            spending = replace(self._spendings[whole][0], window=window, gaps=None)
+            self._spendings[alike] = spending, (*facts.items(), *self._notes)
+        return self._spendings[alike]
 
-    @property
-    def _notes(self) -> dict[str, Any]:
-        notes = self.run.beliefs.caveats
-        return {"notes": list(notes)} if notes else {}
+    def _record(self, shared: SharedValue, read: Read, least: int) -> Payment:
+        """What the account is asked that keeps a value for all."""
+        run, known = shared.run, self._keeper in read.opened
+        terms = self._payer.terms(
+            {"beliefs": run.beliefs.digest, "keeps": "all subjects"}, {} if known else None
+        )
+        facts = (*shared.facts, ("label", run.label), ("epsilon", run.epsilon), *self._notes)
+        more: dict[str, Any] = {"keeps": run.epsilon, "least": least}
+        return Payment(self._keeper, shared.key, terms, None, (), facts, **more)
+
+    def _stored(self, shared: Sequence[SharedValue], read: Read, used: str) -> list[Value]:
+        """The stored values if all are there: they were drawn after everybody had paid."""
+        values = list[Value]()
+        for one in shared:
+            value = read.values.get((self._keeper, one.key))
+            if value is not None:
+                balance_of(read, self._keeper, self._record(one, read, 0).terms)
+                _check_used(one, value, used)
+                values.append(value)
+        return values if len(values) == len(shared) else []
 
     # -- refusals ------------------------------------------------------------------------------
 
-    def _check_stored(self, release: PendingRelease, one: Payment, stored: Value) -> None:
-        """Refuse a value that was made of other entries of a window."""
-        assert one.spending is not None
-        label, name = self._run_of(release).label, release.account
-        window = list(one.spending.window)
-        if stored["window"] != window:
-            raise ValueError(
-                f"label: the run {label!r} was made for other data of {name!r} (entries "
-                f"{stored['window']}, now {window}); give this one another label"
-            )
-        if stored["entries"] != release.entries:
-            raise ValueError(
-                f"label: the run {label!r} used {stored['entries']} entries of {name!r} in this "
-                f"window, and now there are {release.entries}: rows arrived late; leave them out, "
-                "or give this run another label, which pays for the whole window again"
-            )
-
-    def _check_used(self, shared: SharedValue, stored: Value | None, used: str) -> None:
-        if stored is not None and stored["used"] != used:
-            raise ValueError(
-                f"label: the run {shared.run.label!r} was made for other data; give this one "
-                "another label"
-            )
+    def _check_stored(
+        self, rows: Sequence[Row], asked: Sequence[Payment], values: Sequence[Value]
+    ) -> None:
+        """Refuse values that were made of other entries of a window."""
+        if rows and rows[0].part.together:
+            return
+        for row, one, stored in zip(rows, asked, values, strict=True):
+            assert one.spending is not None
+            label, window = row.part.run.label, list(one.spending.window)
+            if list(stored["window"]) != window:
+                raise ValueError(
+                    f"label: the run {label!r} was made for other data of {row.account!r} (entries "
+                    f"{stored['window']}, now {window}); give this one another label"
+                )
+            if stored["entries"] != row.entries:
+                raise ValueError(
+                    f"label: the run {label!r} used {stored['entries']} entries of "
+                    f"{row.account!r} in this window, and now there are {row.entries}: rows "
+                    "arrived late; leave them out, or give this run another label, which pays for "
+                    "the whole window again"
+                )
 
 
-def _shared_key(run: FleetRun) -> str:
-    return digest({"run": run.identity, "record": True})
+def _check_used(shared: SharedValue, stored: Value, used: str) -> None:
+    """Refuse a value that was made of other entries."""
+    if stored["used"] != used:
+        raise ValueError(
+            f"label: the run {shared.run.label!r} was made for other data; give this one another "
+            "label"
+        )
 
 
 def _refused(owed: Owed) -> OverBudget:
-    return OverBudget(f"{short_of(owed)}; {_FITS}")
-
-
-def _check_rows(release: PendingRelease, known: Mapping[str, Any]) -> None:
-    """Refuse entries that no clock tells and that are counted from another place than before."""
-    name, clock, begins = release.account, release.clock, known.get("begins")
-    if None not in (begins, release.begins) and begins != release.begins:
-        moved = "earlier" if release.begins < begins else "later"  # type: ignore[operator]
-        raise ValueError(
-            f"table: the entries of {name!r} begin {moved} than when they were released, so they "
-            "would be counted anew; give the whole series from the same beginning on"
-        )
-    if "every" in known and known["every"] != clock.every:
-        raise ValueError(
-            f"table: entries of {name!r} were {_apart(known['every'])} when they were released "
-            f"and are {_apart(clock.every)} now, so they would be counted anew; every= puts them "
-            "on the grid they were on"
-        )
-
-
-def _apart(step: int | float | None) -> str:
-    return "rows without a clock" if step is None else f"{step} apart"
+    return short_of(owed, _FITS)
 
 
 class Used:
@@ -1019,13 +902,13 @@ class Used:
     def __init__(self) -> None:
         self.entries, self._rows, self._sum = 0, 0, 0
 
-    def add(self, pending: Iterable[PendingRelease]) -> Used:
+    def add(self, rows: Iterable[Row]) -> Used:
         """With these too."""
-        for release in pending:
-            line = canonical([release.account, release.window, *release.used]).encode()
+        for row in rows:
+            line = canonical([row.account, *row.used]).encode()
             self._sum += int.from_bytes(hashlib.sha256(line).digest(), "big")
             self._rows += 1
-            self.entries += release.entries
+            self.entries += row.entries
         return self
 
     @property

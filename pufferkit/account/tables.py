@@ -22,7 +22,6 @@ from pufferkit.account.subjects import (
     AskedRows,
     Batch,
     FleetRun,
-    PendingRelease,
     SharedValue,
     TableData,
     account_names,
@@ -390,8 +389,8 @@ def _released(
     members = {name: rows for name, (rows, _) in exact.items()}
     if period is not None and not cutting:
         members = {name: rows_in(rows, table, period) for name, rows in members.items()}
-    longest, prefix = int(table.longest.max()), "" if accounts is None else accounts.prefix
-    data = {} if accounts is None else TableData(table, account_names(table, prefix))
+    longest = int(table.longest.max())
+    data = {} if accounts is None else TableData(table, account_names(table, accounts.prefix))
     if accounts is not None:
         runs = {n: run.paid_for(accounts, list(data), longest) for n, run in runs.items()}
     grouped = () if groups is None else (len(groups.keys), groups.place(table))
@@ -399,30 +398,26 @@ def _released(
     runs, total = settle(runs, rows, longest)
     of_all = total is not None or not each
     lengths = np.full(len(table.subjects), longest) if of_all else table.longest
-    asked = {n: AskedRows(run, members[n], *run.calibrations(lengths)) for n, run in runs.items()}
+    asked = {
+        n: AskedRows(run, table, members[n], *run.calibrations(lengths), together=not each)
+        for n, run in runs.items()
+    }
     shown = {n: one if each else replace(one, rows=rows[n]) for n, one in asked.items()}
     parts = list(shown.values())
     for one in parts:
         refuse_no_entries(one)
         warn_if_rows_drown(one.run, one.rows, one.made, anyway)
+    epsilons = [one.run.epsilon for one in parts]
     if accounts is None:
         drawn = [(one.run.draw(one.rows.counts, one.scales), one.scales) for one in parts]
-        epsilons = [one.run.epsilon for one in parts]
     else:
-        paying = Accounts(accounts, parts[0].run, data)
-        batches = batches_of(list(asked.values()))
-
-        def pending(batch: Batch) -> list[PendingRelease]:
-            each = zip(asked.values(), batch, strict=True)
-            return [one for own, which in each for one in own.pending(table, prefix, which)]
-
+        paying, batches = Accounts(accounts, parts[0].run, data), batches_of(list(asked.values()))
         if each:
             if len(batches) > 1:
-                paying.check_all(map(pending, batches))
-            drawn, epsilons = paid_rows(paying, parts, batches, pending, progress)
+                paying.check_all(batches)
+            drawn, epsilons = paid_rows(paying, parts, batches, progress)
         else:
-            drawn = paid_together(paying, parts, lambda: map(pending, batches))
-            epsilons = [one.run.epsilon for one in parts]
+            drawn = paid_together(paying, parts, lambda: batches)
     if progress is not None and (accounts is None or not each):
         size = sum(len(one.rows.owner) for one in parts)
         progress(size, size)
@@ -466,7 +461,6 @@ def paid_rows(
     accounts: Accounts,
     parts: Sequence[AskedRows],
     batches: Sequence[Batch],
-    pending: Callable[[Batch], list[PendingRelease]],
     progress: Progress | None = None,
 ) -> tuple[list[Noisy], list[float]]:
     """Rows that their subjects pay for: the stored values, their scales, and what they cost."""
@@ -478,25 +472,10 @@ def paid_rows(
         for one in parts
     ]
     costs, done = [one.run.epsilon for one in parts], 0
-
-    def draw(batch: Batch, numbers: Sequence[int]) -> list[tuple[list[float], float]]:
-        drawn = dict[int, tuple[list[float], float]]()
-        wanted, begin = np.array(numbers, dtype=int), 0
-        for one, rows in zip(parts, batch, strict=True):
-            own = wanted[(wanted >= begin) & (wanted < begin + len(rows))]
-            if len(own):
-                which = rows[own - begin]
-                scales = one.scales[which]
-                values = one.run.draw(one.rows.counts[which], scales)
-                pairs = zip(values.tolist(), scales.tolist(), strict=True)
-                drawn |= zip(own.tolist(), pairs, strict=True)
-            begin += len(rows)
-        return [drawn[number] for number in numbers]
-
     for batch in batches:
-        paid = accounts.pay(pending(batch), partial(draw, batch))
-        stored = iter(paid.values)
-        for place, (one, rows) in enumerate(zip(parts, batch, strict=True)):
+        paid, total = accounts.pay(batch)
+        stored = iter(paid)
+        for place, (one, rows) in enumerate(batch):
             values, scales = noisy[place]
             own, wanted = list(islice(stored, len(rows))), one.scales[rows]
             if not own:
@@ -506,7 +485,7 @@ def paid_rows(
             if (scales[rows] < wanted).any():  # drawn when a series was shorter
                 least = float((wanted / scales[rows]).max())
                 holds_everywhere = one.run.mechanism == "group_dp"
-                cost = one.run.epsilon * least if holds_everywhere else in_epsilon(paid.total)
+                cost = one.run.epsilon * least if holds_everywhere else in_epsilon(total)
                 costs[place] = max(costs[place], cost)
             done += len(rows)
         accounts.forget()
@@ -518,7 +497,7 @@ def paid_rows(
 def paid_together(
     accounts: Accounts,
     parts: Sequence[AskedRows],
-    batches: Callable[[], Iterable[Sequence[PendingRelease]]],
+    batches: Callable[[], Iterable[Batch]],
     entries: int | None = None,
 ) -> list[Noisy]:
     """Rows that everybody pays for, drawn and stored once; or the stored ones."""
@@ -527,19 +506,14 @@ def paid_together(
         values = one.run.draw(one.rows.counts, one.scales)
         return {"value": values.tolist(), "scale": one.scales.tolist()}
 
-    shared = [
-        SharedValue(
-            one.run,
-            {
-                "query": f"{one.run.query} over all subjects",
-                "mechanism": one.run.mechanism,
-                "scale": one.made[0].scale,
-                "windows": one.rows.window.tolist(),
-            },
-            partial(draw, one),
-            entries,
-        )
-        for one in parts
-    ]
-    stored = accounts.pay_together(batches, shared)
+    shared = []
+    for one in parts:
+        facts = {
+            "query": f"{one.run.query} over all subjects",
+            "mechanism": one.run.mechanism,
+            "scale": one.made[0].scale,
+            "windows": tuple(one.rows.window.tolist()),
+        }
+        shared.append(SharedValue(one.run, tuple(facts.items()), partial(draw, one)))
+    stored = accounts.pay_together(batches, shared, entries)
     return [(np.array(value["value"]), np.array(value["scale"])) for value in stored]

@@ -37,10 +37,8 @@ from pufferkit.account.subjects import (
     AskedRows,
     Batch,
     FleetRun,
-    PendingRelease,
     account_names,
     batches_of,
-    chunks_of,
 )
 from pufferkit.account.tables import (
     asked_of,
@@ -126,7 +124,7 @@ def _of_each(
         else:
             paying = Accounts(accounts, run)
             packs = _Packs(counted, run, scales, accounts.prefix)
-            paying.check_all(packs.pending())
+            paying.check_all(packs.batches())
             paths = []
             for rows, done in packs.paid(paying):
                 path = f"{own}/{len(paths):06}"
@@ -168,11 +166,11 @@ def _together(
             values = run.draw(together.counts, scales)
         else:
             all_alike = _Scales(np.array([longest]), np.array([longest]), calibrations)
-            packs = _Packs(counted, run, all_alike, accounts.prefix)
-            asked = AskedRows(run, together, np.array([longest]), calibrations)
+            packs = _Packs(counted, run, all_alike, accounts.prefix, together=True)
+            asked = AskedRows(run, first, together, np.array([longest]), calibrations)
             entries = int(together.entries.sum())
             paying = Accounts(accounts, run)
-            ((values, scales),) = paid_together(paying, [asked], packs.pending, entries)
+            ((values, scales),) = paid_together(paying, [asked], packs.batches, entries)
     if progress is not None:
         progress(len(together.window), len(together.window))
     return releases_of(
@@ -299,18 +297,18 @@ class _Packs:
     run: FleetRun
     scales: _Scales
     prefix: str
+    together: bool = False
 
-    def pending(self) -> Iterator[list[PendingRelease]]:
-        """The releases to charge; counts of states stay on the cluster."""
+    def batches(self) -> Iterator[Batch]:
+        """The rows to charge; counts of states stay on the cluster."""
         for sizes in self.counted.sizes():
             account_names(sizes, self.prefix)  # they must identify subjects
             _check_clock(sizes, self.run)  # of all, before one is charged
-            asked = self._asked(sizes, rows_used(sizes, self.run.question))
-            for part in chunks_of(asked.rows.owner):
-                yield asked.pending(sizes, self.prefix, part)
+            yield from batches_of([self._asked(sizes, rows_used(sizes, self.run.question))])
 
     def _asked(self, table: Table, rows: Rows) -> AskedRows:
-        return AskedRows(self.run, rows, self.scales.lengths(table), self.scales.calibrations)
+        used, calibrations = self.scales.lengths(table), self.scales.calibrations
+        return AskedRows(self.run, table, rows, used, calibrations, self.together)
 
     def paid(self, accounts: Accounts) -> Iterator[tuple[dict[str, Any], int]]:
         """Rows whose values are in the ledger, and their number so far."""
@@ -340,11 +338,7 @@ class _Packs:
     def _paid_pack(self, table: Table, asked: Rows, accounts: Accounts) -> dict[str, Any]:
         """The rows of a pack: drawn and stored with their charges, or already stored."""
         own = self._asked(table, asked)
-
-        def pending(batch: Batch) -> list[PendingRelease]:
-            return own.pending(table, self.prefix, batch[0])
-
-        ((values, scales),), _ = paid_rows(accounts, [own], batches_of([own]), pending)
+        ((values, scales),), _ = paid_rows(accounts, [own], batches_of([own]))
         return _columns(self.run, table, asked, values, scales, self.counted.subject_kind)
 
 

@@ -20,7 +20,7 @@ from pufferkit.account.subjects import (
     Accounts,
     AskedRows,
     FleetRun,
-    PendingRelease,
+    Row,
     Used,
 )
 from pufferkit.beliefs.base import as_beliefs
@@ -252,37 +252,6 @@ def test_one_subject_that_cannot_pay_stops_the_run_before_anything_is_spent(book
     assert [e.account for e in book.entries() if e.kind == "charge"] == charges == ["p2"]
 
 
-def test_one_new_account_stands_for_all_that_are_asked_alike(book, monkeypatch):
-    """Checked before anything is charged: accounts that exist, and of new ones one of a kind."""
-    frame = people([(8,), (8, 3), (5,), (8,)])
-    for_each(table_of(frame.filter(pl.col("who") == "p1")), BELIEF, 1, ledger=book, budget=1)
-    run = FleetRun.of("each", BELIEF, 1, "histogram", "influence_curve", "new", None)
-    accounts = Accounts(TableAccounts(book, "", 1), run)
-
-    def pending(prefix):
-        table = table_of(frame)
-        rows = Rows.of(table, aligned(table, STATES))
-        used, calibrations = run.calibrations(table.longest)
-        everybody = np.arange(len(rows.owner))
-        return AskedRows(run, rows, used, calibrations).pending(table, prefix, everybody)
-
-    priced, owing = [], fleet_run.owing
-
-    def noted(read, prices, asked):
-        priced.append([one.account for one in asked])
-        return owing(read, prices, asked)
-
-    monkeypatch.setattr(fleet_run, "owing", noted)
-    with pytest.raises(pk.OverBudget, match=r"^p1: "):
-        accounts.check_all([pending("")])
-    accounts.check_all([pending("x")[:2], pending("x")[2:]])
-    assert priced == [["p0", "p1", "p2"], ["xp0", "xp1"], ["xp2"]]  # p3 is asked like p0
-    with pytest.raises(pk.OverBudget, match=r"^xp0: "):
-        Accounts(TableAccounts(book, "", 0.5), run).check_all([pending("x")])
-    with pytest.raises(ValueError, match="account: must be a name"):
-        accounts.check_all([pending("x" * 200)])
-
-
 def test_a_year_of_weeks_costs_one_epsilon_and_a_second_year_what_the_profile_says(book):
     table = table_of(people([(520,), (260, 100)]), window=10)
     for_each(table, BELIEF, 1, ledger=book, budget=3, label="first")
@@ -384,8 +353,8 @@ def test_a_sum_taken_up_again_with_other_noise_is_paid_for_again(book):
         table, longest = table_of(people(lengths)), max(lengths)[0]
         rows = Rows.of(table, aligned(table, STATES))
         used, made = np.full(len(lengths), longest), {longest: run.calibration(longest)}
-        pending = AskedRows(run, rows, used, made).pending(table, "", np.arange(1))
-        totals.append(accounts.charge(pending))
+        asked = AskedRows(run, table, rows, used, made, together=True)
+        totals.append(accounts.pay([(asked, np.arange(1))])[1])
     charges = [entry.body["scale"] for entry in book.entries("p0") if entry.kind == "charge"]
     assert charges == [run.calibration(100).scale, run.calibration(40).scale]
     assert totals[0] < totals[1] == totals[2]
@@ -461,6 +430,24 @@ def test_an_aggregate_is_paid_by_everybody(book, batches, request):
     assert book.verify() == []
 
 
+@pytest.mark.parametrize("batches", [False, True])
+@pytest.mark.parametrize("release", [for_each, for_all])
+def test_a_stored_answer_is_not_handed_over_for_rows_that_changed(book, batches, release, request):
+    if batches:
+        request.getfixturevalue("small_batches")
+    frame = people([(50,), (20,)])
+    options = {"ledger": book, "budget": 2, "label": "once"}
+    once = release(table_of(frame), BELIEF, 1, **options)
+    changed = pl.when(pl.col("when") == 3).then(pl.lit("run")).otherwise(pl.lit("walk"))
+    other = frame.with_columns(what=pl.when(pl.col("when") < 9).then(changed).otherwise("what"))
+    entries = len(book.entries())
+    with pytest.raises(ValueError, match="only grow at the end"):
+        release(table_of(other), BELIEF, 1, **options)
+    meant = release(table_of(other), BELIEF, 1, confirm_data=True, **options)
+    assert (meant.value == once.value).all()
+    assert len(book.entries()) == entries
+
+
 @pytest.mark.usefixtures("small_batches")
 def test_an_aggregate_that_was_killed_between_batches_goes_on(book, monkeypatch):
     table = table_of(people([(50,), (20,), (9,)]))
@@ -491,16 +478,15 @@ def test_an_aggregate_that_was_killed_between_batches_goes_on(book, monkeypatch)
 
 
 def test_batches_do_not_change_the_digest_of_the_entries_used():
-    run = FleetRun.of("all", BELIEF, 1, "histogram", "influence_curve", "", None)
-    pending = [
-        PendingRelease(name, (9,), 0, 1, 9, run.calibration(9), entries=entries)
+    rows = [
+        Row(None, name, "", 0, (9,), 0, 1, 9, entries, None)
         for name, entries in (("é", 9), ("b", 7), ("c", 9))
     ]
-    whole = Used().add(pending)
+    whole = Used().add(rows)
     assert whole.entries == 25
-    assert Used().add(pending[1:]).add(pending[:1]).digest == whole.digest
-    fewer = [pending[0]._replace(entries=8), *pending[1:]]
-    for other in (pending[:2], [*pending, pending[0]], fewer):
+    assert Used().add(rows[1:]).add(rows[:1]).digest == whole.digest
+    fewer = [rows[0]._replace(entries=8), *rows[1:]]
+    for other in (rows[:2], [*rows, rows[0]], fewer):
         assert Used().add(other).digest != whole.digest
 
 

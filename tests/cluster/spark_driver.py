@@ -33,8 +33,8 @@ def release(spark, folder):
     return for_each(table, BELIEF, 4, **call)
 
 
-def pay_once_then_die(self, pending, draw, pay=subjects.Accounts.pay):
-    pay(self, pending, draw)
+def pay_once_then_die(self, batch, pay=subjects.Accounts.pay):
+    pay(self, batch)
     os.killpg(os.getpgid(0), signal.SIGKILL)
 
 

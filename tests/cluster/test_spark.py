@@ -194,23 +194,26 @@ def test_everybody_pays_for_the_sum_and_it_is_drawn_once(cluster, tmp_path, monk
     monkeypatch.setattr(run_room, "CHUNK", 5)
     table = pk.read(cluster, **COLUMNS, states=STATES, window="7d")
     call = {"ledger": str(tmp_path / "ledger.db"), "budget": 6.0, "label": "spring"}
-    charge, calls = accounts_room.Accounts.charge, []
+    pay, calls = accounts_room.Accounts.pay, []
 
-    def charge_once_then_die(accounts, pending):
+    def pay_once_then_die(accounts, batch, *shared):
         if calls:
             raise KeyboardInterrupt
-        calls.append(len(pending))
-        return charge(accounts, pending)
+        calls.append(sum(len(rows) for _, rows in batch))
+        return pay(accounts, batch, *shared)
+
+    def die_before_the_draw(accounts, batch, *shared):
+        return 1 / 0 if shared else pay(accounts, batch)
 
     with monkeypatch.context() as patch:
-        patch.setattr(accounts_room.Accounts, "charge", charge_once_then_die)
+        patch.setattr(accounts_room.Accounts, "pay", pay_once_then_die)
         with pytest.raises(KeyboardInterrupt):
             for_all(table, BELIEF, 4, **call)
     with pk.Ledger(call["ledger"]) as book:
         assert 0 < len([entry for entry in book.entries() if entry.epsilon]) == calls[0]
         assert not [entry for entry in book.entries() if entry.value is not None]
     with monkeypatch.context() as patch:
-        patch.setattr(accounts_room.Accounts, "pay_record", lambda *_, **__: 1 / 0)
+        patch.setattr(accounts_room.Accounts, "pay", die_before_the_draw)
         with pytest.raises(ZeroDivisionError):
             for_all(table, BELIEF, 4, **call)
     once = for_all(table, BELIEF, 4, **call)
@@ -238,14 +241,14 @@ def test_a_sum_taken_up_again_with_other_noise_is_paid_for(cluster, tmp_path, mo
     """
     monkeypatch.setattr(run_room, "CHUNK", 5)
     call = {"ledger": str(tmp_path / "ledger.db"), "budget": budget, "mechanism": "group_dp"}
-    charge = accounts_room.Accounts.charge
+    pay = accounts_room.Accounts.pay
 
-    def charge_then_die(accounts, pending):
-        charge(accounts, pending)
+    def pay_then_die(accounts, batch):
+        pay(accounts, batch)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(accounts_room.Accounts, "charge", charge_then_die)
+        patch.setattr(accounts_room.Accounts, "pay", pay_then_die)
         with pytest.raises(KeyboardInterrupt):
             for_all(pk.read(cluster, **COLUMNS, states=STATES), BELIEF, 4, **call)
     with pk.Ledger(call["ledger"]) as book:

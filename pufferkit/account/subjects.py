@@ -148,7 +148,7 @@ class FleetRun:
     among: str = ""
     """What was asked at once, of which this is one question: then epsilon follows from it."""
     _calibrated: dict[int, Calibration] = field(default_factory=dict, compare=False, repr=False)
-    """Calibrations by length, computed so far; both ways to a quantile have the same noise."""
+    """Calibrations by length, computed so far."""
 
     @classmethod
     def of(
@@ -226,7 +226,7 @@ class FleetRun:
         scale = self.calibration(longest).scale
         share, states = float(asked.share), tuple(asked.levels)
         way, _, _ = better_way(self.beliefs, states, share, entries, scale)
-        return replace(self, chooses=way == CHOSEN)
+        return replace(self, chooses=True, _calibrated={}) if way == CHOSEN else self
 
     def paid_for(self, accounts: TableAccounts, names: Sequence[str], longest: int) -> FleetRun:
         """The run, with the longest series that these accounts may cover.
@@ -299,7 +299,7 @@ class FleetRun:
     def calibration(self, longest: int) -> Calibration:
         """The noise for the question over segments of at most this length, in whole units."""
         if longest not in self._calibrated:
-            query = self.question.whole(self.beliefs.states, longest)
+            query = self.released.whole(self.beliefs.states, longest)
             if self.horizon is not None and self.mechanism == "influence_curve":
                 made = endless(self.beliefs, query, self.epsilon, self.horizon)
             else:

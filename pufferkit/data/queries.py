@@ -424,6 +424,11 @@ class _FromHistogram(Histogram):
         checks.assign(query, question={**(query.question or {}), "derive": derive})
         return query
 
+    def whole(self, states: Iterable[Hashable], length: int) -> Query:
+        """That of the histogram: what is read from it afterwards is no part of what gets noise."""
+        known = tuple(states)
+        return Histogram(self.order(Over(known, (length,)))).whole(known, length)
+
     def reading(self) -> tuple[str, dict[str, Any]]:
         raise NotImplementedError
 

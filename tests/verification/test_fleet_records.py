@@ -6,6 +6,7 @@ import polars as pl
 import pytest
 
 import pufferkit as pk
+from pufferkit.data.query import question
 from tests.asking import for_all, for_each
 
 CHAIN = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]], states=["rest", "run"])
@@ -41,6 +42,10 @@ CASES = {
     "class": lambda: for_each(
         table(), pk.ChainClass.any_start(CHAIN.transition, states=CHAIN.states), 1
     ),
+    "read from a histogram": lambda: for_each(
+        table((90, 40)), CHAIN, 20, query=pk.quantile(0.5, {"rest": 0, "run": 1})
+    ),
+    "top states": lambda: for_each(table(), CHAIN, 1, query=question("top-states", top=1)),
     "all": lambda: for_all(table(), CHAIN, 1),
     "all windows": lambda: for_all(table(window=10), CHAIN, 1),
 }

@@ -31,16 +31,21 @@ def verify(
 
     Exit code 0: it is enough. 1: it is not, or it could not be checked.
     """
+    from pufferkit.verification.verify import not_well_formed  # noqa: PLC0415  (slow to load)
+
     source: object = release
     if str(release) == outputs.STREAM or release.suffix == ".json":
         try:
             source = json.loads(inputs.text_of(release))
         except (ValueError, RecursionError) as error:
-            name = "standard input" if str(release) == outputs.STREAM else release
-            raise ValueError(f"{name}: this is not JSON ({error})") from None
+            source = error
     windows = _windows(source)
     if windows is None:
-        verdict = pk.verify(release if release.suffix == ".json" else source)
+        verdict = (
+            pk.verify(source)
+            if isinstance(source, (dict, Path))
+            else not_well_formed(f"{release}: is not a record as JSON ({source!s:.60})")
+        )
         terminal.answer(verdict, asdict(verdict) if as_json else None)
         verdicts = {"": verdict}
     else:

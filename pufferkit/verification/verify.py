@@ -173,10 +173,8 @@ def verify(release: Any, *, most_work: float = MOST_WORK) -> Verdict:
     most_work
         Give up beyond this, in units of about a nanosecond; the verdict is then not ``checked``.
 
-    Raises
-    ------
-    ValueError
-        If this is no record of a release, or one in the format of a later pufferkit.
+    A record that is malformed, or in the format of a later pufferkit, is not ok: the problem names
+    the field.
 
     Examples
     --------
@@ -188,34 +186,39 @@ def verify(release: Any, *, most_work: float = MOST_WORK) -> Verdict:
     (True, False)
     """
     if isinstance(release, (str, Path)):
-        return verify_file(release, most_work=most_work)
-    return _verdict(release.to_dict() if hasattr(release, "to_dict") else release, most_work)
+        return _of_file(Path(release), most_work)
+    record = release.to_dict() if hasattr(release, "to_dict") else release
+    if not isinstance(record, Mapping):
+        raise ValueError(f"release: got {type(record).__name__}, not a release, a record or a path")
+    return _of_record(record, most_work)
 
 
-def verify_file(path: str | Path, *, most_work: float = MOST_WORK) -> Verdict:
-    """`verify` for a file; ``ValueError`` if it contains no release."""
-    path = Path(path)
-    table = path.suffix.lower() in (".csv", ".parquet")
+def not_well_formed(problem: object) -> Verdict:
+    """The verdict on what is no record."""
+    remedy = "get the record as it was written, and verify that"
+    return Verdict(False, False, None, None, (), (f"{problem}; {remedy}",))
+
+
+def _of_file(path: Path, most_work: float) -> Verdict:
+    if path.suffix.lower() == ".parquet":
+        record = path.with_suffix(".json").name
+        raise ValueError(f"{path}: only CSV tables are compared; verify the record {record}")
+    table = path.suffix.lower() == ".csv"
     record = path.with_suffix(".json") if table else path
-    try:
-        data = json.loads(read_whole(record))
-    except FileNotFoundError:
-        path.stat()  # raises if the file is missing, with the name that was given
+    if table and path.exists() and not record.exists():
         raise ValueError(
             f"{path}: is a table, which holds no beliefs; its record {record.name} is not beside it"
-        ) from None
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{record}: is not JSON ({error})") from None
-    if isinstance(data, Mapping) and "estimates" in data and "mechanism" in data:
-        raise ValueError(
-            f"{path}: is the record of sanitised answers, not a release; attack its mechanism with "
-            "pufferkit audit --mechanism randomized_response"
         )
-    if table and (not isinstance(data, Mapping) or "rows" not in data):
-        raise ValueError(f"{record}: is not the record of a table of releases")
-    if path.suffix.lower() == ".parquet":
-        raise ValueError(f"{path}: only CSV tables are compared; verify the record {record.name}")
-    return _verdict(data, most_work, path if table else None)
+    content = read_whole(path if table and not path.exists() else record)
+    try:
+        data = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        return not_well_formed(f"{record}: is not JSON ({error})")
+    if not isinstance(data, Mapping):
+        return not_well_formed(f"{record}: is not an object with the fields of a record")
+    if table and "rows" not in data:
+        return not_well_formed(f"{record}: is not the record of a table of releases")
+    return _of_record(data, most_work, path if table else None)
 
 
 _UNUSABLE = (
@@ -225,20 +228,20 @@ _UNUSABLE = (
 """What wrong types, missing fields and extreme numbers raise where they are first used."""
 
 
-def _verdict(record: Any, most_work: float, beside: Path | None = None) -> Verdict:
+def _of_record(record: Mapping[str, Any], most_work: float, beside: Path | None = None) -> Verdict:
     """A verdict on any record of this format; one that is not well formed fails by name."""
-    if not isinstance(record, Mapping):
-        raise ValueError(
-            f"release: got {type(record).__name__}, not an object with the fields of a record"
+    if "estimates" in record and "mechanism" in record:
+        return not_well_formed(
+            "this is the record of sanitised answers, not of a release, and pufferkit audit "
+            "--mechanism randomized_response attacks their mechanism"
         )
-    check_format("releases" if "rows" in record else "release", record)
     try:
+        check_format("releases" if "rows" in record else "release", record)
         if "rows" in record:
             return _of_rows(ReleaseTable(record), beside, most_work)
         verdict = _of_one(Release.from_dict(record), most_work)
     except _UNUSABLE as error:
-        problem = f"{error}; get the record as it was written, and verify that"
-        return Verdict(False, False, None, None, (), (problem,))
+        return not_well_formed(error)
     matters = (matter for name, matter in _BESIDE.items() if name in record)
     return replace(verdict, assumptions=(*verdict.assumptions, *matters))
 

@@ -156,7 +156,7 @@ def test_paths(tmp_path):
     assert pk.verify(release.to_dict()).ok
     with pytest.raises(FileNotFoundError):
         pk.verify(tmp_path / "no.json")
-    with pytest.raises(ValueError, match="not an object"):
+    with pytest.raises(ValueError, match="not a release"):
         pk.verify(7)
 
 

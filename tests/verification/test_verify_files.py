@@ -5,7 +5,7 @@ import json
 import pytest
 
 import pufferkit as pk
-from pufferkit.verification.verify import verify, verify_file
+from pufferkit.verification.verify import verify
 
 CHAIN = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
 START = pk.MarkovChain([1, 0], [[0.9, 0.1], [0.4, 0.6]])
@@ -58,14 +58,18 @@ def test_an_epsilon_lowered_by_one_percent_is_caught(record):
 def test_files(tmp_path):
     path = tmp_path / "release.json"
     path.write_text(pk.markov_quilt(CHAIN, QUERY, 1).release([0, 1] * 30).to_json())
-    assert verify_file(path).ok
+    assert verify(path).ok
     data = json.loads(path.read_text())
     data["scale"] *= 0.99
     path.write_text(json.dumps(data))
-    assert not verify_file(path).ok
-    path.write_text("[]")
-    with pytest.raises(ValueError, match="release"):
-        verify_file(path)
+    assert not verify(path).ok
+    for text in ("[]", "no", "7", "null", '{"format": 1}', '{"format": 2}', "{}", "[" * 100_000):
+        path.write_text(text)
+        verdict = verify(path)
+        assert not verdict.ok
+        assert "not well formed" in str(verdict)
+    path.write_bytes(bytes(range(256)))
+    assert "is not JSON" in verify(path).problems[0]
 
 
 def test_long_stationary_chains_are_checked_by_certificate():
@@ -80,8 +84,10 @@ def test_files_that_are_no_release_say_what_checks_them(tmp_path):
     table = tmp_path / "days.csv"
     table.write_text("subject,entries\nhome,24\n")
     with pytest.raises(ValueError, match=r"its record days\.json is not beside it"):
-        verify_file(table)
+        verify(table)
     record = tmp_path / "coin.json"
     record.write_text('{"mechanism": {}, "estimates": {}}')
-    with pytest.raises(ValueError, match="audit --mechanism randomized_response"):
-        verify_file(record)
+    assert "audit --mechanism randomized_response" in verify(record).problems[0]
+    record.rename(tmp_path / "days.json")
+    table.with_suffix(".json").write_text('{"format": 1}')
+    assert "not the record of a table" in verify(table).problems[0]

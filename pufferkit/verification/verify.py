@@ -201,8 +201,8 @@ def not_well_formed(problem: object) -> Verdict:
 
 def _of_file(path: Path, most_work: float) -> Verdict:
     if path.suffix.lower() == ".parquet":
-        record = path.with_suffix(".json").name
-        raise ValueError(f"{path}: only CSV tables are compared; verify the record {record}")
+        name = path.with_suffix(".json").name
+        raise ValueError(f"{path}: only CSV tables are compared; verify the record {name}")
     table = path.suffix.lower() == ".csv"
     record = path.with_suffix(".json") if table else path
     if table and path.exists() and not record.exists():

@@ -130,8 +130,9 @@ class Payer:
         self._priced: dict[Any, Priced] = {}
 
     def forget(self) -> None:
-        """Drop the prices, which grow with the number of subjects."""
+        """Drop prices and terms, which grow with the number of subjects."""
         self._priced.clear()
+        self._terms.clear()
 
     # -- places ---------------------------------------------------------------------------------
 

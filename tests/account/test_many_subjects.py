@@ -252,6 +252,61 @@ def test_one_subject_that_cannot_pay_stops_the_run_before_anything_is_spent(book
     assert [e.account for e in book.entries() if e.kind == "charge"] == charges == ["p2"]
 
 
+def test_one_new_account_stands_for_all_that_are_asked_alike(book, monkeypatch):
+    """Checked before anything is charged: accounts that exist, and of new ones one of a kind."""
+    frame = people([(8,), (8, 3), (5,), (8,)])
+    for_each(table_of(frame.filter(pl.col("who") == "p1")), BELIEF, 1, ledger=book, budget=1)
+    run = FleetRun.of("each", BELIEF, 1, "histogram", "influence_curve", "new", None)
+    table = table_of(frame)
+    asked = AskedRows(
+        run, table, Rows.of(table, aligned(table, STATES)), *run.calibrations(table.longest)
+    )
+
+    def batches(*parts):
+        return [[(asked, np.array(part))] for part in parts]
+
+    def accounts(prefix, budget=1):
+        return Accounts(TableAccounts(book, prefix, budget), run)
+
+    priced, owing = [], fleet_run.Payer.owing
+
+    def noted(payer, read, asked):
+        priced.append([one.account for one in asked])
+        return owing(payer, read, asked)
+
+    monkeypatch.setattr(fleet_run.Payer, "owing", noted)
+    with pytest.raises(pk.OverBudget, match=r"^p1: "):
+        accounts("").check_all(batches(range(4)))
+    accounts("x").check_all(batches([0, 1], [2, 3]))
+    assert priced == [["p0", "p1", "p2"], ["xp0", "xp1"], ["xp2"]]  # p3 is asked like p0
+    with pytest.raises(pk.OverBudget, match=r"^xp0: "):
+        accounts("x", 0.5).check_all(batches(range(4)))
+    with pytest.raises(ValueError, match="account: must be a name"):
+        accounts("x" * 200).check_all(batches(range(4)))
+
+
+def test_a_payer_keeps_nothing_that_grows_with_the_number_of_subjects(book):
+    """Nor do accounts that begin at different times, each with terms of its own."""
+    frame = people([(8,), (9,), (5,), (8,)]).with_columns(
+        pl.from_epoch(60 * pl.col("when") + 3600 * pl.col("who").str.tail(1).cast(int)),
+    )
+    table = pk.read(frame, subject="who", time="when", state="what", states=STATES)
+    run = FleetRun.of("each", BELIEF, 1, "histogram", "influence_curve", "", None)
+    asked = AskedRows(
+        run, table, Rows.of(table, aligned(table, STATES)), *run.calibrations(table.longest)
+    )
+    accounts = Accounts(TableAccounts(book, "", 1), run)
+    batches = [[(asked, np.array([n]))] for n in range(4)]
+    accounts.check_all(batches)
+    for batch in batches:
+        accounts.pay(batch)
+        accounts.forget()
+    opened = {str(book.entries(name)[0].body["opens"]) for name in table.subjects}
+    assert len(opened) == len(table.subjects) == 4
+    payer = accounts._payer
+    assert not any([payer._terms, payer._priced, accounts._spendings])
+
+
 def test_a_year_of_weeks_costs_one_epsilon_and_a_second_year_what_the_profile_says(book):
     table = table_of(people([(520,), (260, 100)]), window=10)
     for_each(table, BELIEF, 1, ledger=book, budget=3, label="first")

@@ -288,7 +288,7 @@ def test_one_new_account_stands_for_all_that_are_asked_alike(book, monkeypatch):
 def test_a_payer_keeps_nothing_that_grows_with_the_number_of_subjects(book):
     """Nor do accounts that begin at different times, each with terms of its own."""
     frame = people([(8,), (9,), (5,), (8,)]).with_columns(
-        pl.from_epoch(60 * pl.col("when") + 3600 * pl.col("who").str.tail(1).cast(int)),
+        when=pl.from_epoch(60 * pl.col("when") + 3600 * pl.col("who").str.tail(1).cast(int)),
     )
     table = pk.read(frame, subject="who", time="when", state="what", states=STATES)
     run = FleetRun.of("each", BELIEF, 1, "histogram", "influence_curve", "", None)

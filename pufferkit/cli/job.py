@@ -190,7 +190,10 @@ def init(
     target = out or Path(NAME)
     outputs.check_outputs([target], [file, model])
     if target.exists():
-        raise ValueError(f"{target}: is there already; remove it, or name another with --out")
+        raise ValueError(
+            f"{target}: is there already, and other commands use it; edit it, remove it to begin "
+            "anew, or write another with --out"
+        )
     from pufferkit.data.roles import columns_of  # noqa: PLC0415
 
     there = columns_of(str(file), form.text)
@@ -286,9 +289,13 @@ def _said(data: Any, chosen: Mapping[str, str | None], form: inputs.Form) -> Ite
     if data.step is not None:
         yield f"step: {of_seconds(data.step)}"
     elif chosen["time"] is not None and form.every is None:
-        yield "step: the times are not even; rows are neighbours. Put them on a grid: every"
-        if (about := _jitters_around(data)) is not None:
-            yield f"a clock that jitters around {of_seconds(about)}? --every {about:g}s"
+        yield "step: none, as the times are not even; rows are neighbours"
+        about = _jitters_around(data)
+        if about is None:
+            yield "to put them on a grid, give --every with its step, like --every 5m"
+        else:
+            near = of_seconds(about)
+            yield f"if the clock jitters around {near}, give --every {near}"
 
 
 def _jitters_around(data: Any) -> float | None:

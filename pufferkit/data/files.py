@@ -13,6 +13,7 @@ import re
 import subprocess
 import sys
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import wraps
@@ -131,7 +132,11 @@ def files_of(source: Any) -> list[Path]:
     if isinstance(source, (list, tuple)):
         files = [file for one in source for file in files_of(one)]
         if len(set(files)) < len(files):
-            raise ValueError("files: one of them is named twice")
+            twice = next(file for file, often in Counter(files).items() if often > 1)
+            raise ValueError(
+                f"files: {twice} is named twice; a list names files (states in memory are a series "
+                "by Series.of)"
+            )
         return files
     path = Path(source)
     if path.exists() or not _WILD.search(str(source)):
@@ -380,7 +385,7 @@ def _sniffed(name: str, head: bytes, form: TextFormat) -> tuple[TextFormat, tupl
     comments = _comments(lines)
     if comments:
         lines = lines[comments:]
-        notes.append(f"{comments} lines of comments left out")
+        notes.append(f"{comments} line{'s' if comments > 1 else ''} of comments left out")
     separator = form.separator or _separator(lines)
     first = _cells(lines[0], separator)
     header = form.header

@@ -27,7 +27,7 @@ from pufferkit.data.durations import DAY, MONDAY, in_words, seconds, ticks
 from pufferkit.data.files import TextFormat, readable
 from pufferkit.data.series import Series
 from pufferkit.data.table import Table, Windows
-from pufferkit.data.times import FileClock, Policy, time_columns, wall_times
+from pufferkit.data.times import FileClock, Policy, time_columns, wall
 
 if TYPE_CHECKING:
     import polars as pl
@@ -136,11 +136,11 @@ def read(
         Where slots and windows are counted from, in the units of the time column (microseconds
         since 1970 for timestamps). Default: Monday, 5 January 1970, midnight UTC; 0 for numbers.
     text
-        Format of a text file, where it must not be detected.
+        Format of a text file, where it must not be detected; of text in a table, its ``dates``.
     timezone, times_in, repeated_hour
         Cut windows at midnight in this zone, such as ``"Europe/Paris"``; without it instants have
-        the days and hours of UTC. The zone of times without one, if it differs. And how to treat
-        the hour that occurs twice when clocks go back:
+        the days and hours of the zone of their column, else of UTC. The zone of times without one,
+        if it differs. And how to treat the hour that occurs twice when clocks go back:
         ``"refuse"``, ``"shift"`` or ``"keep first"``. See `FileClock`.
     entry, names
         For networks and joint distributions: the column that names the entry of each row, and all
@@ -193,12 +193,12 @@ def read(
     )
     if opened.unit is not None and origin is not None:
         origin = round(checks.real("origin", origin) * opened.unit)
-    rules = _rules(opened.of_time, after, step if times else None, width, origin, cut, timezone)
-    zone = timezone or opened.zone
+    days = timezone if opened.zone == "UTC" else opened.zone
+    rules = _rules(opened.of_time, after, step if times else None, width, origin, cut, days)
     if end is not None:
         opened = _moments(opened, rules)
     opened, rules = _on_grid(opened, rules)
-    rules = replace(rules, read_as=opened.notes, name=opened.name, timezone=zone)
+    rules = replace(rules, read_as=opened.notes, name=opened.name, timezone=opened.zone)
     _LOG.info("%s: read as %s", opened.name, "; ".join(opened.notes) or "it stands")
     known = _known(_categories(opened) if states is None else states, cut)
     if segment is not None:
@@ -331,7 +331,7 @@ def _moments(source: sources.Source, rules: Rules) -> sources.Source:
     moved = (pl.col("_at") * step + rules.origin).alias(TIME)
     moments = moments.with_columns(moved).drop("_at", END)
     if WALL in moments.columns and rules.timezone is not None:
-        moments = moments.with_columns(wall_times(moments[TIME], rules.timezone).alias(WALL))
+        moments = moments.with_columns(wall(pl.col(TIME), rules.timezone).alias(WALL))
     apart = in_words(step, rules.of_time)
     note = f"{rows.height:,} intervals as {moments.height:,} entries, {apart} apart"
     note += f"; {short:,} of them lie between two moments and are left out" if short else ""
@@ -516,7 +516,7 @@ def _rules(
         if timezone is not None and width % DAY:
             raise ValueError(
                 f"window: with a time zone, windows must be whole days or weeks, not {window}; "
-                "days there differ in length"
+                "days there differ in length (times converted to UTC have windows of hours)"
             )
         windows = Windows(width, start, of_time, timezone)
         if step is not None and width % step:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pufferkit.data import files, times
-from pufferkit.data.count import END, FRESH, STATE, SUBJECT, TICKS, TIME
+from pufferkit.data.count import END, FRESH, STATE, SUBJECT, TICKS, TIME, WALL
 from pufferkit.data.files import TextFormat
 from pufferkit.data.series import first_few
 from pufferkit.data.times import FileClock
@@ -247,10 +247,10 @@ def opened(source: Any, wanted: RowsWanted) -> Source:
 
     if files.is_files(source):
         return _files(source, wanted)
-    if wanted.form is not None:
-        raise ValueError("text: describes a text file, and this is a table; leave it out")
+    if wanted.form not in (None, TextFormat(dates=getattr(wanted.form, "dates", None))):
+        raise ValueError("text: describes a text file, and this is a table; give only dates in it")
     try:
-        frame = nw.from_native(_with_index(source, wanted.time))
+        frame = nw.from_native(_with_index(source, [own for _, own in wanted.listed]))
     except TypeError:
         raise ValueError(
             "table: must be a pandas, polars or PySpark frame, a pyarrow table, a duckdb "
@@ -265,10 +265,9 @@ def opened(source: Any, wanted: RowsWanted) -> Source:
         return replace(opened(made.to_native(), wanted.long), height=height)
     if len(wanted.time) > 1:
         raise ValueError("time: two columns work for files only; combine them in the table")
-    schema = frame.collect_schema()
-    files.check_columns(name, schema.names(), wanted.listed)
-    of_time = wanted.of_time(name, schema)
+    files.check_columns(name, frame.collect_schema().names(), wanted.listed)
     if isinstance(frame, nw.LazyFrame) and not kind.is_polars():
+        of_time = wanted.of_time(name, frame.collect_schema())
         if not wanted.single or kind.is_spark_like() or not wanted.time:
             if not wanted.clock.is_plain or not wanted.time:
                 raise ValueError(
@@ -277,17 +276,48 @@ def opened(source: Any, wanted: RowsWanted) -> Source:
                 )
             return _unordered(frame, name, of_time, wanted)
         frame = frame.select(*(column for _, column in wanted.listed)).collect("polars")
+        moments = [own for own in wanted.time if times.zone_of(frame.collect_schema()[own])]
+        utc = nw.col(moments).dt.convert_time_zone("UTC")  # not that of its session
+        frame = frame.with_columns(utc) if moments else frame
     elif wanted.single and isinstance(frame, nw.LazyFrame):
         frame = frame.collect()
-    return replace(_local(frame, name, of_time, wanted), role=wanted.role)
+    frame, notes = _read_times(frame, name, wanted)
+    of_time = wanted.of_time(name, frame.collect_schema())
+    return replace(_local(frame, name, of_time, wanted, notes), role=wanted.role)
 
 
-def _with_index(source: Any, time: Sequence[str]) -> Any:
-    """A pandas frame whose times are its index, with the index as a column."""
-    if not type(source).__module__.startswith("pandas") or not time:
+def _with_index(source: Any, wanted: Sequence[str]) -> Any:
+    """A pandas frame with the levels of its index that are wanted as columns."""
+    if not type(source).__module__.startswith("pandas") or not hasattr(source, "columns"):
         return source
-    name = source.index.name or "index"
-    return source.reset_index() if time[0] == name and name not in source.columns else source
+    names = [name or files.INDEX for name in source.index.names]
+    levels = [
+        level
+        for level, name in enumerate(names)
+        if name in wanted and name not in source.columns and names.count(name) == 1
+    ]
+    return source.rename_axis(names).reset_index(level=levels) if levels else source
+
+
+def _read_times(frame: Any, name: str, wanted: RowsWanted) -> tuple[Any, tuple[str, ...]]:
+    """A table whose times are text, as those of a file, with its times read."""
+    import narwhals as nw  # noqa: PLC0415
+    import polars as pl  # noqa: PLC0415
+
+    schema, end = frame.collect_schema(), wanted.roles.get("end")
+    texts = [c for c in (*wanted.time, end) if c is not None and schema[c] == nw.String]
+    if not texts:
+        return frame, ()
+    if not frame.implementation.is_polars():
+        chosen = dict.fromkeys(column for _, column in wanted.listed)
+        frame = nw.from_native(pl.DataFrame({c: _cells(frame.get_column(c)) for c in chosen}))
+    table = files.Opened(name, frame.to_native().lazy(), True, wanted.form or TextFormat())
+    notes: tuple[str, ...] = ()
+    for column in texts:
+        lazy, said = _with_times(table, (column,))
+        table, notes = replace(table, lazy=lazy), notes or said
+    read = table.lazy if isinstance(frame, nw.LazyFrame) else table.lazy.collect()
+    return nw.from_native(read), notes
 
 
 def _unordered(frame: Any, name: str, of_time: bool, wanted: RowsWanted) -> Source:
@@ -362,9 +392,10 @@ def _local(
     import polars as pl  # noqa: PLC0415
 
     roles, clock, column = wanted.roles, wanted.clock, " ".join(wanted.time)
-    kind = frame.collect_schema()[column] if column else None
-    aware = isinstance(kind, nw.Datetime) and kind.time_zone is not None
-    notes = [*notes, *times.of_zone(kind, clock)]
+    place = times.zone_of(frame.collect_schema()[column]) if column else None
+    aware, notes = place is not None, list(notes)
+    if clock.timezone is None and times.has_days(place):
+        clock = replace(clock, timezone=place)
     if not frame.implementation.is_polars():
         # Only the needed columns, without copies where the engines share a memory layout.
         needed = dict.fromkeys([*roles.values(), *([column] if column else [])])
@@ -385,6 +416,10 @@ def _local(
     selected = frame.select(*_selection(roles, time, end)).to_native()
     zone = clock.timezone or ("UTC" if aware else None)
     source = Source(name, of_time, zoned=aware, notes=tuple(notes), zone=zone, unit=unit)
+    if time is not None and aware and clock.timezone is not None:
+        selected = selected.with_columns(times.wall(pl.col(TIME), clock.timezone).alias(WALL))
+        source = replace(source, notes=(*notes, f"days cut at midnight in {clock.timezone}"))
+        clock = FileClock()
     if time is not None and clock.is_plain:
         if isinstance(selected, pl.LazyFrame):
             return replace(source, lazy=selected)
@@ -397,10 +432,10 @@ def _local(
         raise ValueError(f"{name}: timezone and repeated_hour: the times are numbers, not moments")
     if not rows[TIME].has_nulls():
         ends = rows
-        rows, assumed = times.applied(name, rows, aware, clock)
+        rows, assumed = times.applied(name, rows, clock)
         if end is not None:
             ends = ends.with_columns(ends[END].alias(TIME))
-            rows = rows.with_columns(times.applied(name, ends, aware, clock)[0][TIME].alias(END))
+            rows = rows.with_columns(times.applied(name, ends, clock)[0][TIME].alias(END))
         notes += assumed
     return replace(source, of_time=of_time, eager=rows, notes=tuple(notes))
 
@@ -468,7 +503,9 @@ def _categories(column: Any) -> Any:
 
 
 def _plain(cell: Any) -> Any:
-    """A number of numpy in a column of mixed objects as a number of Python."""
+    """A number of numpy in a column of mixed objects as one of Python; an interval as text."""
+    if type(cell).__name__ == "Interval":
+        return str(cell)
     return cell.item() if isinstance(cell, (np.number, np.bool_)) else cell
 
 
@@ -520,23 +557,43 @@ def _held(table: files.Opened, wanted: Sequence[str]) -> files.Opened:
     """The wanted columns in memory; a row with too many cells or too few is refused."""
     whole = table.lazy
     if table.is_text:
-        rows = table.lazy.collect()
-        if rows.width > 1 and rows[:, -1].has_nulls():  # a short row has no last cell
-            files.refuse_ragged(table.paths, table.form)
-        whole = rows.lazy()
+        whole = _whole(table).lazy()
     chosen = whole.select(list(dict.fromkeys(wanted))).collect()
     if not chosen.height:
         raise ValueError(f"{table.name}: has a header but no rows")
     return replace(table, lazy=chosen.lazy())
 
 
+def _whole(table: files.Opened) -> pl.DataFrame:
+    """The rows of a text file without blank lines at its end; damaged ones are refused."""
+    import polars as pl  # noqa: PLC0415
+
+    rows = table.lazy.collect()
+    columns = [name for name in rows.columns if name != files.FILE]
+    if not rows[columns[-1]].has_nulls():  # a short row, and a blank one, has no last cell
+        return rows
+    if len(columns) > 1:
+        files.refuse_ragged(table.paths, table.form)
+    rows = rows.with_row_index("_row").with_columns(
+        pl.all_horizontal(pl.col(columns).is_null()).alias("_blank")
+    )
+    last = pl.col("_row").filter(~pl.col("_blank")).max()
+    rows = rows.filter(pl.col("_row") <= (last.over(files.FILE) if table.several else last))
+    inside = rows["_blank"].arg_true()
+    if len(inside):
+        raise ValueError(
+            f"{table.name}: row {inside[0] + 1} is blank, which may be an entry that was not "
+            "observed or nothing; remove the line, or write a mark there (missing='NA' or "
+            "--missing NA)"
+        )
+    return rows.drop("_row", "_blank")
+
+
 def _long(table: files.Opened, wanted: RowsWanted) -> tuple[files.Opened, int]:
     """A wide table with a row for each cell, and the number of its own rows."""
     if table.several:
         raise ValueError("state: several columns are for one file; read the files one by one")
-    rows = table.lazy.collect()
-    if table.is_text and rows[:, -1].has_nulls():
-        files.refuse_ragged(table.paths, table.form)
+    rows = _whole(table) if table.is_text else table.lazy.collect()
     long, said = _unpivoted(table.name, rows, wanted)
     return replace(table, lazy=long.lazy(), notes=(*table.notes, said), paths=()), rows.height
 
@@ -571,7 +628,7 @@ def _with_times(table: files.Opened, time: Sequence[str]) -> tuple[pl.LazyFrame,
     if len(time) > 1:
         parts = [pl.col(part).cast(pl.String).str.strip_chars() for part in time]
         lazy = lazy.with_columns(pl.concat_str(parts, separator=" ").alias(name))
-    if not table.is_text and len(time) == 1:
+    if len(time) == 1 and lazy.collect_schema()[name] != pl.String:
         return lazy, ()
     first = lazy.select(name).head(1).collect()
     if first.height == 0:

@@ -265,11 +265,11 @@ def by_rows(frame: pl.DataFrame, clock: FileClock) -> tuple[pl.DataFrame, bool, 
 
 
 def applied(
-    name: str, frame: pl.DataFrame, aware: bool, clock: FileClock
+    name: str, frame: pl.DataFrame, clock: FileClock
 ) -> tuple[pl.DataFrame, tuple[str, ...]]:
-    """Times by the given clock, and local times as the column `WALL`.
+    """Local times as instants by the given clock, with the local times as the column `WALL`.
 
-    ``frame`` has subject, time in microseconds and state; ``aware`` says that times are instants.
+    ``frame`` has subject, time in microseconds and state.
     """
     import polars as pl  # noqa: PLC0415
 
@@ -281,29 +281,30 @@ def applied(
     again = pl.Series([False]).new_from_index(0, frame.height)
     fixed = None if clock.times_in is None else _fixed(clock.times_in)
     place = clock.times_in or clock.timezone
-    if aware:
-        instant = frame[TIME]
-    elif fixed is not None:
+    if fixed is not None:
         instant = frame[TIME] - fixed
         notes.append(f"times in {clock.times_in}")
     else:
         instant, again = _instants(name, frame, place, clock.repeated_hour)
         notes.append(f"times are local times in {place}")
-    wall = wall_times(instant, clock.timezone)
-    timed = frame.with_columns(instant.alias(TIME), wall.alias(WALL))
+    timed = frame.with_columns(instant.alias(TIME))
+    timed = timed.with_columns(wall(pl.col(TIME), clock.timezone).alias(WALL))
     notes.append(f"days cut at midnight in {clock.timezone}")
     return _without(timed, again, clock.repeated_hour, notes), tuple(notes)
 
 
-def of_zone(kind: Any, clock: FileClock) -> tuple[str, ...]:
-    """A note on a column of instants with the zone of a place, whose days nobody asked for."""
+def zone_of(kind: Any) -> str | None:
+    """The zone of a column of instants; ``None`` for times without one, and for other columns."""
     zone = getattr(kind, "time_zone", None)
-    if zone is None or clock.timezone is not None or _fixed(zone) is not None:
-        return ()
-    return (f"times of {zone} as instants, days and hours in UTC; timezone={zone!r} keeps them",)
+    return None if zone is None else str(zone)
 
 
-def wall_times(instants: pl.Series, timezone: str) -> pl.Series:
+def has_days(zone: str | None) -> bool:
+    """Whether this is the zone of a place, which has days of its own; not UTC or an offset."""
+    return zone is not None and _fixed(zone) is None and not zone.startswith(("Etc/", "UCT"))
+
+
+def wall(instants: pl.Expr, timezone: str) -> pl.Expr:
     """Instants as local times, both in microseconds."""
     import polars as pl  # noqa: PLC0415
 

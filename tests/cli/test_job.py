@@ -173,7 +173,7 @@ def test_a_clock_that_jitters_is_told_its_step(tmp_path, monkeypatch):
     )
     rows = [f"{moment},{'rest' if n % 3 else 'run'}" for n, moment in enumerate(moments)]
     Path("jitter.csv").write_text("\n".join(["time,state", *rows, ""]))
-    assert "around 5m? --every 300s" in good("init", "jitter.csv")
+    assert "around 5m, give --every 5m" in good("init", "jitter.csv")
     Path("job.toml").unlink()
     assert "step: 5m" in good("init", "jitter.csv", "--every", "300s")
 

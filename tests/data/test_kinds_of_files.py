@@ -92,6 +92,80 @@ def intervals(*rows: tuple[int, int, str]) -> list[str]:
     return ["from,to,x", *(f"{moments[a]},{moments[b]},{x}" for a, b, x in rows)]
 
 
+def frames(times: object) -> dict[str, object]:
+    pytest.importorskip("pandas")
+    rows = pl.DataFrame({"t": times, "x": STATES})
+    return {
+        "pandas": rows.to_pandas(),
+        "index": rows.to_pandas().set_index("t"),
+        "polars": rows,
+        "lazy": rows.lazy(),
+        "pyarrow": rows.to_arrow(),
+    }
+
+
+@pytest.mark.parametrize("kind", ["pandas", "index", "polars", "lazy", "pyarrow", "parquet"])
+def test_a_zone_of_a_column_has_the_days(tmp_path: Path, kind: str):
+    when = pl.Series([BEGIN + timedelta(hours=n) for n in range(len(STATES))])
+    rows = frames(when.dt.replace_time_zone("Europe/Paris"))
+    if kind == "parquet":
+        rows["polars"].write_parquet(tmp_path / "rows.parquet")  # type: ignore[attr-defined]
+        rows[kind] = tmp_path / "rows.parquet"
+    series = pk.read(rows[kind], state="x", time="t")
+    assert series.calendar.timezone == "Europe/Paris"
+    assert series.calendar.hours(series.lengths)[0] == 0
+    assert "days cut at midnight in Europe/Paris" in series.read_as
+    table = pk.read(rows[kind], state="x", time="t", window="1d")
+    assert table.sizes.tolist() == [24] * 5
+    other = pk.read(rows[kind], state="x", time="t", timezone="UTC")
+    assert other.calendar.hours(other.lengths)[0] == 23
+    with pytest.raises(ValueError, match="converted to UTC"):
+        pk.read(rows[kind], state="x", time="t", window="6h")
+
+
+@pytest.mark.parametrize("kind", ["pandas", "index", "polars", "lazy", "pyarrow", "parquet"])
+def test_times_as_text_in_tables(tmp_path: Path, kind: str):
+    when = [BEGIN + timedelta(minutes=5 * n) for n in range(len(STATES))]
+    rows = frames([str(moment) for moment in when])
+    if kind == "parquet":
+        rows["polars"].write_parquet(tmp_path / "rows.parquet")  # type: ignore[attr-defined]
+        rows[kind] = tmp_path / "rows.parquet"
+    series = pk.read(rows[kind], state="x", time="t")
+    assert (series.labels, series.step) == (STATES, 300)
+    days = frames([f"{n + 1:02d}/{n // 28 + 1:02d}/2024" for n in range(12)] * 10)
+    if kind in days:
+        with pytest.raises(ValueError, match="day or the month first"):
+            pk.read(days[kind], state="x", time="t")
+        form = pk.TextFormat(dates="day first")
+        with pytest.raises(ValueError, match="same time"):
+            pk.read(days[kind], state="x", time="t", text=form)
+
+
+def test_levels_of_an_index():
+    pandas = pytest.importorskip("pandas")
+    when = pandas.date_range(BEGIN, periods=60, freq="5min")
+    index = [["ann"] * 60 + ["bob"] * 60, [*when, *when]]
+    rows = pandas.DataFrame({"x": STATES}, index=pandas.MultiIndex.from_arrays(index))
+    rows.index.names = ["who", "t"]
+    table = pk.read(rows, state="x", time="t", subject="who")
+    assert table.subjects == ("ann", "bob")
+    assert table.series("bob").labels == STATES[60:]
+    with pytest.raises(ValueError, match="must be a pandas"):
+        pk.read(rows["x"], state="x", time="t")
+
+
+def test_blank_lines(tmp_path: Path):
+    ends = written(tmp_path, ["t,x", "1,a", "2,b", "", ""])
+    assert pk.read(ends, state="x", time="t").labels == ["a", "b"]
+    for number in range(2):
+        written(tmp_path, ["t,x", "1,a", "2,b", ""], f"{number}.csv")
+    assert len(pk.read(tmp_path / "[01].csv", state="x", time="t").subjects) == 2
+    assert pk.read(written(tmp_path, ["x", "a", '""', "b", ""]), state="x").missing == 1
+    for lines in (["x", "a", "", "b"], ["x", "", "a"], ["t,x", "1,a", "", "2,b"]):
+        with pytest.raises(ValueError, match="is blank"):
+            pk.read(written(tmp_path, lines), state="x")
+
+
 def test_intervals(tmp_path: Path):
     path = written(tmp_path, intervals((0, 3, "rest"), (3, 4, "walk"), (6, 8, "rest")))
     series = pk.read(path, state="x", time="from", end="to", every="1m")
@@ -193,6 +267,13 @@ def test_many_readings_in_a_slot_are_not_moved():
     slots = [t.replace(minute=0) for t in times]
     first = dict(reversed(list(zip(slots, STATES, strict=True))))
     assert series.labels == [first[slot] for slot in sorted(first)]
+
+
+def test_intervals_as_cells():
+    pandas = pytest.importorskip("pandas")
+    levels = pandas.cut(np.arange(120) % 30 * 100.0, [-1, 200, 1000, 3000])
+    rows = pandas.DataFrame({"x": pandas.arrays.IntervalArray(levels)})
+    assert pk.read(rows, state="x").states == ("(-1, 200]", "(200, 1000]", "(1000, 3000]")
 
 
 def test_categories_of_intervals(tmp_path: Path):

@@ -384,7 +384,7 @@ def test_times_in_text(tmp_path, times, ok):
         ({"every": "soon"}, "not a duration"),
         ({"time": "what"}, "a different column"),
         ({"subject": "nobody"}, "no column 'nobody' for subject"),
-        ({"state": "when", "time": "what"}, "not times"),
+        ({"state": "when", "time": "what"}, "write times as numbers"),
     ],
 )
 def test_refusals_of_options(options, match):

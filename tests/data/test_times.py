@@ -108,9 +108,9 @@ def test_local_engines_and_files(kind, tmp_path):
                 "parquet": tmp_path / "rows.parquet",
                 "csv": tmp_path / "rows.csv",
             }
-            if kind == "zoned":
-                here = pl.col("when").dt.convert_time_zone(zone)
-                sources["elsewhere"] = frame.with_columns(here)
+            if kind == "zoned":  # a column with the zone of a place has its days, unless told
+                here = frame.with_columns(pl.col("when").dt.convert_time_zone(zone))
+                assert _facts(pk.read(here, **options, timezone="UTC")) == expected
             if pandas is not None:
                 sources["pandas"] = pandas
                 gone = pd.concat([pandas, pandas.iloc[:0]])
@@ -141,13 +141,3 @@ def test_spark(spark):
     finally:
         spark.conf.set("spark.sql.session.timeZone", before[0])
         zone_of.setDefault(before[1])
-
-
-@pytest.mark.parametrize(("zone", "said"), [("Europe/Paris", True), ("UTC", False), (None, False)])
-def test_the_zone_of_an_index_is_named_where_nobody_asked_for_its_days(zone, said):
-    index = pd.date_range("2026-04-01", periods=96, freq="1h", tz=zone)
-    rows = pd.DataFrame({"state": ["a", "b"] * 48}, index=index)
-    data = pk.read(rows, time="index", state="state")
-    assert ("timezone='Europe/Paris'" in str(data)) == said
-    asked = pk.read(rows, time="index", state="state", timezone="Europe/Paris")
-    assert "as instants" not in str(asked)

@@ -149,37 +149,87 @@ def _first_forest(p, q, cost, across, arc_y, arc_z, g):
 
 
 @compiled_loop
-def _hang(root, arcs, arc_y, arc_z, parent, through, order, links):
-    """Parent of every state, the arc to it, an order of visits.
+def _hang(root, arcs, arc_y, arc_z, parent, through, order, place, count, links):
+    """Parent of every state, the arc to it, and an order in which subtrees are in one piece.
 
-    Parts that no arc connects to the root hang from it too, by arc -1.
+    Parts that no arc connects to the root hang from it too, by arc -1. ``place`` is where a state
+    stands in the order, ``count`` how many are in its subtree.
     """
     size = len(parent)
-    first, following = links[:size], links[size:]
+    first, following, waiting = links[:size], links[size : 3 * size], links[3 * size :]
     for node in range(size):
         first[node] = parent[node] = -1
     for arc in range(arcs):
         y, z = arc_y[arc], arc_z[arc]
         following[2 * arc], following[2 * arc + 1] = first[y], first[z]
         first[y], first[z] = 2 * arc, 2 * arc + 1
-    head, seen = 0, 0
+    seen = 0
     for turn in range(root, root + size):
-        start = turn % size
+        start = turn if turn < size else turn - size
         if parent[start] >= 0:
             continue
-        parent[start], through[start], order[seen] = root, -1, start
-        seen += 1
-        while head < seen:
-            node = order[head]
-            head += 1
+        parent[start], through[start], waiting[0], left = root, -1, start, 1
+        while left > 0:
+            left -= 1
+            node = waiting[left]
+            order[seen], place[node], count[node] = node, seen, 1
+            seen += 1
             link = first[node]
             while link >= 0:
                 arc = link // 2
                 other = arc_z[arc] if link % 2 == 0 else arc_y[arc]
                 if parent[other] < 0:
-                    parent[other], through[other], order[seen] = node, arc, other
-                    seen += 1
+                    parent[other], through[other], waiting[left] = node, arc, other
+                    left += 1
                 link = following[link]
+    for at in range(size - 1, 0, -1):
+        count[parent[order[at]]] += count[order[at]]
+
+
+@compiled_loop
+def _rehang(leaving, near, far, arc, parent, through, order, place, count, links):
+    """Hang the subtree of ``leaving`` by ``arc``, from its own state ``near`` to ``far`` outside.
+
+    The order of the subtree from ``near`` on consists of pieces of the old one.
+    """
+    number, begin, moved = count[leaving], place[leaving], links
+    node = parent[leaving]
+    while True:
+        count[node] -= number
+        if parent[node] == node:
+            break
+        node = parent[node]
+    done, node, above, before, size = 0, near, far, arc, 0
+    while True:
+        start, end = place[node], place[node] + count[node]
+        for at in range(start, end):  # less the piece that was taken already
+            if size == 0 or at < place[above] or at >= place[above] + size:
+                moved[done] = order[at]
+                done += 1
+        further, link, whole = parent[node], through[node], count[node]
+        parent[node], through[node], count[node] = above, before, number - size
+        if node == leaving:
+            break
+        node, above, before, size = further, node, link, whole
+    node = far
+    while True:
+        count[node] += number
+        if parent[node] == node:
+            break
+        node = parent[node]
+    at = place[far]
+    if at < begin:
+        first, last, at = at + 1, begin + number, at + 1
+        for there in range(begin - 1, first - 1, -1):
+            order[there + number] = order[there]
+    else:
+        first, last, at = begin, at + 1, at + 1 - number
+        for there in range(begin, at):
+            order[there] = order[there + number]
+    for n in range(number):
+        order[at + n] = moved[n]
+    for there in range(first, last):
+        place[order[there]] = there
 
 
 @compiled_loop
@@ -196,10 +246,10 @@ def _potentials(cost, less, arc_y, parent, through, order, g):
 
 
 @compiled_loop
-def _lowered(p, q, cost, across, tight, arcs, arc_y, arc_z, g):
-    """Lower g where it exceeds the cost; the number of arcs that are tight then."""
+def _lowered(p, q, cost, across, tight, arcs, arc_y, arc_z, g, least):
+    """Lower g where it exceeds the cost; how many arcs are tight then, whether all still are."""
     size = len(p)
-    least = np.full(size, np.inf)
+    least[:] = np.inf
     for z in range(size):
         if q[z] > 0.0:
             for y in range(size):
@@ -210,7 +260,7 @@ def _lowered(p, q, cost, across, tight, arcs, arc_y, arc_z, g):
         if p[y] > 0.0 and least[y] < g[y] - tight:
             lower[y] = some = True
     if not some:
-        return arcs
+        return arcs, True
     kept = 0
     for arc in range(arcs):
         if not (lower[arc_y[arc]] or lower[arc_z[arc]]):
@@ -226,31 +276,46 @@ def _lowered(p, q, cost, across, tight, arcs, arc_y, arc_z, g):
                 g[y] = most
                 arc_y[kept], arc_z[kept] = y, target
                 kept += 1
-    return kept
+    return kept, False
 
 
 @compiled_loop
-def _entering(p, q, cost, across, g, inside, few, up):
-    """The arc that is tight first when the subtree moves: from inside it up, or into it down."""
+def _entering(p, q, cost, across, g, order, begin, end, up, least, far):
+    """The arc that is tight first when the subtree moves: from inside it up, or into it down.
+
+    The subtree is a piece of the order, from ``begin`` to before ``end``. Of its states and the
+    others, the fewer are gone through one by one.
+    """
     size = len(p)
-    shift, enter_y, enter_z = np.inf, -1, -1
-    if few == up:  # few sources: row by row
-        for y in range(size):
-            if inside[y] == up and p[y] > 0.0:
-                row = cost[y]
-                for z in range(size):
-                    slack = row[z] + g[z] - g[y]
-                    if slack < shift and inside[z] != up and q[z] > 0.0:
-                        shift, enter_y, enter_z = slack, y, z
-    else:
-        for z in range(size):
-            if inside[z] != up and q[z] > 0.0:
-                column = across[z]
-                for y in range(size):
-                    slack = column[y] + g[z] - g[y]
-                    if slack < shift and inside[y] == up and p[y] > 0.0:
-                        shift, enter_y, enter_z = slack, y, z
-    return shift, enter_y, enter_z
+    few = 2 * (end - begin) <= size
+    by_source = few == up  # row by row, else column by column
+    matrix, own, other = (cost, p, q) if by_source else (across, q, p)
+    sign = 1.0 if by_source else -1.0
+    for node in range(size):
+        least[node] = np.inf
+        far[node] = sign * g[node] if other[node] > 0.0 else np.inf
+    for at in range(size):
+        node = order[at]
+        if (begin <= at < end) == few:
+            far[node] = np.inf
+            if own[node] > 0.0:
+                row, here = matrix[node], sign * g[node]
+                for there in range(size):
+                    least[there] = min(least[there], row[there] - here)
+    shift, there = np.inf, -1
+    for node in range(size):
+        if least[node] + far[node] < shift:
+            shift, there = least[node] + far[node], node
+    if there < 0:
+        return shift, -1, -1
+    best, here = np.inf, -1
+    for at in range(size):
+        node = order[at]
+        if (begin <= at < end) == few and own[node] > 0.0:
+            slack = matrix[node, there] - sign * g[node]
+            if slack < best:
+                best, here = slack, node
+    return (shift, here, there) if by_source else (shift, there, here)
 
 
 @compiled_loop
@@ -267,26 +332,32 @@ def optimal_flow(p, q, cost, across, raised, known, arc_y, arc_z, stay, flow, pi
     if size == 1:
         stay[0] = 1.0
         return 0
-    parent, through = np.empty(size, np.int64), np.empty(size, np.int64)
-    order, inside = np.empty(size, np.int64), np.empty(size, np.bool_)
-    g, net = np.empty(size), np.empty(size)
-    supply, demand = np.empty(size), np.empty(size)
-    links, gross = np.empty(3 * size, np.int64), np.empty(size)
-    arcs, root = size - 1, -1
+    whole, numbers = np.empty((9, size), np.int64), np.empty((8, size))
+    parent, through, order, place, count = whole[0], whole[1], whole[2], whole[3], whole[4]
+    links = whole[5:].ravel()
+    g, net, gross, supply, demand = numbers[0], numbers[1], numbers[2], numbers[3], numbers[4]
+    least, far = numbers[5], numbers[6]
+    arcs, root, last = size - 1, -1, False
     if known:
-        _hang(0, arcs, arc_y, arc_z, parent, through, order, links)
+        root = 0
+        _hang(root, arcs, arc_y, arc_z, parent, through, order, place, count, links)
         _potentials(cost, 0.0, arc_y, parent, through, order, g)
-        arcs = _lowered(p, q, cost, across, raised / 4, arcs, arc_y, arc_z, g)
+        arcs, last = _lowered(p, q, cost, across, raised / 4, arcs, arc_y, arc_z, g, least)
+        if last:  # mostly the tree is still the best
+            _potentials(cost, raised, arc_y, parent, through, order, g)
+        else:
+            root = -1
     else:
         arcs = _first_forest(p, q, cost, across, arc_y, arc_z, g)
     _tilted(p, q, g, supply, demand)
-    done, last = 0, False
+    done = 0
     while True:
-        # With the heaviest state as the root, flows are sums of what is light.
-        above, below, heaviest = supply.sum(), demand.sum(), 0
+        above, below = supply.sum(), demand.sum()
         if not (above > 0.0 and below > 0.0):  # potentials too far apart for floats
             return _no_flow(arc_y, arc_z, flow, stay, size)
         above, below = 1.0 / above, 1.0 / below
+        # With the heaviest state as the root, flows are sums of what is light.
+        heaviest = 0
         for node in range(size):
             here, there = supply[node] * above, demand[node] * below
             net[node], gross[node] = here - there, here + there
@@ -294,10 +365,10 @@ def optimal_flow(p, q, cost, across, raised, known, arc_y, arc_z, stay, flow, pi
                 heaviest = node
         if heaviest != root:
             root = heaviest
-            _hang(root, arcs, arc_y, arc_z, parent, through, order, links)
+            _hang(root, arcs, arc_y, arc_z, parent, through, order, place, count, links)
         worst, leaving = 0.0, -1
-        for place in range(size - 1, 0, -1):
-            node = order[place]
+        for at in range(size - 1, 0, -1):
+            node = order[at]
             arc = through[node]
             if arc < 0:
                 worst, leaving = -np.inf, node
@@ -308,41 +379,46 @@ def optimal_flow(p, q, cost, across, raised, known, arc_y, arc_z, stay, flow, pi
                     worst, leaving = value, node
             net[parent[node]] += net[node]
             gross[parent[node]] += gross[node]
-        if last:
-            break
         if leaving < 0 or (done >= pivots and worst > -np.inf):
+            if last:
+                break
             # Once more, at B itself and without the roundings of the pivots.
             last = True
             _potentials(cost, raised, arc_y, parent, through, order, g)
             _tilted(p, q, g, supply, demand)
             continue
+        if last and done > 0:
+            break
+        if last:
+            last = False
+            _potentials(cost, 0.0, arc_y, parent, through, order, g)
         done += 1
-        # The subtree below the leaving arc moves; parents come before children in the order.
-        number = 0
-        for place in range(size):
-            node = order[place]
-            inside[node] = node == leaving or (place > 0 and inside[parent[node]])
-            number += inside[node]
-        up, few = net[leaving] >= 0.0, 2 * number <= size
-        shift, enter_y, enter_z = _entering(p, q, cost, across, g, inside, few, up)
+        # The subtree below the leaving arc moves.
+        begin, end, up = place[leaving], place[leaving] + count[leaving], net[leaving] >= 0.0
+        shift, enter_y, enter_z = _entering(
+            p, q, cost, across, g, order, begin, end, up, least, far
+        )
         if enter_y < 0:
             up = not up
-            shift, enter_y, enter_z = _entering(p, q, cost, across, g, inside, few, up)
+            shift, enter_y, enter_z = _entering(
+                p, q, cost, across, g, order, begin, end, up, least, far
+            )
         if enter_y < 0:
             return _no_flow(arc_y, arc_z, flow, stay, size)
         move = max(shift, 0.0) if up else -max(shift, 0.0)
         factor = np.exp(move)
-        for node in range(size):
-            if inside[node]:
-                g[node] += move
-                supply[node] *= factor
-                demand[node] *= factor
+        for at in range(begin, end):
+            node = order[at]
+            g[node] += move
+            supply[node] *= factor
+            demand[node] *= factor
         arc = through[leaving]
         if arc < 0:
             arc = arcs
             arcs += 1
         arc_y[arc], arc_z[arc] = enter_y, enter_z
-        root = -1
+        near, other = (enter_y, enter_z) if up else (enter_z, enter_y)
+        _rehang(leaving, near, other, arc, parent, through, order, place, count, links)
     # What stays is P less what leaves, or Q less what arrives: the one without a difference.
     for node in range(size):
         stay[node] = supply[node] * above

@@ -24,7 +24,6 @@ from pufferkit import (
     entry_dp,
     exact_sum,
     gk16,
-    group_dp,
     influence_curve,
     markov_quilt,
     markov_quilt_approx,
@@ -222,13 +221,6 @@ def test_far_windows_need_quilts_with_two_endpoints():
         rules.far_apart(history, CHAIN, 200)
 
 
-def test_far_windows_are_about_the_approximate_mechanism_only():
-    exact = markov_quilt(CHAIN, count(1, 100), 0.5)
-    history = [Spending.of(exact, (1, 100)), Spending.of(exact, (900, 999))]
-    with pytest.raises(NoTheorem, match="markov_quilt_approx"):
-        rules.far_apart(history, CHAIN, 1000)
-
-
 def test_windows_need_beliefs_that_hold_from_any_time_on():
     chain = MarkovChain([1, 0], [[0.9, 0.1], [0.4, 0.6]])
     history = [Spending("gk16", 1, (1, 5)), Spending("gk16", 1, (7, 9))]
@@ -250,25 +242,11 @@ def test_parallel_for_every_kind_of_class(beliefs):
     assert 1 <= value < 1.1
 
 
-def test_a_single_release_costs_what_it_says():
-    once = [Spending.of(influence_curve(CHAIN, count(1, 300), 0.1))]
-    assert compose(once, CHAIN, 300).micro == 100_000
-
-
-def test_nothing_costs_nothing():
-    assert compose([], CHAIN, 300).micro == 0
-
-
 def test_entry_dp_alone_is_charged_by_what_it_really_loses():
     history = [Spending.of(entry_dp(count(1, 300), 0.1))]
     result = compose(history, CHAIN, 300)
     assert result.rule == "entry_profile"
     assert result.epsilon > 0.29
-
-
-def test_group_releases_add_up():
-    history = [Spending.of(group_dp(count(1, 20), 0.1))] * 2
-    assert rules.group_sum(history) == 200_000
 
 
 def test_mixed_mechanisms_go_through_the_profile():
@@ -321,28 +299,6 @@ def test_a_year_of_weekly_histograms():
     # Adjacent weeks touch, so Theorem 3.1 pays for the influence of neighbouring entries.
     assert rule_of(result, "parallel").micro / 1e6 == pytest.approx(0.5 + 2 * math.log(6), abs=1e-3)
     assert sum(s.epsilon for s in history) == 26.0
-
-
-def test_windows_beyond_the_series_are_refused():
-    with pytest.raises(ValueError, match="goes beyond the series of 10"):
-        compose([Spending("gk16", 1, (5, 11), 0.1)], CHAIN, 10)
-
-
-@pytest.mark.parametrize("window", [(0, 3), (4, 3)])
-def test_bad_windows(window):
-    with pytest.raises(ValueError, match="window"):
-        Spending("gk16", 1, window)
-
-
-def test_negative_dependence_is_refused():
-    with pytest.raises(ValueError, match="at least 0"):
-        compose([Spending("gk16", 1, (1, 3))] * 2, CHAIN, 3, dependence=-1)
-
-
-def test_the_result_prints_every_rule():
-    text = str(compose([Spending.of(influence_curve(CHAIN, count(1, 30), 1))] * 2, CHAIN, 30))
-    assert "entry_profile" in text
-    assert "[C] 3.6 needs the bound E" in text
 
 
 # -- every entry, not only those of the windows ------------------------------------------------

@@ -25,8 +25,9 @@ def test_any_start_has_a_limit_where_two_values_cost_nothing():
     assert pk.verify(release).ok
 
 
-@pytest.mark.parametrize("start", [[1, 0, 0], [0, 1, 0], [0.3, 0.5, 0.2]])
-@pytest.mark.parametrize("length", [5, 12, 300])
+@pytest.mark.parametrize(
+    ("start", "length"), [([0, 1, 0], 12), ([1, 0, 0], 300), ([0.3, 0.5, 0.2], 5)]
+)
 def test_periodic_chains_with_a_start_are_verified(start, length):
     chain, path = MarkovChain(start, TURNS), [int(np.argmax(start))]
     while len(path) < length:

@@ -81,7 +81,7 @@ def test_chains_with_and_without_a_known_start_are_one_class(length):
 
 
 def test_many_dense_states_have_one_variation_for_all_with_a_word(monkeypatch):
-    chain, query = chains(3, 5, 1)[0], pk.histogram(range(5), 1000)
+    chain, query = chains(3, 4, 1)[0], pk.histogram(range(4), 1000)
     pairs = pk.influence_curve(chain, query, 1)
     monkeypatch.setattr(chain_parts, "MOST_CELLS", 100)
     one_number = pk.influence_curve(chain, query, 1)

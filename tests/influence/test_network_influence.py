@@ -1,7 +1,7 @@
 """Quilts and max-influence in Bayesian networks, against listing trails and joint distributions."""
 
 from itertools import product
-from math import exp, inf, log
+from math import inf, log
 
 import networkx as nx
 import numpy as np
@@ -19,7 +19,6 @@ from tests.oracles import brute_network as brute
 from tests.oracles.cases import NETWORKS
 from tests.strategies.generators import chains
 from tests.strategies.networks import (
-    best_quilt,
     network_influence,
     quilt_of,
     quilts_of,
@@ -56,19 +55,6 @@ def test_reference_cases(parents, tables, epsilon, scale):
     assert brute.quilt_scale(parents, [brute.joint(parents, tables)], epsilon) == close(
         scale, rel=1e-9
     )
-
-
-def test_example_of_section_4_3():
-    chain = chain_network([0.8, 0.2], [[0.9, 0.1], [0.4, 0.6]], 3)
-    wanted = {(): (1, 3, 0.3), (1,): (6, 2, 0.2437), (3,): (6, 2, 0.2437), (1, 3): (36, 1, 0.1558)}
-    for ends, (ratio, nearby, score) in wanted.items():
-        influence = network_influence(chain, 2, ends)
-        assert exp(influence) == close(ratio)
-        assert len(quilt_of(chain, 2, ends).nearby) == nearby
-        assert nearby / (10 - influence) == close(score, abs=5e-5)
-    quilt, _, score = best_quilt(chain, 2, 10)
-    assert quilt == (1, 3)
-    assert score == close(1 / (10 - log(36)))
 
 
 # --- d-separation ---------------------------------------------------------------------------------
@@ -316,13 +302,6 @@ def test_the_noise_hides_every_node(seed, epsilon):
         assert brute.real_loss(distribution, brute.noisy_sums(values, 1 / scale)) <= epsilon + 1e-9
 
 
-def test_progress_is_told():
-    seen = []
-    parents, tables, epsilon, _ = NETWORKS[3]
-    hardest_node(BayesianNetwork(parents, tables), epsilon, lambda *done: seen.append(done))
-    assert seen == [(n, 6) for n in range(1, 7)]
-
-
 def test_quilts_that_do_not_fit_into_memory_are_not_passed_over_in_silence(monkeypatch):
     parents, tables, epsilon, _ = NETWORKS[3]
     network = BayesianNetwork(parents, tables)
@@ -400,15 +379,6 @@ def test_without_the_distribution_of_the_node_influence_is_bounded(seed, monkeyp
             truth = brute.influence(distribution, node, list(separation.bits(cut.quilt)))
             assert near[cut.within].influence(cut, contract=True) >= truth
     assert exact * (1 - 1e-9) <= hardest_node(wide, 2.0).score <= 15 / 2.0 * (1 + 1e-9)
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_marginals_are_those_of_a_contraction(seed):
-    network = BayesianNetwork(*larger_network(seed, seed % 2 == 1))
-    for node, own in zip(network.nodes, network.marginals, strict=True):
-        table = network.table((node,))
-        assert own.possible.tolist() == table.possible.tolist()
-        assert own.values == pytest.approx(table.values, rel=1e-12, abs=0)
 
 
 @pytest.mark.parametrize(("seed", "epsilon"), [(1, 1.0), (2, 3.0), (4, 1.0), (5, 3.0)])

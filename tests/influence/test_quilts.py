@@ -5,55 +5,23 @@ from math import exp, inf, log
 import numpy as np
 import pytest
 
-import pufferkit as pk
-from pufferkit.beliefs.base import Member
-from pufferkit.beliefs.bayesian_network import BayesianNetwork, as_network_class
-from pufferkit.beliefs.chain_class import ChainClass, Mixing
-from pufferkit.beliefs.chain_tables import CONVERGED, GivenStartTables, Powers, tables_of
+from pufferkit.beliefs.bayesian_network import BayesianNetwork
+from pufferkit.beliefs.chain_class import Mixing
+from pufferkit.beliefs.chain_tables import CONVERGED, GivenStartTables
 from pufferkit.beliefs.graph import Graph
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.errors import NotApplicable
-from pufferkit.influence import kernels
 from pufferkit.influence.kernels import TINY, Kernel, log_ratio, row_log_ratios
-from pufferkit.influence.quilts import networks, search
+from pufferkit.influence.quilts import networks
 from pufferkit.influence.quilts.chains import (
-    ChainInfluence,
     MixingInfluence,
     hardest,
-    hardest_of,
 )
 from pufferkit.influence.quilts.search import NOTHING, Quilt, best_quilt, hardest_node
-from pufferkit.rounding import EPS
 
 # --- powers ---------------------------------------------------------------------------------------
 
 CHAIN = np.array([[0.5, 0.5, 0.0], [0.0, 0.25, 0.75], [1.0, 0.0, 0.0]])
-
-
-@pytest.mark.parametrize("steps", [1, 2, 3, 4, 5, 6, 7, 12, 13, 31])
-def test_powers_and_their_patterns(steps):
-    kernel = Powers(CHAIN)[steps]
-    assert kernel.values == pytest.approx(np.linalg.matrix_power(CHAIN, steps))
-    reached = np.linalg.matrix_power((CHAIN > 0).astype(float), steps) > 0
-    assert (kernel.possible == reached).all()
-    assert (kernel.transposed.values == kernel.values.T).all()
-    assert (kernel.transposed.possible == kernel.possible.T).all()
-
-
-def test_powers_are_kept_while_memory_lasts():
-    few = Powers(CHAIN, memory=0)
-    kernels = [few[steps] for steps in range(1, 10)]
-    assert few[9] is kernels[8]  # one of the last eight
-    assert few[2] is not None
-    again = few[3]
-    assert again is few[3]
-    few[4]
-    assert few._at.cache_info()[2:] == (8, 8)
-    assert Powers(CHAIN)._at.cache_info().maxsize == (1 << 29) // 81
-
-
-def test_what_rounding_may_have_done():
-    assert Powers(CHAIN).rounding(10) == pytest.approx(1e-13 + 3 * EPS * 10 * 5, rel=1e-12)
 
 
 def test_ratios_of_rows():
@@ -73,17 +41,6 @@ def test_ratios_of_rows():
     assert log_ratio(Kernel(column, column > 0), never, twice) == -inf
     assert log_ratio(Kernel(column, column > 0), thrice, twice) == pytest.approx(log(1.5))
     assert log_ratio(Kernel(column, column > 0), thrice, thrice) == 0
-
-
-def test_ratios_in_parts_are_the_same(monkeypatch):
-    rows = np.random.default_rng(1).dirichlet(np.ones(5), 7)
-    kernel = Kernel(rows, rows > 0)
-    whole = row_log_ratios(kernel)
-    monkeypatch.setattr(kernels, "_CHUNK", 80)
-    assert (row_log_ratios(kernel) == whole).all()
-    for x in range(7):
-        for y in range(7):
-            assert whole[x, y] == pytest.approx(np.log(rows[x] / rows[y]).max(), abs=1e-15)
 
 
 # --- the search over quilts -----------------------------------------------------------------------
@@ -136,7 +93,7 @@ class MadeUp:
 
 
 @pytest.mark.parametrize("pairs", [1, 2, 5])
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("epsilon", [0.3, 2.0, 30.0])
 def test_the_search_finds_the_least_score_of_all(seed, pairs, epsilon):
     rng = np.random.default_rng(100 + seed)
@@ -156,44 +113,6 @@ def test_the_search_finds_the_least_score_of_all(seed, pairs, epsilon):
     # Enough is enough, but never more than that.
     loose = node.best(epsilon, enough=2 * least)
     assert loose.score <= 2 * least or loose.score == pytest.approx(least)
-
-
-def test_one_entry_keeps_itself():
-    assert MadeUp(0, 1, 1).best(2.0) == Quilt(0.5, 0.0, 1, 1, False, False)
-
-
-def test_a_long_series_is_not_scanned():
-    node = MadeUp(3, 3000, 3000, 2)
-    for part in node.parts.values():
-        part[:] = 5 * np.exp(-np.arange(len(part)) / 40)
-    node.best(1.0)
-    assert node.asked < 60
-
-
-def test_a_hint_saves_the_doubling():
-    node = MadeUp(4, 200, 200, 1)
-    first = node.best(1.0)
-    without, node.asked = node.asked, 0
-    node.best(1.0, hint=first)
-    assert node.asked <= without
-    node.asked = 0
-    node.best(1.0, enough=first.score, hint=first)
-    assert node.asked == 1
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_the_least_cost_of_one_side(seed):
-    rng = np.random.default_rng(seed)
-    part = np.sort(rng.exponential(1, 50))[::-1]
-    part[: seed % 4] = inf
-    low, high = sorted(int(n) for n in rng.integers(1, 50, 2))
-    score = float(rng.exponential(20))
-    counts = np.arange(50) if seed % 2 else np.cumsum(rng.integers(0, 2, 50))
-    n, cost = search._least(lambda n: float(part[n]), lambda n: int(counts[n]), low, high, score)
-    costs = {n: counts[n] + score * part[n] for n in range(low, high + 1)}
-    assert cost == min(costs.values())
-    if cost < inf:
-        assert costs[n] == cost
 
 
 @pytest.mark.parametrize("same", [True, False])
@@ -227,19 +146,6 @@ def test_the_hardest_node_by_bisection(seed, same):
 
 
 # --- classes --------------------------------------------------------------------------------------
-
-
-def test_the_hardest_of_many_members_is_that_of_each_alone():
-    rates = [(0.3, 0.3), (0.05, 0.1), (0.2, 0.45), (0.06, 0.09), (0.5, 0.5)]
-    chains = [MarkovChain.steady([[1 - p, p], [q, 1 - q]]) for p, q in rates]
-    chains.append(MarkovChain([1.0, 0.0], [[0.9, 0.1], [0.3, 0.7]]))
-    members = ChainClass.of(*chains).members()
-    named = [(m.name, ChainInfluence(tables_of(m, 60))) for m in members]
-    alone = [hardest_of([own], hardest(60, 1.0)).binding.quilt.score for own in named]
-    worst, binding, proofs = hardest_of(named, hardest(60, 1.0))
-    assert len(proofs) == len(members)
-    assert binding.quilt.score == pytest.approx(max(alone), rel=1e-9)
-    assert worst == members[int(np.argmax(alone))].name
 
 
 def test_a_probability_lost_to_underflow_has_no_known_ratio():
@@ -338,49 +244,3 @@ def test_tables_that_are_too_large_are_refused_in_words(monkeypatch):
         NotApplicable, match="too large; the joint distribution with its quilt has 4 ent"
     ):
         networks.hardest_node(chain, 10.0)
-
-
-# -- parts that the search relies on ---------------------------------------------------------------
-
-
-def test_parts_of_a_node_are_over_values_that_can_occur():
-    """[Q] Definition 4.1 leaves out left endpoints of probability zero, (5) as printed does not."""
-    chain = MarkovChain([1, 0], [[0.9, 0.1], [0.4, 0.6]])
-    power = np.linalg.matrix_power(chain.transition, 4)
-    prior = np.log(power[0, 0] / power[0, 1])
-    for reading, rows in (("definition", [0]), ("formula", [0, 1])):
-        source = ChainInfluence(tables_of(Member("x", chain, any_start=False), 9), reading)
-        wanted = prior + max(np.log(power[u, 1] / power[u, 0]) for u in rows)
-        assert source.of_pair(0, 5, 4, (1, 0)) == pytest.approx(wanted, abs=1e-12)
-
-
-def test_distributions_of_a_chain_with_a_start_of_its_own():
-    chain = MarkovChain([0.2, 0.8], [[0.9, 0.1], [0.4, 0.6]])
-    source = tables_of(Member("x", chain, any_start=False), 30)
-    for node in (1, 2, 7, 30):
-        wanted = chain.initial @ np.linalg.matrix_power(chain.transition, node - 1)
-        assert source.distribution(node) == pytest.approx(wanted, abs=1e-11)
-
-
-def test_the_tighter_mixing_bound_says_what_it_is():
-    chain = MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
-    noise = pk.markov_quilt_approx(chain, pk.count(1, 50), 1, bound="tight")
-    assert noise.evidence.notes == ("influence from the operator norm of P",)
-
-
-def test_the_hardest_node_of_a_network_is_named():
-    step = {(0,): [0.9, 0.1], (1,): [0.3, 0.7]}
-    names = "abcde"
-    line = BayesianNetwork(
-        {n: (names[j - 1],) if j else () for j, n in enumerate(names)},
-        {n: step if j else {(): [0.6, 0.4]} for j, n in enumerate(names)},
-    )
-    theta = as_network_class([line])
-    alone = {
-        name: networks._NodeSearch(theta, line.graph, j, 8.0).best(0.0).score
-        for j, name in enumerate(line.graph.nodes)
-    }
-    noise = pk.markov_quilt(line, pk.count(1, 5), 8.0)
-    assert len({round(score, 6) for score in alone.values()}) > 2
-    assert noise.scale == pytest.approx(max(alone.values()))
-    assert alone[noise.evidence.node] == pytest.approx(max(alone.values()))

@@ -3,8 +3,8 @@
 import tracemalloc
 from dataclasses import replace
 from fractions import Fraction
-from itertools import accumulate, combinations, pairwise, product
-from math import comb, inf, log
+from itertools import combinations, pairwise, product
+from math import comb, inf
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ from pufferkit.influence.sums.chain_sums import (
     check_memory,
     value_bytes,
 )
-from pufferkit.influence.sums.lattice import BLOCK, NOTHING, Distance, Masses, convolved, farthest
+from pufferkit.influence.sums.lattice import BLOCK, Masses, convolved, farthest
 from pufferkit.influence.sums.least_scale import outer_loss
 
 RELATIVE = Fraction(1, 10**12)
@@ -84,37 +84,6 @@ def convolution(a, b):
 # --- rows -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("plain", FORMS)
-def test_points_stand_at_their_places(plain):
-    made = Masses.points(np.array([0.75, 1e-300, 0.0, 3.0]), np.array([0, 40, 5, 63]), plain=plain)
-    assert made.room == 64
-    assert made.possible.tolist() == [True, True, False, True]
-    for n, (weight, place) in enumerate([(0.75, 0), (1e-300, 40), (0.0, 5), (3.0, 63)]):
-        assert exactly(made, n) == [Fraction(weight) if j == place else 0 for j in range(64)]
-        if weight and not plain:
-            assert 1 <= made.numbers[n, place] < 2
-    assert Masses.points(np.ones(1), np.array([31]), plain=plain).room == 32
-    assert Masses.points(np.ones(1), np.array([32]), plain=plain).room == (33 if plain else 64)
-
-
-@pytest.mark.parametrize(("wide", "plain"), [(0, True), (40, True), (0, False), (450, False)])
-def test_mixing_is_the_weighted_sum(wide, plain):
-    vectors = [spread(seed, 70, wide) for seed in (1, 2, 3)]
-    vectors[1][:32] = [Fraction(0)] * 32
-    weights = np.array([[0.5, 0.25, 2.0], [0.0, 1e-200, 0.0], [0.0, 0.0, 0.0]])
-    mixed = rows_of(*vectors, plain=plain).mixed(weights)
-    for m, row in enumerate(weights):
-        wanted = [
-            sum(Fraction(w) * v[j] for w, v in zip(row, vectors, strict=True)) for j in range(70)
-        ]
-        assert near(exactly(mixed, m), wanted)
-        if not plain:
-            used = mixed.exponents[m] > NOTHING
-            tops = mixed.numbers[m].reshape(-1, BLOCK).max(axis=1)
-            assert ((tops[used] >= 1) & (tops[used] < 2)).all()
-            assert (tops[~used] == 0).all()
-
-
 @pytest.mark.parametrize(("wide", "plain"), [(0, True), (30, True), (30, False), (200, False)])
 @pytest.mark.parametrize("sizes", [(1, 1), (20, 45), (40, 33), (64, 64), (70, 5)])
 def test_convolution_keeps_relative_accuracy(wide, plain, sizes):
@@ -127,22 +96,6 @@ def test_convolution_keeps_relative_accuracy(wide, plain, sizes):
         parts = [convolution(first[a], second[b]) for a, b in chosen]
         wanted = [sum(column) for column in zip(*parts, strict=True)]
         assert near(exactly(computed, m), wanted)
-
-
-@pytest.mark.parametrize(("wide", "plain"), [(0, True), (40, True), (40, False), (2000, False)])
-def test_tails_from_either_side(wide, plain):
-    vector = spread(8, 64, wide)
-    vector[:3], vector[60:] = [Fraction(0)] * 3, [Fraction(0)] * 4
-    below = list(accumulate(vector))
-    lower, upper = rows_of(vector, plain=plain).log_tails()
-    for computed, wanted in ((lower, below), (upper, [below[-1] - x for x in below])):
-        for value, x in zip(computed[0], wanted, strict=True):
-            share = x / below[-1]
-            if share == 0:
-                assert value == -inf
-            else:
-                exact = log(share.numerator) - log(share.denominator)
-                assert value == pytest.approx(exact, abs=1e-11)
 
 
 def test_numbers_too_small_beside_their_neighbours_are_told():
@@ -192,7 +145,7 @@ def exact_farthest(masses, places):
 
 
 @pytest.mark.parametrize("plain", FORMS)
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(24))
 def test_distances_are_those_of_fractions(seed, plain):
     """Ties and gaps included; where rounding leaves a tie open the distance may be larger."""
     rng = np.random.default_rng(seed)
@@ -320,7 +273,7 @@ def way(request, monkeypatch):
     )
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", range(15))
 def test_values_of_entries_by_listing(seed, form, way):
     summed = random_summed(seed)
     wanted = [apart(sums_by(summed, lambda p, i=i: p[i])) for i in range(summed.length)]
@@ -330,7 +283,7 @@ def test_values_of_entries_by_listing(seed, form, way):
         assert distance.place == 1 + wanted.index(max(wanted))
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", range(15))
 def test_labels_of_windows_by_listing(seed, form):
     rng, summed = np.random.default_rng(seed), random_summed(seed)
     size, width = len(summed.values), int(rng.integers(1, summed.length + 1))
@@ -347,7 +300,7 @@ def test_labels_of_windows_by_listing(seed, form):
     agrees(summed.of_labels(WindowLabels(automaton.moves, automaton.ends)).in_floats(), wanted)
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", range(15))
 def test_conditions_by_listing(seed, form):
     rng, summed = np.random.default_rng(seed), random_summed(seed)
     size = len(summed.values)
@@ -363,17 +316,7 @@ def test_conditions_by_listing(seed, form):
     agrees(summed.of_conditions(*conditions).in_floats(), wanted)
 
 
-def test_progress_counts_entries_and_half_suffice_where_they_mirror(way):
-    calls = []
-    swap = np.array([[0.75, 0.25], [0.25, 0.75]])
-    summed = SummedChain(np.array([0.5, 0.5]), swap, np.array([0, 1]), 5)
-    half = summed.of_values(mirrored=True).in_floats(lambda *at: calls.append(at))
-    assert calls == [(1, 3), (2, 3), (3, 3)]
-    assert half == summed.of_values().in_floats()
-    assert isinstance(half, Distance)
-
-
-@pytest.mark.parametrize("length", [40, 65])
+@pytest.mark.parametrize("length", [33, 40])
 def test_both_ways_and_both_forms_give_the_same_distance(length, monkeypatch):
     rng = np.random.default_rng(length)
     given = rng.dirichlet(np.ones(3)), rng.dirichlet(np.ones(3), 3), np.array([0, 1, 3]), length
@@ -430,13 +373,6 @@ def test_rare_states_are_refused_not_guessed(monkeypatch):
 
 
 # --- costs ----------------------------------------------------------------------------------------
-
-
-def test_the_cheaper_way_is_taken():
-    assert not chain_sums._by_halving(1, 50)
-    assert not chain_sums._by_halving(300, 2)
-    assert chain_sums._by_halving(1000, 2)
-    assert not chain_sums._by_halving(1000, 5)
 
 
 def test_memory_is_refused_before_it_is_asked_for(monkeypatch):

@@ -12,8 +12,16 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import pufferkit as pk
-from pufferkit.local import loss, tanh_bound
-from pufferkit.local.losses import entry_bound, projective_diameter, side_bound
+from pufferkit.local import loss, losses, tanh_bound
+from pufferkit.local.losses import (
+    entry_bound,
+    largest_entry_epsilon,
+    own_pair,
+    projective_diameter,
+    side_bound,
+    tanh_pair,
+)
+from pufferkit.local.sides import Binary, answers
 from tests.oracles.brute_local import brute_loss, emission, joint, losses_of_set, theorem_1
 from tests.strategies.generators import chains
 
@@ -32,8 +40,9 @@ REFERENCE = [
 ]  # fmt: skip
 
 
-def binary(q, r):
-    return pk.MarkovChain.steady([[1 - q, q], [r, 1 - r]])
+def binary(q, r, initial=None):
+    matrix = [[1 - q, q], [r, 1 - r]]
+    return pk.MarkovChain.steady(matrix) if initial is None else pk.MarkovChain(initial, matrix)
 
 
 @pytest.mark.parametrize(("q", "r", "rho", "limit", "eight"), REFERENCE)
@@ -217,13 +226,6 @@ def test_the_limit_is_reached(q, r, a, b):
         )
 
 
-def test_closed_form_covers_chains_that_are_not_lazy():
-    chain = binary(0.7, 0.9)
-    long = loss(chain, 0.2, 0.3, adversary="ignorant")
-    assert long.method == "closed form"
-    assert long == pytest.approx(loss(chain, 0.2, 0.3, 200, "ignorant"), abs=1e-12)
-
-
 def test_the_tanh_bound_solves_its_equation():
     for diameter in (0.1, 1.0, 5.0, 40.0):
         for b in (1e-4, 0.3, 2.0, 9.0):
@@ -232,12 +234,6 @@ def test_the_tanh_bound_solves_its_equation():
     assert side_bound(1e5, 3.0) == 1e5
     assert side_bound(inf, 3.0) == inf
     assert side_bound(0.0, 3.0) == side_bound(2.0, 0.0) == 0.0
-
-
-def test_diameter_of_a_binary_chain():
-    diameter = projective_diameter(np.array([[0.8, 0.2], [0.35, 0.65]]))
-    assert diameter == pytest.approx(log(0.8 * 0.65 / (0.2 * 0.35)))
-    assert projective_diameter(np.array([[1.0, 0.0], [0.3, 0.7]])) == inf
 
 
 @settings(max_examples=40)
@@ -309,6 +305,150 @@ def test_a_loss_says_how_it_was_got_and_survives_pickling():
     )  # fmt: skip
     assert str(nine).startswith("loss = ")
     assert str(tanh_bound(binary(0.2, 0.3), 0.2, 0.3)).startswith("loss <= ")
+
+
+@pytest.mark.parametrize("steps", [1, 2, 40, 300])
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_the_tail_covers_all_that_is_further(steps, side):
+    chain, own = binary(0.05, 0.03), answers(0.3, 0.2)
+    two = Binary.of(chain)
+    low, high = two.tail(side, own, steps)
+    unknown = two.unknown_left if side == "left" else two.unknown_right
+    for trace in (unknown(own, 500), *(two.known(side, v, own, 500) for v in (0, 1))):
+        assert (-trace.low[steps:]).max() <= low + 1e-12
+        assert trace.high[steps:].max() <= high + 1e-12
+    if steps == 300:
+        assert low == pytest.approx(-two.known(side, 0, own, 500).low[500], abs=1e-6)
+        assert high == pytest.approx(two.known(side, 0, own, 500).high[500], abs=1e-6)
+
+
+def test_each_way_says_what_it_is(monkeypatch):
+    chain = binary(0.2, 0.3)
+    ways = {
+        "nothing": loss(chain, 0.5, 0.5, 7),
+        "sure": loss(chain, 0.0, 0.3, 7, "ignorant"),
+        "short": loss(chain, 0.2, 0.3, 7, "ignorant"),
+        "closed": loss(chain, 0.2, 0.3, adversary="ignorant"),
+        "limit": loss(chain, 0.2, 0.3),
+        "one": loss(pk.MarkovChain([1.0, 0.0], [[1.0, 0.0], [0.5, 0.5]]), 0.2, 0.3, 3),
+    }
+    described = {
+        name: (value.adversary, value.length, value.method, value.exact)
+        for name, value in ways.items()
+    }
+    assert described == {
+        "nothing": ("every", 7, "answers carry no information", True),
+        "sure": ("ignorant", 7, "an output is possible under one state only", True),
+        "short": ("ignorant", 7, "exact recursion", True),
+        "closed": ("ignorant", None, "closed form", True),
+        "limit": ("every", None, "recursion to the limit", True),
+        "one": ("every", 3, "no entry has two possible values", True),
+    }
+    assert ways["nothing"].directions == ways["one"].directions == (0.0, 0.0)
+    assert ways["sure"].directions == (inf, inf)
+    # Longer than what is followed to the end: a bound over all lengths.
+    monkeypatch.setattr(losses, "LONGEST", 50)
+    assert loss(chain, 0.2, 0.3, 50).method == "exact recursion"
+    for adversary, method in (("ignorant", "closed form"), ("every", "recursion to the limit")):
+        long = loss(chain, 0.2, 0.3, 51, adversary)
+        assert (long.method, long.exact, long.length) == (method, False, 51)
+    assert loss(chain, 0.2, 0.3, 50, target=50).method == "exact recursion"
+    with pytest.raises(ValueError, match="target: must be an entry of a series of at most 50"):
+        loss(chain, 0.2, 0.3, 51, target=3)
+    with pytest.raises(pk.NotApplicable, match="of 51 entries"):
+        loss(pk.MarkovChain([0.5, 0.5], [[1, 0], [0.5, 0.5]]), 0.2, 0.3, 51)
+    with pytest.raises(pk.NotApplicable, match="of any length"):
+        loss(pk.MarkovChain([0.5, 0.5], [[1, 0], [0.5, 0.5]]), 0.2, 0.3)
+
+
+def test_one_move_that_never_happens_is_no_obstacle_after_two_steps():
+    chain = pk.MarkovChain.steady([[0.0, 1.0], [0.5, 0.5]])
+    assert loss(chain, 0.2, 0.3) == pytest.approx(loss(chain, 0.2, 0.3, 400), abs=1e-9)
+
+
+def test_what_is_not_followed_is_bounded(monkeypatch):
+    """A slow chain, followed for 64 steps only: far distances by a bound, never below the truth."""
+    chain, rho = binary(0.002, 0.003), (0.48, 0.49)
+    start = binary(0.002, 0.003, [0.3, 0.7])
+    every, late = loss(chain, *rho), loss(start, *rho, None, "ignorant")
+    assert every.exact
+    monkeypatch.setattr(losses, "FAR", 64)
+    bound = loss(chain, *rho)
+    assert not bound.exact
+    assert every - 1e-12 <= bound <= tanh_bound(chain, *rho) * (1 + 1e-12)
+    assert late - 1e-12 <= loss(start, *rho, None, "ignorant")
+
+
+def test_the_two_directions_of_the_tanh_bound():
+    own = answers(0.1, 0.4)
+    zero, one = own_pair(own)
+    lazy, swinging = Binary.of(binary(0.2, 0.3)), Binary.of(binary(0.7, 0.9))
+    d = projective_diameter(lazy.chain.transition)
+    assert tanh_pair(lazy, own) == (zero + 2 * side_bound(d, zero), one + 2 * side_bound(d, one))
+    d = projective_diameter(swinging.chain.transition)
+    assert tanh_pair(swinging, own) == (max(own_pair(own)) + 2 * side_bound(d, max(zero, one)),) * 2
+    bound = tanh_bound(binary(0.2, 0.3), 0.1, 0.4)
+    assert (bound.adversary, bound.length, bound.method, bound.exact) == (
+        "every",
+        None,
+        "tanh bound",
+        False,
+    )
+
+
+def test_diameters_are_rounded_up_and_impossible_columns_left_out():
+    kernel = np.array([[0.8, 0.2, 0.0], [0.35, 0.65, 0.0]])
+    truth = log(0.8 * 0.65 / (0.2 * 0.35))
+    diameter = projective_diameter(kernel)
+    assert truth < diameter < truth * (1 + 1e-13) + 1e-14
+    assert projective_diameter(np.array([[0.5, 0.5], [0.5, 0.5]])) == 0.0
+    assert projective_diameter(np.array([[0.5, 0.5], [1.0, 0.0]])) == inf
+    three = np.array([[0.5, 0.3, 0.2], [0.1, 0.6, 0.3], [0.25, 0.25, 0.5]])
+    pairs = [
+        log(three[x, u] * three[y, v] / (three[x, v] * three[y, u]))
+        for x in range(3) for y in range(3) for u in range(3) for v in range(3)
+    ]  # fmt: skip
+    assert projective_diameter(three) == pytest.approx(max(pairs))
+
+
+def test_side_bounds_at_their_ends():
+    assert side_bound(1400.0, 1.0) < 1400
+    assert side_bound(1401.0, 1.0) == 1401.0
+    assert side_bound(3.0, 1401.0) == 3.0
+    assert side_bound(3.0, 1400.0) == pytest.approx(3.0)
+    assert side_bound(inf, 1401.0) == inf
+    for d, b in ((0.1, 0.2), (4.0, 1.5)):
+        k, w, y = exp(d / 2), exp(b / 2), exp(side_bound(d, b) / 2)
+        assert w * y * y - k * (w - 1) * y - 1 == pytest.approx(0.0, abs=1e-10)
+        assert w * y * y - k * (w - 1) * y - 1 >= 0  # rounded up
+
+
+def test_bounds_for_chains_with_zeros_pay_for_blocks():
+    """D of P is infinite, so blocks of two entries are paid for, then steps by P^2."""
+    chain = pk.MarkovChain.steady([[0.0, 1.0], [0.5, 0.5]])
+    b = 0.3
+    wanted = inf
+    for m in range(2, 12):
+        diameter = projective_diameter(np.linalg.matrix_power(chain.transition, m))
+        wanted = min(wanted, 2 * (m * b + side_bound(diameter, m * b)) - b)
+    assert entry_bound(chain, b) == pytest.approx(wanted, rel=1e-9)
+    assert entry_bound(chain, b) >= wanted
+    assert entry_bound(chain, 0.0) == 0.0
+    assert entry_bound(pk.MarkovChain([1.0], [[1.0]]), 3.0) == 0.0
+    stuck = pk.MarkovChain([0.5, 0.5], [[1.0, 0.0], [0.0, 1.0]])
+    assert entry_bound(stuck, 0.3) == inf
+    assert largest_entry_epsilon(stuck, 1.0) == 0.0
+
+
+def test_the_largest_entry_epsilon_is_private_and_the_last_that_is():
+    for chain in (binary(0.2, 0.3), pk.MarkovChain.steady([[0.0, 1.0], [0.5, 0.5]])):
+        for epsilon in (0.1, 1.0, 4.0):
+            b = largest_entry_epsilon(chain, epsilon)
+            assert entry_bound(chain, b) <= epsilon
+            assert entry_bound(chain, b * (1 + 1e-9)) > epsilon
+    assert largest_entry_epsilon(
+        pk.MarkovChain.steady([[0.5, 0.5], [0.5, 0.5]]), 0.7
+    ) == pytest.approx(0.7)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """The active quilt of every node: against all quilts by definition, and the mechanism's scale."""
 
-from math import log
-
 import numpy as np
 import pytest
 
@@ -21,16 +19,6 @@ def least_scores(initial, transition, length, epsilon):
         return brute.influence(initial, transition, length, node, left, right)
 
     return brute.node_scores(influence, length, epsilon)
-
-
-def test_example_of_section_4_3():
-    chain = pk.MarkovChain([0.8, 0.2], ROW)
-    table = pk.active_quilts(chain, pk.count(1, 3), 10)
-    middle = table.rows[1]
-    assert (middle.node, middle.quilt, middle.nearby) == (2, (1, 3), 1)
-    assert middle.influence == close(log(36))
-    assert middle.scale == close(1 / (10 - log(36)))
-    assert middle.belief == "chain 1 of 1"
 
 
 @pytest.mark.parametrize("seed", range(6))

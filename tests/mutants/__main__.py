@@ -123,7 +123,7 @@ AREAS = {
     ),
     "local": Area(
         ["local/losses.py", "local/sides.py"],
-        ["local/test_local_loss.py", "local/test_loss_parts.py"],
+        ["local/test_local_loss.py"],
         "extremes or rates2 or limit_is_reached or compiled_recursion or seven_entries",
     ),
 }

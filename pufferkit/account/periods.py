@@ -8,7 +8,7 @@ A window is first and last entry, counted from 1; a period, ``"2026"``, ``"2026-
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from typing import Any
@@ -206,8 +206,12 @@ def rows_in(rows: Rows, table: Table, period: Period) -> Rows:
     return Rows(**kept)
 
 
-def cut(table: Table, period: Period) -> Table:
-    """The entries of a table, read without windows, that lie in a period; others have none."""
+def cut(table: Table, period: Period, check: Callable[[tuple[int, int], int], None]) -> Table:
+    """The entries of a table, read without windows, that lie in a period; others have none.
+
+    ``check`` is given first and last entry of what is kept of a segment, and its length, and
+    refuses what its beliefs say nothing about.
+    """
     calendar = table.calendar
     if table.codes is None or calendar is None:
         raise NotApplicable(
@@ -224,6 +228,7 @@ def cut(table: Table, period: Period) -> Table:
         begin = end - int(spans[number])
         own = np.flatnonzero(inside[begin:end]) + begin
         if own.size:
+            check((int(own[0]) - begin + 1, int(own[-1]) - begin + 1), end - begin)
             kept.append((int(owners[number]), number, int(own[0]), int(own[-1]) + 1))
     if not kept:
         raise ValueError(f"window: no subject has entries in {period.name}")

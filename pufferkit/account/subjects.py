@@ -58,6 +58,7 @@ from pufferkit.account.pay import (
 )
 from pufferkit.account.periods import Period
 from pufferkit.account.spending import Spending
+from pufferkit.account.theorems import check_part
 from pufferkit.beliefs.chain_class import ChainClass, as_chain_class
 from pufferkit.checks import Floats
 from pufferkit.data.exact_rows import Rows
@@ -801,6 +802,9 @@ class Accounts:
         clock = part.clock._replace(begins=begins)
         step = table.step if clock.told and begins is not None else None
         about, offset, lengths = self._payer.placed(row.account, known, row.lengths, clock, step)
+        run, endless_noise = part.run, row.calibration.evidence.horizon is not None
+        if offset and not endless_noise:
+            check_part(run.beliefs, run.mechanism, (offset + 1, sum(lengths)), lengths)
         spending, facts = self._spent(row, offset)
         return Payment(
             row.account,
@@ -809,9 +813,9 @@ class Accounts:
             spending,
             lengths,
             facts,
-            release=part.run.identity,
+            release=run.identity,
             stores=not part.together,
-            endless=row.calibration.evidence.horizon is not None,
+            endless=endless_noise,
             clocked=clock.told,
             data=None if offset else self._data.get(row.account),
         )

@@ -27,6 +27,7 @@ from pufferkit.account.subjects import (
     account_names,
     batches_of,
 )
+from pufferkit.account.theorems import check_part
 from pufferkit.beliefs.base import check_table
 from pufferkit.beliefs.provenance import check_paid
 from pufferkit.checks import Floats
@@ -383,7 +384,9 @@ def _released(
     """The releases of all runs, paid at once."""
     cutting = period is not None and table.windows is None
     if cutting and period is not None:
-        table = cut(table, period)
+        asking = next(iter(runs.values()))
+        part = partial(check_part, asking.beliefs, asking.mechanism)
+        table = cut(table, period, lambda kept, span: part(kept, (span,)))
         runs = {name: replace(run, period=period) for name, run in runs.items()}
     exact = {name: asked_of(table, run) for name, run in runs.items()}
     members = {name: rows for name, (rows, _) in exact.items()}

@@ -275,6 +275,19 @@ def entries_separate(window: tuple[int, int], theta: Beliefs, sizes: Sequence[in
         start = end + 1
 
 
+def check_part(
+    theta: Beliefs, mechanism: str, window: tuple[int, int], sizes: Sequence[int]
+) -> None:
+    """Refuse noise that is made for a part of a series as if it were all of it.
+
+    The part must be a series of the class itself, and entries outside it must lose no more than
+    those in it.
+    """
+    if mechanism not in ANY_START:
+        check_start(window, theta, sizes)
+        entries_separate(window, theta, sizes)
+
+
 def shift_invariant(theta: Beliefs) -> None:
     """Raise unless every window is itself a chain of the class: no fixed initial distribution."""
     fixed = theta.fixed_start

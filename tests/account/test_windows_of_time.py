@@ -112,6 +112,47 @@ def test_a_day_of_each_subject_whole_or_alone(tmp_path):
     assert chosen.entries.tolist() == [24, 24]
 
 
+STARTS = pk.MarkovChain([1, 0], [[0.5, 0.5], [0, 1]])
+LINKED = pk.ChainClass.order(2, [[[0.9, 0.1], [0.5, 0.5]], [[0.6, 0.4], [0.3, 0.7]]], states=[0, 1])
+
+
+@pytest.mark.parametrize("theta", [STARTS, LINKED], ids=["fixed start", "memory of two"])
+def test_a_later_part_of_each_subject_is_no_series_of_its_own_where_beliefs_are_about_the_whole(
+    theta, tmp_path
+):
+    days = [date(2026, 11, day) for day in range(16, 22)]
+    rows = pl.DataFrame({"who": ["ann"] * 6, "when": days, "x": [0, 1] * 3})
+
+    def read(rows, **more):
+        columns = {"subject": "who", "time": "when", "state": "x", "states": [0, 1]}
+        return pk.read(rows, **columns, every="1d", **more)
+
+    # Under a fixed start the noise for two days alone, of scale 1, tells log 3.97 of the first.
+    for paid in (False, True):
+        book = pk.Ledger(str(tmp_path / "l.db"))
+        more = {"account": book.accounts_for(read(rows), "", 9)} if paid else {}
+        asked = {"per": "subject", "anyway": True, **more}
+        with pytest.raises(pk.NoTheorem):
+            pk.release(
+                read(rows), theta, pk.count(1), 1, window=("2026-11-18", "2026-11-20"), **asked
+            )
+        whole = ("2026-11-16", "2026-11-22")
+        assert pk.release(read(rows), theta, pk.count(1), 1, window=whole, **asked).entries == 6
+        chosen = pk.release(
+            read(rows, window="2d"),
+            theta,
+            pk.count(1),
+            1,
+            window=("2026-11-17", "2026-11-21"),
+            **asked,
+        )
+        assert chosen.entries.tolist() == [2, 2]
+    with pytest.raises(pk.NoTheorem):  # the account has begun two days before
+        pk.release(
+            read(rows[2:]), STARTS, pk.count(1), 1, mechanism="markov_quilt", label="b", **asked
+        )
+
+
 def test_beliefs_are_changed_by_a_recorded_act(tmp_path):
     anna, data = account(tmp_path, 9.0), hours(10)
     first = pk.release(data, CHAIN, pk.count(1), 1, account=anna, anyway=True)

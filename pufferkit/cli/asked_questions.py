@@ -52,14 +52,12 @@ class AskedQuestion:
         shown: list[Any] = [] if reading is not None and self.question.replaced else [release]
         return shown if reading is None else [*shown, reading]
 
-    def picture(self, release: Release, exact: list[float] | None, path: Path) -> bytes:
+    def picture(self, release: Release, path: Path) -> bytes:
         """The same as a figure."""
         from pufferkit import plots  # noqa: PLC0415
 
         reading = self.follows(release) if self.question.replaced else None
-        if reading is None:
-            return plots.picture(plots.release_figure(release, exact), path)
-        return plots.picture(plots.figure_of(reading), path)
+        return plots.picture(plots.figure_of(release if reading is None else reading), path)
 
     def report(
         self, release: Release, beliefs: Beliefs, meaning: Sequence[str], record: str

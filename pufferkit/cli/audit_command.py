@@ -24,13 +24,6 @@ CONFIDENCE = 0.999999
 TRAINED = "trained"
 """The name of the adversary who knows no model."""
 
-LOCAL = {
-    "randomized_response": "independent",
-    "matrix_response": "optimised",
-    "correlated_response": "correlated",
-}
-"""Mechanisms of `pufferkit.local`, with their ``design`` in `cheapest_noise`."""
-
 
 @with_options
 def audit(
@@ -65,8 +58,7 @@ def audit(
     adversary of --adversary learns more than epsilon.
     """
     confidence = CONFIDENCE if confidence is None else confidence
-    local = None if mechanism is None else mechanism.replace("-", "_")
-    local = local if local in LOCAL else None
+    local = inputs.response_named(mechanism)
     name = None if local else known_mechanism(mechanism)
     outputs.check_outputs([], [model, size.data, public], plot)
     beliefs = inputs.read_model(model)
@@ -130,12 +122,12 @@ def _public(
     return table
 
 
-def _response(beliefs: Beliefs, epsilon: float, name: str) -> Any:
+def _response(beliefs: Beliefs, epsilon: float, design: str) -> Any:
     """The cheapest response of a kind for the one chain of a model."""
     local = import_module("pufferkit.local")
     members = () if beliefs.entries is not None else beliefs.members()
     if len(members) != 1 or members[0].any_start:
         raise ValueError(
-            f"--mechanism {name}: needs a model with one chain and a fixed initial distribution"
+            "--mechanism: a response needs a model with one chain and a fixed initial distribution"
         )
-    return local.cheapest_noise(members[0].chain, epsilon, design=LOCAL[name])
+    return local.cheapest_noise(members[0].chain, epsilon, design=design)

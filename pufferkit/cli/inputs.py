@@ -42,8 +42,9 @@ MaybeEpsilon = Annotated[
 Mechanism = Annotated[
     Text,
     option(
-        "A name from the plan. Default: least Pufferfish noise. audit: also randomized_response, "
-        "matrix_response, correlated_response.",
+        "A name from the plan; default: least Pufferfish noise. sanitize, audit: "
+        "randomized_response, a coin for each entry; matrix_response, least wrong answers for "
+        "three or more states; correlated_response, flips in runs, two states.",
         "NAME",
         "--mechanism",
     ),
@@ -105,7 +106,10 @@ Account = Annotated[
         "--account",
     ),
 ]
-Anchor = Annotated[Text, option("Head kept outside the ledger; must match.", "FILE", "--anchor")]
+Anchor = Annotated[
+    Text,
+    option("Head kept outside the ledger; must match. verify: also a digest.", "FILE", "--anchor"),
+]
 AnchorKey = Annotated[Text, option("Key of the anchor, if any.", "FILE", "--anchor-key")]
 MaybeLedger = Annotated[Text, option("The ledger with the accounts.", "FILE|URL", "--ledger")]
 
@@ -161,12 +165,14 @@ class Form:
 
     cuts: Annotated[Text, option("Turn numbers into states, cut here.", "100,760")] = None
     levels: Annotated[
-        Text, option("Turn numbers into states: levels of this width up to a top.", "200W:2kW")
+        Text,
+        option(
+            "Turn numbers into states: levels of this width up to a top, or a CSV with columns "
+            "from,label.",
+            "200W:2kW|FILE",
+        ),
     ] = None
     unit: Annotated[Text, option("Unit of the numbers, for levels and labels.", "kW")] = None
-    labels: Annotated[
-        File, option("Turn numbers into states: a CSV with columns from,label.", "FILE")
-    ] = None
     every: Every = None
     begins: Begins = None
     timezone: Annotated[Text, option("Days and weeks begin at midnight there.", "Europe/Paris")] = (
@@ -216,17 +222,17 @@ class Form:
 
     def given_bins(self) -> Bins | None:
         """The levels given by options."""
-        given = {"--cuts": self.cuts, "--levels": self.levels, "--labels": self.labels}
-        said = [option for option, value in given.items() if value is not None]
-        if len(said) > 1:
-            raise ValueError(f"{said[1]}: {said[0]} already cuts the numbers; give only one")
+        if self.cuts is not None and self.levels is not None:
+            raise ValueError("--levels: --cuts already cuts the numbers; give only one")
         try:
             if self.cuts is not None:
                 return pk.Bins(_cut_points(self.cuts), unit=self.unit or "")
+            if self.levels is not None and Path(self.levels).suffix.lower() == ".csv":
+                if self.unit is not None:
+                    raise ValueError("unit: a file of labels has its own; leave it out")
+                return pk.Bins.from_file(self.levels)
             if self.levels is not None:
                 return pk.Bins.levels(self.levels, unit=self.unit or "")
-            if self.labels is not None:
-                return pk.Bins.from_file(self.labels)
         except ValueError as error:
             text = str(error)
             raise ValueError(text if text.startswith("--") else f"--{text}") from None
@@ -551,6 +557,19 @@ def period_of(window: str | None) -> Any:
     if len(ends) == 2 and all(end.isdecimal() for end in ends):
         return int(ends[0]), int(ends[1])
     return ends[0] if len(ends) == 1 else (ends[0], ends[1])
+
+
+RESPONSES = {
+    "randomized_response": "independent",
+    "matrix_response": "optimised",
+    "correlated_response": "correlated",
+}
+"""Mechanisms of `pufferkit.local`, with their ``design`` in `cheapest_noise`."""
+
+
+def response_named(mechanism: str | None) -> str | None:
+    """The design of a randomised response by its name; ``None`` for other mechanisms."""
+    return None if mechanism is None else RESPONSES.get(mechanism.replace("-", "_"))
 
 
 def known_mechanism(mechanism: str | None) -> str | None:

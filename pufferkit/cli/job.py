@@ -34,7 +34,6 @@ _SECTIONS = ("data", "beliefs", "question", "release", "account")
 _PATHS = (
     "file",
     "model",
-    "labels",
     "weights",
     "ledger",
     "out",
@@ -119,7 +118,8 @@ def _known() -> set[str]:
 
 def _placed(job: Path, name: str, value: Any) -> Any:
     """A value; a path is relative to the folder of the job."""
-    if name not in _PATHS or not isinstance(value, str) or "://" in value or value == "-":
+    path = name in _PATHS or (name == "levels" and str(value).lower().endswith(".csv"))
+    if not path or not isinstance(value, str) or "://" in value or value == "-":
         return value
     return value if job.parent == Path() else str(job.parent / value)
 
@@ -139,8 +139,8 @@ def _taken(
         lines.pop("file", None)
     elif said & {"length"} and not makes_beliefs:  # in place of the data
         lines = {k: v for k, v in lines.items() if k not in settings.get("data", {})}
-    if said & {"cuts", "levels", "labels"}:
-        lines = {k: v for k, v in lines.items() if k not in {"cuts", "levels", "labels"}}
+    if said & {"cuts", "levels"}:
+        lines = {k: v for k, v in lines.items() if k not in {"cuts", "levels"}}
     if makes_beliefs:  # of public files, which no job names
         kept = {**settings.get("data", {}), **settings.get("question", {})}
         made = {"epsilon": lines.get("epsilon"), "out": lines.get("model")}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
@@ -9,7 +10,7 @@ import typer
 
 import pufferkit as pk
 from pufferkit.cli import inputs, outputs, terminal
-from pufferkit.cli.flags import Text, option
+from pufferkit.cli.flags import option
 from pufferkit.cli.job import of_job
 from pufferkit.cli.terminal import Commands, help_if_alone
 from pufferkit.errors import printable
@@ -93,17 +94,19 @@ def _entries(book: pk.Ledger, account: str) -> list[dict[str, Any]]:
 def verify(
     where: Where = None,
     ledger: inputs.MaybeLedger = None,
-    head: Annotated[Text, option("Digest recorded earlier; must occur.", "DIGEST")] = None,
     anchor: inputs.Anchor = None,
     anchor_key: inputs.AnchorKey = None,
     as_json: inputs.AsJson = False,
 ) -> None:
     """Check every entry, the chain of digests and the balances. Exit code 1 if there are problems.
 
-    The check reads one consistent snapshot, also while others spend.
+    The check reads one consistent snapshot, also while others spend. --anchor takes the file of
+    ledger anchor, or a digest recorded earlier, which must occur.
     """
+    head = anchor if anchor is not None and re.fullmatch(r"[0-9a-f]{64}", anchor) else None
+    kept = anchor if head is None else None
     try:
-        with _opened(where, ledger, anchor=anchor, anchor_key=anchor_key) as book:
+        with _opened(where, ledger, anchor=kept, anchor_key=anchor_key) as book:
             seen = book.examine(head)
             entries, last, problems = seen.entries, seen.head, list(seen.problems)
     except pk.LedgerError as error:
@@ -127,7 +130,6 @@ def budget(
     ],
     ledger: inputs.MaybeLedger = None,
     why: Annotated[str, option("Reason, recorded with the change.")] = "",
-    by: Annotated[Text, option("Name to record. Default: user and host.")] = None,
     anchor: inputs.Anchor = None,
     anchor_key: inputs.AnchorKey = None,
     as_json: inputs.AsJson = False,
@@ -140,7 +142,7 @@ def budget(
     from pufferkit.account.amounts import in_epsilon  # noqa: PLC0415
     from pufferkit.account.amounts import show as amount  # noqa: PLC0415
 
-    with _opened(None, ledger, by=by, anchor=anchor, anchor_key=anchor_key) as book:
+    with _opened(None, ledger, anchor=anchor, anchor_key=anchor_key) as book:
         before = book.account(account)
         after = book.change_budget(account, new, why=why)
     if as_json:

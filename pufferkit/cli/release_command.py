@@ -37,9 +37,6 @@ class Output:
     out: inputs.Out = None
     plot: inputs.Plot = None
     report: inputs.Report = None
-    show_exact: Annotated[
-        bool, option("Plot the exact answer too. Do not share it.", None, "--show-exact")
-    ] = False
     anyway: inputs.Anyway = False
     as_json: inputs.AsJson = False
 
@@ -140,11 +137,9 @@ def _one(task: Task, rule: str | None) -> None:
         raise ValueError("--window: a part of the series needs an account, with --ledger")
     if task.keys is not None:
         raise ValueError("--keys: are those of groups; give --subject and --per")
-    if rule is not None and (report is not None or output.show_exact):
-        raise ValueError(f"--report and --show-exact: are for one release, not --window {rule}")
+    if rule is not None and report is not None:
+        raise ValueError(f"--report: is for one release, not --window {rule}")
     mechanism = inputs.known_mechanism(task.mechanism)
-    if output.show_exact:
-        _check_exact(question, plot)
     outputs.check_outputs([out, report], [*task.named, task.model], plot)
     beliefs = inputs.read_model(task.model)
     series = inputs.read_data(
@@ -187,8 +182,7 @@ def _one(task: Task, rule: str | None) -> None:
     text, pages = _with_source(about.record(answer), task, series), {}
     means = meaning(calibration)
     if plot is not None:
-        exact = [float(value) for value in query.exact(part)] if output.show_exact else None
-        pages[plot] = about.picture(answer, exact, plot)
+        pages[plot] = about.picture(answer, plot)
     if report is not None:
         pages[report] = about.report(answer, beliefs, means, text + "\n")
     _handed(output, text, about.shown(answer), pages, means)
@@ -230,22 +224,14 @@ def _with_source(record: str, task: Task, series: pk.Series) -> str:
     return json.dumps({**json.loads(record), "read_from": source}, indent=2)
 
 
-def _check_exact(question: QuestionOptions, plot: Path | None) -> None:
-    if plot is None:
-        raise ValueError("--show-exact: needs a figure; give --plot")
-    if question.replaced:
-        raise ValueError(f"--show-exact: not available for --query {question.query}")
-    terminal.warn(f"{plot} shows the exact answer, which has no privacy; do not share it")
-
-
 # -- several questions --------------------------------------------------------------------------
 
 
 def _several(task: Task, rule: str | None) -> None:
     """A joint release of several questions."""
     refuse_given([task.question], "is the one question; with --ask leave it out", *_of_all(task))
-    if task.mechanism is not None or task.entry is not None or task.output.show_exact:
-        raise ValueError("--ask: takes no --mechanism, --entry or --show-exact")
+    if task.mechanism is not None or task.entry is not None:
+        raise ValueError("--ask: takes no --mechanism and no --entry")
     if task.of_many:
         _several_of_table(task, rule)
         return
@@ -410,12 +396,7 @@ def _check_table(task: Task, rule: str | None) -> None:
     from pufferkit.data.write import check_table  # noqa: PLC0415
 
     output = task.output
-    alone = {
-        "--segment": task.rows.segment,
-        "--entry": task.entry,
-        "--show-exact": output.show_exact or None,
-    }
-    for name, value in alone.items():
+    for name, value in {"--segment": task.rows.segment, "--entry": task.entry}.items():
         if value is not None:
             with_what = "many subjects" if task.of_many else "--window"
             raise ValueError(f"{name}: cannot be combined with {with_what}")

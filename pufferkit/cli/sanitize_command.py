@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pufferkit.cli import inputs, outputs, terminal
-from pufferkit.cli.flags import option
 from pufferkit.cli.inputs import Book, Form, time_of, with_options
 
 if TYPE_CHECKING:
@@ -27,13 +26,7 @@ def sanitize(
     time: inputs.Time = None,
     segment: inputs.Segment = None,
     adversary: inputs.Adversary = None,
-    design: Annotated[
-        str,
-        option(
-            "independent: a coin for each entry; optimised: fewest wrong answers for three or more "
-            "states; correlated: flips in runs, two states."
-        ),
-    ] = "independent",
+    mechanism: inputs.Mechanism = None,
     length: inputs.OneLength = None,
     out: inputs.Out = None,
     as_json: inputs.AsJson = False,
@@ -50,6 +43,10 @@ def sanitize(
     from pufferkit.local import cheapest_noise, estimate  # noqa: PLC0415
 
     adversary = adversary or "every"
+    design = inputs.response_named(mechanism or "randomized_response")
+    if design is None:
+        listed = ", ".join(inputs.RESPONSES)
+        raise ValueError(f"--mechanism: {mechanism!r} answers no entries; these do: {listed}")
     out = _checked(book, form, out)
     alone = str(out) == "-"
     record = None if alone else out.with_suffix(".json")
@@ -61,7 +58,7 @@ def sanitize(
     chain = _one_chain(model)
     series = inputs.read_data(file, state, inputs.Rows(time, segment=segment), form, chain.states)
     with terminal.progress("searching for the least noise"):
-        mechanism = cheapest_noise(chain, epsilon, adversary, length, design=design)
+        response = cheapest_noise(chain, epsilon, adversary, length, design=design)
     if adversary == "ignorant":
         terminal.warn("an adversary who knows some entries may learn more than epsilon allows")
     times = time_of(time)
@@ -69,11 +66,11 @@ def sanitize(
     kept += [] if segment is None else [segment]
     with book.payer() as payer:
         if payer is None:
-            answered: Series = mechanism.sanitize(series)
+            answered: Series = response.sanitize(series)
         else:
-            answered = mechanism.sanitize(series, account=payer, beliefs=chain)
+            answered = response.sanitize(series, account=payer, beliefs=chain)
     try:
-        estimated = estimate(answered, mechanism)
+        estimated = estimate(answered, response)
     except ValueError:  # the answers carry no information
         estimated = None
     written = {
@@ -88,7 +85,7 @@ def sanitize(
         )
     }
     data = {
-        "mechanism": mechanism.to_dict(),
+        "mechanism": response.to_dict(),
         "estimates": None if estimated is None else estimated.to_dict(),
     }
     if record is not None:
@@ -99,7 +96,7 @@ def sanitize(
     if as_json:
         terminal.as_json(data)
     else:
-        terminal.say(str(mechanism), err=alone)
+        terminal.say(str(response), err=alone)
         if estimated is not None:
             terminal.say(str(estimated), err=alone)
     terminal.written(written)

@@ -1,7 +1,7 @@
 """Exact answers planted in data appear in no output, log, temporary file, error or record.
 
 The noise is replaced by known numbers, another one for each coordinate, so that an exact answer
-that is found was not drawn by chance. What a user asks to see is left out (``--show-exact``, the
+that is found was not drawn by chance. What a user asks to see is left out (the
 rows of a table), and so are commands about public data (``fit``, ``check``, ``beliefs``).
 """
 

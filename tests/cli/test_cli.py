@@ -245,15 +245,6 @@ def test_a_histogram_is_proper_and_keeps_the_raw_answer(folder: Path):
     assert record["noise"] == "discrete laplace"
 
 
-def test_exact_is_drawn_on_request_only_and_with_a_warning(folder: Path):
-    result = run(*RELEASE, "--plot", "r.svg", "--show-exact")
-    assert result.exit_code == 0
-    warning = result.stderr.splitlines()[0]
-    assert warning.startswith("warning: ")
-    assert "r.svg" in warning
-    assert "exact" not in result.stdout
-
-
 def test_segments(folder: Path):
     Path("two.csv").write_text("day,state\n1,rest\n1,run\n2,run\n")
     record = json.loads(good("release", "two.csv", *RELEASE[2:], "--segment", "day"))

@@ -104,8 +104,8 @@ def test_refusals_without_each_or_time(table: Path):
     start = ("release", *EACH[1:-2])
     assert "--subject" in refusal(*start, "--window", "7d")
     assert "--every 1m" in refusal(*start[:8], "--window", "7d")
-    windowed = ("--window", "7d", "--show-exact", "--plot", "x.png")
-    assert "--show-exact: cannot be combined with --window" in refusal(*start, *windowed)
+    windowed = ("--window", "7d", "--segment", "day")
+    assert "--segment: cannot be combined with --window" in refusal(*start, *windowed)
 
 
 @pytest.fixture

@@ -105,7 +105,6 @@ def test_plan_needs_a_size(folder: Path):
         "--mechanism magic": "'magic' is unknown; known are ",
         "--mechanism gk16": "spectral norm",
         "--keys a,b": "--keys",
-        "--show-exact": "--plot",
         "--out nowhere/r.json": "no directory nowhere",
         "--out .": "is a directory",
         "--out /dev/null": "not a regular file",

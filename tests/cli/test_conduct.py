@@ -174,7 +174,7 @@ def test_json_of_the_commands_that_write_files(folder):
     assert (changed["budget"], changed["was"]) == (4, 3)
     every = json.loads(good("ledger", "export", "l.db", "--json"))
     assert every == [json.loads(line) for line in good("ledger", "export", "l.db").splitlines()]
-    done = run("ledger", "verify", "l.db", "--head", "f" * 64, "--json")
+    done = run("ledger", "verify", "l.db", "--anchor", "f" * 64, "--json")
     assert done.exit_code == 1
     assert json.loads(done.stdout)["ok"] is False
 

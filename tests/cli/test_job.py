@@ -163,7 +163,7 @@ def test_eighteen_commands_and_every_option_explained_once():
                 said.setdefault(max(own.opts, key=len), set()).add(own.help)
     assert len(list(leaves())) == 18
     assert {name: words for name, words in said.items() if len(words) > 1} == {}
-    assert len(said) <= 83
+    assert len(said) <= 78
 
 
 def test_a_clock_that_jitters_is_told_its_step(tmp_path, monkeypatch):

@@ -42,10 +42,9 @@ def test_a_budget_is_changed_by_a_command_of_its_own(folder):  # noqa: F811
     assert "has 1.000, not 2.000" in message
     assert "pufferkit ledger budget" in message
     assert "another" not in message
-    command = ("ledger", "budget", "anna", "2", "--ledger", "l.db", "--why", "board", "--by", "eve")
+    command = ("ledger", "budget", "anna", "2", "--ledger", "l.db", "--why", "board")
     assert "budget 1.000 is now 2.000; 0.500 spent, 1.500 remain" in good(*command)
     shown = good("ledger", "show", "l.db", "--account", "anna")
-    assert "eve" in shown
     assert "budget changed (board)" in shown
     good(*paid("anna", "0.4", "2"))
     assert "is spent already" in refusal("ledger", "budget", "anna", "0.1", "--ledger", "l.db")

@@ -117,7 +117,7 @@ def test_widths_units_and_labels(house):
     named = pk.ChainClass.from_json(good(*fit, *levels))
     assert named.states == ("below 0.5 kW", "0.5 to 1 kW", "1 to 1.5 kW", "1.5 kW and more")
     Path("labels.csv").write_text("from,label\n,low\n1,high\n")
-    told = pk.ChainClass.from_json(good(*fit, "--labels", "labels.csv"))
+    told = pk.ChainClass.from_json(good(*fit, "--levels", "labels.csv"))
     assert told.states == ("low", "high")
     assert "--unit" in refusal(*fit, "--levels", "500W:2kW") or "unit=" in refusal(
         *fit, "--levels", "500W:2kW"

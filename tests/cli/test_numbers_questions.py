@@ -96,10 +96,6 @@ def test_a_picture_of_the_curve(folder):
         (("--query", "peak"), "--values: are required"),
         (("--query", "peak", "--values", "rest=1,run=1"), "--values: need"),
         (("--query", "histogram", *VALUES), "--values: only for --query total, mean"),
-        (
-            ("--query", "cumulative", "--show-exact", "--plot", "a.svg"),
-            "--show-exact: not available for --query cumulative",
-        ),
     ],
 )
 def test_what_does_not_fit_is_refused(folder, options, words):

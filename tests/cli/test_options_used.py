@@ -55,7 +55,7 @@ VALUES = {
     "--begins": "2026-11-16 00:00", "--timezone": "Europe/Paris", "--times-in": "Asia/Tokyo",
     "--repeated-hour": "shift", "--separator": ";", "--header": "no", "--decimal": ",",
     "--dates": "day-first", "--missing": "run", "--cuts": "1,2", "--levels": "1W:4W",
-    "--unit": "kW", "--labels": "labels.csv", "--query": "episodes", "--state-value": "run",
+    "--unit": "kW", "--query": "episodes", "--state-value": "run",
     "--values": "rest=0,run=1", "--clip": "0,1", "--at": "0.5", "--at-least": "2",
     "--between": "22:00-06:00", "--top": "1", "--weights": "rest=0,run=1", "--report": "r.html",
     "--mechanism": "markov_quilt", "--window": "1d", "--end": "when", "--plot": "p.svg",
@@ -63,7 +63,7 @@ VALUES = {
     "--per": "all", "--confidence": "0.9", "--memory": "2", "--kind": "around", "--job": "job.toml",
     "--anchor": "a.txt", "--anchor-key": "k", "--ledger-key": "k", "--ledger": "m.db",
     "--budget": "2", "--account": "bob", "--entry": "when",
-    "--keys": "a,b", "--share": "0.5", "--late": "refuse", "--by": "somebody",
+    "--keys": "a,b", "--share": "0.5", "--late": "refuse",
     "--epsilon": "2", "--ask": "episodes:run=20", "--states": "rest,run,walk",
     "--smoothing": "1", "--period": "2d", "--inflate": "0.1", "--regimes": "2", "--odds": "5",
 }  # fmt: skip
@@ -121,7 +121,6 @@ def prepared(place: Path) -> Path:
     (place / "model.json").write_text(json.dumps(MODEL))
     joint = pk.FiniteJoint({(0, 0): 0.5, (1, 1): 0.5})
     (place / "network.json").write_text(joint.to_json())
-    (place / "labels.csv").write_text("from,label\n0,low\n2,high\n")
     codes = pk.MarkovChain.steady(MODEL["transition"]).sample(336, seed=5)
     rows = ["when,state,part"]
     for n, code in enumerate(codes):

@@ -34,11 +34,13 @@ def test_answers_keep_times_and_order():
 
 
 def test_flips_in_runs():
-    printed = good(*SANITIZE, "--out", "answers.csv", "--design", "correlated", "--json")
+    printed = good(
+        *SANITIZE, "--out", "answers.csv", "--mechanism", "correlated_response", "--json"
+    )
     told = json.loads(printed)["mechanism"]
     assert told["kind"] == "correlated_response"
     assert told["loss"] <= 2
-    assert "design" in refusal(*SANITIZE, "--out", "other.csv", "--design", "magic")
+    assert "matrix_response" in refusal(*SANITIZE, "--out", "other.csv", "--mechanism", "gk16")
     assert not Path("other.csv").exists()
 
 
@@ -125,6 +127,6 @@ def test_answers_are_charged_to_an_account():
     assert Path("answers.csv").read_text() == before
     assert "--label" in refusal(*SANITIZE, "--out", "answers.csv", *BOOK, "--label", "x")
     assert "--account" in refusal(*SANITIZE, "--out", "answers.csv", *BOOK[:4])
-    said = refusal(*SANITIZE, "--out", "a.csv", *BOOK, "--design", "correlated")
+    said = refusal(*SANITIZE, "--out", "a.csv", *BOOK, "--mechanism", "correlated_response")
     assert "independent" in said
     assert not Path("a.csv").exists()

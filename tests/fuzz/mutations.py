@@ -45,7 +45,7 @@ def option(rng: Random, args: list[str]) -> list[str]:
                 args[rng.choice(values)] = rng.choice(HOSTILE_TEXT)
         case _:
             names = ["--out", "--plot", "--segment", "--every", "--cuts", "--window", "--label"]
-            names += ["--independent-after", "--time", "--values", "--show-exact", "--head"]
+            names += ["--independent-after", "--time", "--values", "--levels", "--anchor"]
             args += [rng.choice(names), rng.choice([*HOSTILE_TEXT, "out.json", "out.csv", "when"])]
     return [arg.replace("\x00", "") for arg in args]  # no shell can pass a NUL
 

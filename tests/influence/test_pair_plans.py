@@ -13,7 +13,7 @@ from pufferkit.influence.curve.transport_plans import (
     PlansAtOnce,
     bases_in,
     packed,
-    plan_value,
+    plan_steps,
 )
 from pufferkit.verification.check_steps import Plans, plan_values
 
@@ -145,35 +145,61 @@ def test_trees_of_a_kernel_close_by_give_the_same_steps(seed):
         assert like(nearby) == pytest.approx(alone(nearby), rel=1e-9, abs=1e-13)
 
 
+@pytest.mark.parametrize("way", [plan_steps.plain, plan_steps])
 @pytest.mark.parametrize(
-    ("arcs", "flow", "stay", "fits"),
+    ("sources", "targets", "flows", "fits"),
     [
-        (([0, 0], [1, 2]), [0.2, 0.3], [0.0, 0.5, 0.0], True),
-        (([1, 0], [0, 2]), [0.2, 0.3], [0.0, 0.3, 0.0], False),  # where q has none
-        (([0, 0], [1, 2]), [np.nan, 0.3], [0.0, 0.5, 0.0], True),  # all by the first arc
-        (([1, 1], [2, 2]), [0.2, 0.3], [0.0, 0.0, 0.0], False),  # nothing leaves the first state
+        ([0, 0, 1], [1, 2, 1], [0.2, 0.3, 0.5], True),
+        ([0, 0, 1], [1, 2, 1], [2.0, 3.0, 5.0], True),  # flows have no unit
+        ([0, 0, 1], [1, 2, 1], [0.2, 0.3, 1e-300], True),
+        ([0, 0, 1], [1, 2, 1], [0.2, 0.3, 0.0], False),  # nothing leaves the second state
+        ([0, 0, 1], [1, 2, 1], [0.2, -0.3, -0.5], False),
+        ([1, 0, 1], [0, 2, 1], [0.2, 0.3, 0.3], False),  # where q has none
+        ([1, 1, 0], [2, 2, 0], [0.2, 0.3, 0.0], False),  # nothing leaves the first state
+        ([0, 0, 1], [1, 2, 1], [np.nan, 0.3, 0.5], False),
+        ([0, 0, 1], [1, 2, 1], [np.inf, 0.3, 0.5], False),
     ],
 )
-def test_what_is_no_plan_has_no_value_in_loops(arcs, flow, stay, fits):
-    p, q = np.array([0.5, 0.5, 0.0]), np.array([0.0, 0.7, 0.3])
-    room = np.empty(3), np.empty(3)
-    limit = 0.1 * (1 - np.eye(3))
-    value = plan_value.plain(
-        p, q, limit, np.arange(3), *map(np.array, arcs), np.array(flow), np.array(stay), *room
-    )
+@pytest.mark.filterwarnings("ignore:invalid value")
+def test_what_is_no_plan_has_no_value(way, sources, targets, flows, fits):
+    p, q = np.array([[0.5, 0.5, 0.0]]), np.array([[0.0, 0.7, 0.3]])
+    arcs = (np.array([ends]) for ends in (sources, targets))
+    (value,) = way(p, q, np.exp(0.1 * off_diagonal(3)), np.arange(3), *arcs, np.array([flows]))
     assert (value < 1) == fits
     assert fits or value == np.inf
 
 
-def test_what_is_no_plan_has_no_value():
-    plans, limit = PlansAtOnce(np.array([[0.5, 0.5], [0.0, 1.0]]), 0), np.zeros((2, 2))
-    assert plans(limit).max() < 1e-14
-    whole = plans._plan
-    assert plans._values(whole, limit).max() < 1e-14
-    assert plans._values(whole * (1 - 1e-12), limit)[0] == np.inf  # mass is missing
-    plans._z[:] = 0  # mass goes where the other row has none
-    plans._moved(plans._pairs)
-    assert plans._values(whole, limit)[0] == np.inf
+@pytest.mark.parametrize("way", [plan_steps.plain, plan_steps])
+@pytest.mark.parametrize("seed", range(12))
+def test_a_proposal_that_goes_astray_costs_noise_never_privacy(seed, way):
+    """Whatever flows are proposed, no function that varies by at most B has a larger log-ratio."""
+    rng, size = np.random.default_rng(seed), 4
+    p, q = rng.dirichlet(np.full(size, 0.4), (2, 50))
+    p[rng.random(p.shape) < 0.2] = 0
+    p[:, 0] += 1e-9
+    p /= p.sum(axis=1, keepdims=True)
+    limit = variation_of(rng, size, float(rng.choice([1e-6, 0.5, 8.0])))
+    ends = rng.integers(0, size, (2, 50, 6))
+    everywhere = np.indices((size, size)).reshape(2, 1, -1).repeat(50, axis=1)
+    sources, targets = np.concatenate([ends, everywhere], axis=2)
+    flows = rng.random(sources.shape) ** rng.integers(1, 40, sources.shape)
+    bounds = way(p, q, np.exp(limit), np.arange(size), sources, targets, flows)
+    for _ in range(300):
+        g = (limit + rng.normal(0, limit.max(), size)).min(axis=1)
+        assert (np.log(p @ np.exp(g)) - np.log(q @ np.exp(g)) <= bounds).all()
+
+
+@pytest.mark.parametrize("way", [PlansAtOnce, CompiledPlans])
+def test_every_step_is_a_number_of_the_one_evaluator(way, monkeypatch):
+    """Trees that were tampered with give a larger step, or the same: never a smaller one."""
+    rng = np.random.default_rng(3)
+    kernel, limit = rng.dirichlet(np.ones(4), 4), variation_of(rng, 4, 2.0)
+    best = way(kernel, 0)(limit)
+    monkeypatch.setattr("pufferkit.influence.curve.transport_plans.MOST_PIVOTS", 0)
+    monkeypatch.setattr("pufferkit.influence.curve.transport_plans._MOST_ROUNDS", 0)
+    worse = way(kernel, 0)(limit)
+    assert (worse >= best - 1e-12).all()
+    assert worse.max() > best.max() * (1 - 1e-9)
 
 
 def test_a_limit_that_is_reached_within_the_entries():

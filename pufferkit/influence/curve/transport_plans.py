@@ -34,7 +34,8 @@ Two ways to the same plans:
 - `CompiledPlans` solves one programme after another in a compiled loop. Loading the loop takes a
   second, and compiling it, the first time ever, half a minute.
 
-Both are on the safe side wherever they end.
+Both propose flows. The number that is used is that of `plan_steps`, one function for both, so a
+search that ends early or goes astray costs noise, never privacy.
 
 # Records
 
@@ -77,6 +78,9 @@ _TURNS = 4
 
 _ROUGH_TURNS = 2
 """Improvements of a rough bound."""
+
+_LEAST = 1e-300
+"""A flow that is there and counts for nothing."""
 
 _NEGATIVE = -1e-13
 """A flow is negative if it is below this share of the masses it is the difference of."""
@@ -452,48 +456,67 @@ def _tilted(p, q, g, supply, demand):
 
 
 @compiled_loop
-def plan_value(p, q, limit, states, arc_y, arc_z, flow, stay, plan, staying):
-    """The plan behind a flow, with row sums p, and the logarithm of its largest load.
+def plan_steps(p, q, gains, states, sources, targets, flows):
+    """The logarithm of the largest load of each plan, rounded up; all steps are these numbers.
 
-    The value is rounded up: sums of at most 2 n positive terms, each of a few roundings. It is
-    infinite for what is no plan: mass that is missing, or that goes where q has none.
+    Theorem: PAIRS Theorem 1. For every g that varies by at most B, the log-ratio of the means of
+    e^g under p and under q is at most log max_z sum_y x_yz e^{B(y,z)} / q_z for any plan x, that
+    is x >= 0 with row sums p; the least of these bounds is attained.
+
+    The plan sends from each state in proportion to the flows on its arcs. Sums of positive terms,
+    each of a few roundings, are rounded up together. What is no plan bounds nothing: the step is
+    infinite where mass is missing, or goes where q has none, or a flow is not a number.
+
+    The same code runs in numpy and in compiled loops, so it uses only what both know.
+
+    Parameters
+    ----------
+    p, q
+        Masses of each plan at its nodes; a row for each plan.
+    gains, states
+        e^B for every pair of states, and the state of each node.
+    sources, targets, flows
+        Arcs of each plan as nodes, what stays included, and their flows, in any unit; negative
+        ones count as zero.
     """
-    size, slack = len(p), (2 * len(p) + 16) * 2.3e-16
-    sums = stay.copy()
-    for arc in range(size - 1):
-        sums[arc_y[arc]] += flow[arc]
-    loads = np.empty(size)
-    for node in range(size):
-        if sums[node] > 0.0:
-            staying[node] = p[node] * (stay[node] / sums[node])
-        else:
-            # Nothing flows from here (its tilted mass is below a rounding): it stays, if it may.
-            staying[node] = p[node] if q[node] > 0.0 else 0.0
-        loads[node] = staying[node]
-    placed = staying[:size].copy()
-    for arc in range(size - 1):
-        y, z = arc_y[arc], arc_z[arc]
-        if sums[y] > 0.0:
-            plan[arc] = p[y] * (flow[arc] / sums[y])
-        else:
-            plan[arc] = 0.0 if q[y] > 0.0 or sums[y] < 0.0 else p[y]
-            sums[y] = -1.0  # the first arc has it all
-        loads[z] += plan[arc] * np.exp(limit[states[y], states[z]])
-        placed[y] += plan[arc]
-    worst = 0.0
-    for z in range(size):
-        whole = placed[z] >= p[z] * (1.0 - slack)
-        # Asked so that a NaN does not pass.
-        if not (whole and loads[z] >= 0.0 and (q[z] > 0.0 or loads[z] == 0.0)):
-            return np.inf
-        if q[z] > 0.0:
-            worst = max(worst, loads[z] / q[z])
-    value = np.log(worst)
-    return max(value + slack * (1.0 + abs(value)), 0.0)
+    plans, width = p.shape
+    slack = (2 * width + 16) * 2.3e-16
+    first = np.arange(plans).reshape(-1, 1) * width
+    begin, end = (first + sources).ravel(), (first + targets).ravel()
+    gain = gains.ravel()[states[sources.ravel()] * len(gains) + states[targets.ravel()]]
+    flow = np.maximum(flows.ravel(), 0.0)
+    supply, demand, sent = p.ravel(), q.ravel(), np.bincount(begin, flow, plans * width)
+    moved = flow * (supply / np.where(sent > 0.0, sent, np.inf))[begin]
+    placed = np.bincount(begin, moved, plans * width)
+    loads = np.bincount(end, moved * gain, plans * width)
+    is_plan = (placed >= supply * (1.0 - slack)) & ((demand > 0.0) | (loads == 0.0))
+    ratios = np.where(is_plan, loads / np.where(demand > 0.0, demand, 1.0), np.inf)
+    ratios = ratios.reshape(plans, width)
+    largest = np.ones(plans)
+    for node in range(width):
+        largest = np.maximum(largest, ratios[:, node])
+    steps = np.log(largest)
+    # Asked so that a NaN does not pass.
+    return np.where(largest < np.inf, steps + slack * (1.0 + steps), np.inf)
 
 
 @compiled_loop
-def all_steps(kernel, limit, trees, known, pivots, half, pairs, ys, zs, flows):
+def _complete(p, q, arc_y, stay, flow):
+    """Where nothing flows, a tilted mass below a rounding: all stays, if it may, or all goes on."""
+    sums = stay.copy()
+    for arc in range(len(p) - 1):
+        sums[arc_y[arc]] += flow[arc]
+    for arc in range(len(p) - 1):
+        y = arc_y[arc]
+        if p[y] > 0.0 and sums[y] == 0.0 and q[y] == 0.0:
+            sums[y] = flow[arc] = _LEAST
+    for y in range(len(p)):
+        if p[y] > 0.0 and sums[y] == 0.0:
+            stay[y] = _LEAST
+
+
+@compiled_loop
+def all_steps(kernel, limit, trees, known, pivots, half, pairs, sources, targets, masses):
     """Steps of every ordered pair of rows of a kernel at the variation ``limit``.
 
     Rows that are possible at the same states come one after another, as their programmes have the
@@ -511,7 +534,7 @@ def all_steps(kernel, limit, trees, known, pivots, half, pairs, ys, zs, flows):
         Most pivots of one programme.
     half
         Only from rows before this one to rows from it on; 0 for all pairs.
-    pairs, ys, zs, flows
+    pairs, sources, targets, masses
         Arcs between different states that have a flow, one pair after another: number of the pair,
         source, target, flow.
 
@@ -526,8 +549,8 @@ def all_steps(kernel, limit, trees, known, pivots, half, pairs, ys, zs, flows):
     cost, across = limit + raised, limit.T + raised
     for y in range(columns):
         cost[y, y] = across[y, y] = np.inf
-    stay, staying = np.empty(columns), np.empty(columns)
-    flow, plan = np.empty(columns), np.empty(columns)
+    gains = np.exp(limit)
+    stay, flow = np.empty(columns), np.empty(columns)
     arc_y, arc_z = np.empty(columns, np.int64), np.empty(columns, np.int64)
     written, made = 0, 0
     kinds = _kinds(kernel)
@@ -539,44 +562,70 @@ def all_steps(kernel, limit, trees, known, pivots, half, pairs, ys, zs, flows):
                 continue
             nodes = np.flatnonzero((kernel[kind] > 0.0) | (kernel[far] > 0.0))
             number = len(nodes)
-            p, q = np.empty(number), np.empty(number)
             own, turned = cost, across
             if number < columns:
                 own, turned = np.empty((number, number)), np.empty((number, number))
                 for n in range(number):
                     for m in range(number):
                         own[n, m] = turned[m, n] = cost[nodes[n], nodes[m]]
+            alike = np.flatnonzero(kinds == far)
+            p, q = np.empty((len(alike), number)), np.empty((len(alike), number))
+            asked, shape = np.empty(len(alike), np.int64), (len(alike), 2 * number - 1)
+            ys, zs, flows = np.empty(shape, np.int64), np.empty(shape, np.int64), np.empty(shape)
             for x in range(kind, size if half == 0 else half):
                 if kinds[x] != kind:
                     continue
-                for other in range(max(far, half), size):
-                    if kinds[other] != far or other == x:
+                plans = 0
+                for other in alike:
+                    if other < half or other == x:
                         continue
                     same = True
                     for n in range(number):
-                        p[n], q[n] = kernel[x, nodes[n]], kernel[other, nodes[n]]
-                        same &= p[n] == q[n]
+                        p[plans, n], q[plans, n] = kernel[x, nodes[n]], kernel[other, nodes[n]]
+                        same &= p[plans, n] == q[plans, n]
                     if same:
                         continue
                     tree = trees[x, other]
                     for arc in range(number - 1):
                         arc_y[arc], arc_z[arc] = tree[arc, 0], tree[arc, 1]
-                    begun = known[x, other]
                     done = optimal_flow(
-                        p, q, own, turned, raised, begun, arc_y, arc_z, stay, flow, pivots
+                        p[plans],
+                        q[plans],
+                        own,
+                        turned,
+                        raised,
+                        known[x, other],
+                        arc_y,
+                        arc_z,
+                        stay,
+                        flow,
+                        pivots,
                     )
                     made += max(done, 0)
-                    steps[x, other] = plan_value(
-                        p, q, limit, nodes, arc_y, arc_z, flow, stay, plan, staying
-                    )
                     known[x, other] = done >= 0
+                    _complete(p[plans], q[plans], arc_y, stay, flow)
                     for arc in range(number - 1):
                         tree[arc, 0], tree[arc, 1] = arc_y[arc], arc_z[arc]
+                        ys[plans, arc], zs[plans, arc] = arc_y[arc], arc_z[arc]
+                        flows[plans, arc] = flow[arc]
                         if flow[arc] > 0.0:
                             pairs[written] = x * size + other
-                            ys[written], zs[written] = nodes[arc_y[arc]], nodes[arc_z[arc]]
-                            flows[written] = flow[arc]
+                            sources[written] = nodes[arc_y[arc]]
+                            targets[written] = nodes[arc_z[arc]]
+                            masses[written] = flow[arc]
                             written += 1
+                    for n in range(number):
+                        ys[plans, number - 1 + n] = zs[plans, number - 1 + n] = n
+                        flows[plans, number - 1 + n] = stay[n]
+                    asked[plans] = other
+                    plans += 1
+                if plans == 0:
+                    continue
+                values = plan_steps(
+                    p[:plans], q[:plans], gains, nodes, ys[:plans], zs[:plans], flows[:plans]
+                )
+                for plan in range(plans):
+                    steps[x, asked[plan]] = values[plan]
     return steps, written, made
 
 
@@ -595,13 +644,20 @@ def _kinds(kernel):
 
 @compiled_loop
 def closed(variation):
-    """The triangle closure, in place: shortest paths, rounded up."""
-    size = len(variation)
+    """The triangle closure: shortest paths, rounded up."""
+    paths, size = variation.copy(), len(variation)
+    if 2 * (paths + np.diag(np.full(size, np.inf))).min() >= paths.max():
+        return paths  # two arcs are never the shorter way
     for middle in range(size):
-        for x in range(size):
-            for y in range(size):
-                way = (variation[x, middle] + variation[middle, y]) * (1.0 + 2.0 * EPS)
-                variation[x, y] = min(variation[x, y], way)
+        ways = paths[:, middle].copy().reshape(-1, 1) + paths[middle].copy().reshape(1, -1)
+        paths = np.minimum(paths, ways * (1.0 + 2.0 * EPS))
+    return paths
+
+
+@compiled_loop
+def raised_by(cost, adds):
+    """The sum, rounded up; exact where the cost is zero."""
+    return np.where(cost > 0.0, (cost + adds) * (1.0 + 2.0 * EPS), adds)
 
 
 @compiled_loop
@@ -634,7 +690,7 @@ def followed(kernels, error, cost, variation, most, pivots, limit, near, cheap, 
     known = np.zeros((size, size), np.bool_)
     room = size * size * states
     pairs, ys, zs = np.empty(room, np.int32), np.empty(room, np.int32), np.empty(room, np.int32)
-    flows = np.empty(room)
+    flows, outside = np.empty(room), 1.0 - np.eye(size)
     for entry in range(len(steps)):
         least = limit - (np.inf if len(steps) - entry > cheap else near)
         if entry > 0 and np.all(variation <= limit) and np.all(variation >= least):
@@ -643,14 +699,8 @@ def followed(kernels, error, cost, variation, most, pivots, limit, near, cheap, 
         if at > 0 and np.any((kernels[at] > 0.0) != (kernels[at - 1] > 0.0)):
             known[:] = False  # trees are over the states that are possible
         own, _, _ = all_steps(kernels[at], variation, tree, known, pivots, 0, pairs, ys, zs, flows)
-        met[entry], trees[entry] = variation, tree
-        for x in range(size):
-            for y in range(size):
-                own[x, y] += error if x != y else 0.0
-                further = (cost[x, y] + own[x, y]) * (1.0 + 2.0 * EPS)
-                variation[x, y] = further if x != y else 0.0
-        steps[entry] = own
-        closed(variation)
+        met[entry], trees[entry], steps[entry] = variation, tree, own + error * outside
+        variation[:] = closed(raised_by(cost, steps[entry]))
         if variation.max() > most:
             return entry + 1
     return len(steps)
@@ -811,11 +861,11 @@ class PlansAtOnce:
         self._pairs = np.arange(len(self._x))
         self._y = np.zeros((len(self._x), 2 * self._states), dtype=np.int64)
         self._z, self._used = self._y.copy(), self._y.astype(bool)
-        self._at, self._from, self._to = (self._y.copy() for _ in range(3))
+        self._at, self._from = self._y.copy(), self._y.copy()
         self._paths = np.zeros((*self._y.shape, 2 * self._states))
         self._sides = np.zeros((*self._y.shape, 4 * self._states))
         self._signs, self._fresh = np.zeros(self._y.shape), True
-        self._flow = self._plan = self._signs
+        self._flow = self._signs
 
     def start_like(self, other: PlansAtOnce) -> None:
         """Begin with the trees of another kernel, if it has the same zeros."""
@@ -840,9 +890,10 @@ class PlansAtOnce:
         if len(infeasible):
             self._begin(infeasible, limit)
             potentials = self._potentials(_ALL, limit)
-        self._flow = np.maximum(self._flows(limit, potentials), 0.0)
-        self._plan = self._planned(self._flow)
-        steps[self._x, self._other] = self._values(self._plan, limit)
+        self._flow = self._complete(np.maximum(self._flows(limit, potentials), 0.0))
+        steps[self._x, self._other] = plan_steps.plain(
+            self._p, self._q, np.exp(limit), np.arange(self._states), self._y, self._z, self._flow
+        )
         return steps
 
     @property
@@ -894,8 +945,8 @@ class PlansAtOnce:
         self._sides[pairs, :, :width], self._sides[pairs, :, width:] = np.abs(paths), paths == 0
         self._signs[pairs] = paths.max(axis=1) + paths.min(axis=1)
         # Places in a matrix over pairs of states, and in one over pairs of rows and states.
-        own, y, z = pairs[:, None] * self._states, self._y[pairs], self._z[pairs]
-        self._at[pairs], self._from[pairs], self._to[pairs] = y * self._states + z, own + y, own + z
+        y, z = self._y[pairs], self._z[pairs]
+        self._at[pairs], self._from[pairs] = y * self._states + z, pairs[:, None] * self._states + y
 
     def _potentials(self, pairs: Some, limit: Floats) -> Floats:
         arcs = np.where(self._used[pairs], limit.ravel()[self._at[pairs]], 0.0)
@@ -979,32 +1030,13 @@ class PlansAtOnce:
         self._moved(pairs)
         return pairs
 
-    def _planned(self, flow: Floats) -> Floats:
-        """The plan behind the flows, with row sums p."""
-        sums = np.bincount(self._from.ravel(), flow.ravel(), self._p.size)
-        own, mass = sums[self._from], self._p.ravel()[self._from]
-        plan: Floats = mass * np.divide(flow, own, out=np.zeros_like(flow), where=own > 0)
-        # Where nothing flows from a state (its tilted mass is below a rounding): its first arc.
-        lacking = (sums.reshape(self._p.shape) == 0) & (self._p > 0)
+    def _complete(self, flow: Floats) -> Floats:
+        """The flows, with the first arc of a state with mass from which nothing flows."""
+        sums = np.bincount(self._from.ravel(), flow.ravel(), self._p.size).reshape(self._p.shape)
+        lacking = (sums == 0) & (self._p > 0)
         for pair, y in np.argwhere(lacking) if lacking.any() else ():
-            plan[pair, (self._used[pair] & (self._y[pair] == y)).argmax()] = self._p[pair, y]
-        return plan
-
-    def _values(self, plan: Floats, limit: Floats) -> Floats:
-        """The logarithm of the largest load of each plan, rounded up as `plan_value` does.
-
-        Infinite for what is no plan: mass that is missing, or that goes where q has none.
-        """
-        slack, shape = (2 * self._states + 16) * 2.3e-16, self._p.shape
-        moved = plan * np.exp(limit.ravel()[self._at])
-        loads = np.bincount(self._to.ravel(), moved.ravel(), self._p.size).reshape(shape)
-        sums = np.bincount(self._from.ravel(), plan.ravel(), self._p.size).reshape(shape)
-        beyond = np.where(loads > 0, np.inf, 0.0)
-        ratios = np.divide(loads, self._q, out=beyond, where=self._q > 0)
-        missing = (sums < self._p * (1.0 - slack)).any(axis=1)
-        values = np.where(missing, np.inf, np.log(ratios.max(axis=1)))
-        rounded: Floats = np.maximum(values + slack * (1.0 + np.abs(values)), 0.0)
-        return rounded
+            flow[pair, (self._used[pair] & (self._y[pair] == y)).argmax()] = _LEAST
+        return flow
 
 
 STAY, NONE = 255, 254

@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 from math import prod
-from os import PathLike
 from types import MappingProxyType
 from typing import Any
 
@@ -42,7 +41,7 @@ from pufferkit.beliefs.junction_tree import (
 from pufferkit.beliefs.markov_chain import labels
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
-from pufferkit.records import JsonRecord, read_text
+from pufferkit.records import JsonRecord
 from pufferkit.shown import Shown
 
 MOST_ROWS = 1 << 18
@@ -83,15 +82,6 @@ class BayesianNetwork(Shown, JsonRecord):
     [0.529, 0.471]
     >>> flu.ancestors(["Ben"]), round(flu.joint().probability("Ben", 1), 3)
     (('Ada', 'Ben'), 0.085)
-    >>> import os, tempfile
-    >>> path = os.path.join(tempfile.mkdtemp(), "flu.bif")
-    >>> with open(path, "w") as file:
-    ...     _ = file.write(
-    ...         "network flu { } variable Ann { type discrete [2] { no, yes }; } "
-    ...         "probability ( Ann ) { table 0.9, 0.1; }"
-    ...     )
-    >>> BayesianNetwork.from_bif(path).distribution("Ann").tolist()
-    [0.9, 0.1]
     """
 
     parents: Mapping[Node, tuple[Node, ...]]
@@ -132,7 +122,8 @@ class BayesianNetwork(Shown, JsonRecord):
     def from_pgmpy(cls, model: Any) -> BayesianNetwork:
         """A discrete network of pgmpy, with its state names.
 
-        Only the object is needed, so pgmpy is not imported here.
+        Only the object is needed, so pgmpy is not imported here. It reads BIF and XMLBIF files:
+        ``BayesianNetwork.from_pgmpy(pgmpy.readwrite.BIFReader("flu.bif").get_model())``.
         """
         try:
             nodes, tables_of = list(model.nodes()), {cpd.variable: cpd for cpd in model.get_cpds()}
@@ -158,13 +149,6 @@ class BayesianNetwork(Shown, JsonRecord):
                 zip(keys, distributions.reshape(-1, distributions.shape[-1]), strict=True)
             )
         return cls(parents, tables, values)
-
-    @classmethod
-    def from_bif(cls, path: str | PathLike[str]) -> BayesianNetwork:
-        """A network from a BIF file (Bayesian Interchange Format)."""
-        from pufferkit.beliefs.bif import read_bif  # noqa: PLC0415 - rarely used
-
-        return cls(*read_bif(read_text(path).read()))
 
     def __len__(self) -> int:
         return len(self.nodes)

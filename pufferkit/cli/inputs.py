@@ -415,12 +415,10 @@ def text_of(path: Path) -> str:
 
 
 def read_model(path: Path) -> Beliefs:
-    """The beliefs in a JSON file: chains, networks or joint distributions; networks also as BIF."""
-    from pufferkit.beliefs.base import as_beliefs, beliefs_from_json  # noqa: PLC0415
+    """The beliefs in a JSON file: chains, networks or joint distributions."""
+    from pufferkit.beliefs.base import beliefs_from_json  # noqa: PLC0415
 
     try:
-        if path.suffix.lower() == ".bif":
-            return as_beliefs(pk.BayesianNetwork.from_bif(path))
         model = beliefs_from_json(text_of(path))
     except FileNotFoundError:
         words = "no such file; make it from public files with pufferkit beliefs choose"

@@ -186,7 +186,6 @@ def test_endless_files_are_refused_wherever_a_file_is_read(tmp_path, endless):
     table.symlink_to(endless)
     reads = (
         pk.verify,
-        pk.BayesianNetwork.from_bif,
         pk.Bins.from_file,
         lambda file: weights_of(Path(file), (0, 1)),
     )

@@ -320,73 +320,6 @@ def test_bad_json_is_refused(data, message):
         BayesianNetwork.from_dict(data)
 
 
-BIF = """
-network flu { property made "by hand; with { marks }"; }
-// people
-variable Ada { type discrete [ 2 ] { no, yes }; property position = (1, 2) ; }
-variable "Ben B." { type discrete [ 3 ] { none, some, >=39.5 }; }
-variable Cy { type discrete[2] { no, yes }; }
-probability ( Ada ) { table 0.9, 0.1; }
-probability ( "Ben B." | Ada ) { (no) 0.9, 0.08, 0.02; (yes) 0.3333333, 0.3333333, 0.3333333; }
-/* the table runs over Cy slowest, over Ada fastest */
-probability ( Cy | "Ben B.", Ada ) {
-  default 0.5, 0.5;
-  (none, yes) 0.2, 8e-1;
-}
-probability ( Dee | Ada, Cy ) { table 0.1 0.2 0.3 0.4 0.9 0.8 0.7 0.6; }
-variable Dee { type discrete [ 2 ] { no, yes }; }
-"""
-
-
-def test_bif(tmp_path):
-    (tmp_path / "flu.bif").write_text(BIF)
-    network = BayesianNetwork.from_bif(tmp_path / "flu.bif")
-    assert network.values["Ben B."] == ("none", "some", ">=39.5")
-    assert network.tables["Ben B."]["yes",] == close([1 / 3] * 3, rel=1e-15)
-    assert network.tables["Cy"]["none", "yes"].tolist() == [0.2, 0.8]
-    assert network.tables["Cy"]["some", "yes"].tolist() == [0.5, 0.5]
-    assert network.tables["Dee"]["no", "yes"].tolist() == [0.2, 0.8]
-    assert network.tables["Dee"]["yes", "no"].tolist() == [0.3, 0.7]
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ("network", "netwrok", "got 'netwrok'; is this a BIF file"),
-        ("(no) 0.9, 0.08, 0.02;", "", r"tables\['Ben B.'\]: has no row for \('no',\)"),
-        ("(no) 0.9, 0.08, 0.02;", "(no) 0.9, 0.08, 0.01;", r"\('no',\)\]: sums to 0.99, not 1"),
-        ("(no) 0.9, 0.08, 0.02;", "(no) 0.9, 0.1;", "'Ben B.': 2 numbers where 3 are required"),
-        ("(no) 0.9, 0.08, 0.02;", "(no) 0.9, x, 0.02;", "'Ben B.': could not convert"),
-        ("(no) 0.9, 0.08, 0.02;", "(not) 0.9, 0.08, 0.02;", r"has a row for \('not',\)"),
-        ("[ 3 ]", "[ 4 ]", "variable 'Ben B.' declares 4 values, lists 3"),
-        ("variable Cy", "variable Cx", "'Cy' has a probability but no 'variable' block"),
-        ("type discrete[2]", "type continuous", "'Cy' is not 'type discrete'"),
-        ("variable Dee { type discrete [ 2 ] { no, yes }; }", "variable Dee {", "cut off"),
-    ],
-)
-def test_bad_bif_is_named(tmp_path, old, new, message):
-    assert old in BIF
-    (tmp_path / "flu.bif").write_text(BIF.replace(old, new, 1))
-    with pytest.raises(ValueError, match=message):
-        BayesianNetwork.from_bif(tmp_path / "flu.bif")
-
-
-def test_rows_of_a_bif_may_be_off_by_their_last_digit_only(tmp_path):
-    for row, good in [
-        ("0.333, 0.333, 0.333", True),
-        ("0.3333, 0.333, 0.333", False),
-        ("0.5, 0.4, 0", False),
-    ]:
-        (tmp_path / "x.bif").write_text(
-            f"variable a {{ type discrete [3] {{ x, y, z }}; }} probability (a) {{ table {row}; }}"
-        )
-        if good:
-            assert BayesianNetwork.from_bif(tmp_path / "x.bif").distribution("a").sum() == close(1)
-        else:
-            with pytest.raises(ValueError, match="sums to"):
-                BayesianNetwork.from_bif(tmp_path / "x.bif")
-
-
 def as_pgmpy(network: BayesianNetwork):
     """What `from_pgmpy` reads of a model: nodes, and tables with the node on the first axis."""
     cpds = [
@@ -454,7 +387,8 @@ def test_pgmpy_itself_agrees(tmp_path):
     )
     assert network.distribution("rain", given={"wet": "yes"}) == close(theirs.values, rel=1e-12)
     readwrite.BIFWriter(model).write(str(tmp_path / "s.bif"))
-    read = BayesianNetwork.from_bif(tmp_path / "s.bif")
+    model = readwrite.BIFReader(str(tmp_path / "s.bif")).get_model()
+    read = BayesianNetwork.from_pgmpy(model)
     assert read.distribution("wet", "rain") == close(network.distribution("wet", "rain"))
 
 

@@ -107,18 +107,6 @@ def test_show_and_check(flu: Path):
     assert "Ben: well 0.8, sick 0.2" in good("beliefs", "show", "flu.json")
 
 
-def test_bif_files(folder: Path):
-    Path("net.bif").write_text(
-        "network flu {}\n"
-        "variable A { type discrete [ 2 ] { well, sick }; }\n"
-        "variable B { type discrete [ 2 ] { well, sick }; }\n"
-        "probability ( A ) { table 0.8, 0.2; }\n"
-        "probability ( B | A ) { (well) 0.9, 0.1; (sick) 0.4, 0.6; }\n"
-    )
-    printed = good("plan", "--model", "net.bif", "--epsilon", "1")
-    assert "network of 2 nodes" in printed
-
-
 # --- ledger ---------------------------------------------------------------------------------------
 
 PAID = (*RELEASE, "--ledger", "book.db", "--budget", "3", "--account", "ada")

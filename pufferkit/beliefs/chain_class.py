@@ -439,7 +439,8 @@ within one segment, and nothing else'
         In a class with any start they have the initial distribution of this chain.
         """
         raise NotApplicable(
-            f"closeness: {self.description} has no member to compare with; name the matrices"
+            f"closeness: {self.description} is no list of chains; give a chain of it that is near "
+            "the adversary's, in a class of its own"
         )
 
     def boxes(self) -> list[KernelBounds]:

@@ -7,20 +7,14 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from pufferkit import checks
 from pufferkit.beliefs.base import Member, Mixing
 from pufferkit.beliefs.chain_class import ChainClass, plural
-from pufferkit.beliefs.markov_chain import RAREST, MarkovChain
-from pufferkit.beliefs.nearest_matrices import mixtures
-from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.curve.engine import Part, Side
 from pufferkit.influence.curve.steps import Diameters, Ratios, off_diagonal
 from pufferkit.influence.quilts.chains import MixingInfluence
-
-_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -82,33 +76,6 @@ class MixingClass(ChainClass):
             "the class is known only by pi_min and gap, so there is no matrix to compute with; "
             "use markov_quilt_approx, or name the matrices with ChainClass.any_start"
         )
-
-    def contains(self, transition: ArrayLike) -> bool:
-        """Whether a matrix is in the class."""
-        chain = MarkovChain(np.eye(len(self.states))[0], transition, self.states)
-        if not chain.is_irreducible or chain.period > 1 or chain.pi_min < RAREST:
-            return False
-        if self.reversible and not chain.is_reversible:
-            return False
-        gap = chain.reversible_eigengap if self.reversible else chain.eigengap
-        return gap >= self.gap - _ROUNDING and chain.pi_min >= self.pi_min * (1 - _ROUNDING)
-
-    def nearest(self, chain: MarkovChain, length: int) -> list[Member]:
-        if not chain.is_irreducible or chain.pi_min < RAREST:
-            raise NotApplicable(
-                "closeness: the adversary's chain never reaches some states (or their probability "
-                "underflows), and every chain of the class reaches all; name the matrices with "
-                "ChainClass.any_start"
-            )
-        name = "the nearest mixture that mixes as well"
-        matrices: list[Floats] = [chain.transition]
-        if self.contains(chain.transition):
-            name = "the adversary's own matrix"
-        else:
-            matrices = list(mixtures(chain, self.reversible, self.contains))
-        if not matrices:
-            raise NotApplicable(f"closeness: the search has no result among {self.description}")
-        return [Member(name, MarkovChain(chain.initial, m, self.states), True) for m in matrices]
 
     def mixing_bounds(self) -> tuple[Mixing, ...]:
         contraction = 1 - self.gap / 2 if self.reversible else math.sqrt(1 - self.gap)

@@ -48,7 +48,6 @@ from pufferkit import checks
 from pufferkit.beliefs.base import Member, Mixing
 from pufferkit.beliefs.chain_class import ChainClass, KernelBounds, plural
 from pufferkit.beliefs.markov_chain import MarkovChain, state_labels
-from pufferkit.beliefs.nearest_matrices import stationary_within, within_bounds
 from pufferkit.beliefs.provenance import PRIVATE_NOTE, Provenance
 from pufferkit.checks import SUM_TOLERANCE, Floats
 from pufferkit.data.series import Series
@@ -185,47 +184,6 @@ class RegionClass(ChainClass):
             raise ValueError(f"transition: has {len(matrix)} states, the region {len(self.states)}")
         inside = (matrix >= self.low - _OUT) & (matrix <= self.high + _OUT)
         return bool(inside.all())
-
-    def holds(self, chain: MarkovChain, length: int) -> bool:
-        """Whether the kernels of a chain, in both directions, are in the class up to ``length``."""
-        if not self.contains(chain.transition):
-            return False
-        if self.before is None:
-            return True
-        here = chain.initial
-        for _ in range(length - 1):
-            joint = (here[:, None] * chain.transition).T
-            there = joint.sum(axis=1)
-            some = there > 0
-            back = joint[some] / there[some, None]
-            low, high = self.before.low[some] - _OUT, self.before.high[some] + _OUT
-            if ((back < low) | (back > high)).any():
-                return False
-            if (here == there).all():
-                break
-            here = there
-        return True
-
-    def nearest(self, chain: MarkovChain, length: int) -> list[Member]:
-        chains = [chain]
-        if self.before is None:
-            matrix = within_bounds(chain.transition, self.low, self.high)
-            chains.append(MarkovChain(chain.initial, matrix, self.states))
-        elif not self.holds(chain, length):
-            for nearer in stationary_within(
-                chain.transition, self.low, self.high, self.before.low, self.before.high
-            ):
-                chains.append(MarkovChain(chain.initial, nearer, self.states))
-                if len(chains[-1].closed_classes) == 1:
-                    chains.append(MarkovChain.steady(nearer, self.states))
-        name, anywhere = "the nearest chain of the region", self.before is None
-        members = [Member(name, one, anywhere) for one in chains if self.holds(one, length)]
-        if not members:
-            raise NotApplicable(
-                "closeness: no chain could be verified to lie in this region, so there is none to "
-                "compare with; use sides='any start', which bounds one direction only"
-            )
-        return members
 
     def corners(self) -> tuple[Member, ...] | None:
         """For two states: the two matrices that are exactly the worst case of the region.

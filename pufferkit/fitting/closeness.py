@@ -7,9 +7,8 @@ left out: the divergence can grow by it.
 
 For chains the divergence given a secret is a maximum over paths of a sum of log-ratios, so a
 forward and a backward pass of maxima give it for all of them at once, pairs and entries in a row
-included; for networks two passes along the edges do. Any member of the class gives a valid Delta:
-where the class fixes no start the adversary's own is taken, where it fixes no matrix one near the
-adversary's, checked to be a member.
+included. Any member of the class gives a valid Delta; where the class fixes no start the
+adversary's own is taken.
 
 **Chains.** For data x let r(x) = log p(x) / q(x), a sum over the start and the moves. Given a
 secret S that both think possible, the max-divergence of p from q is
@@ -23,30 +22,23 @@ before the first value and after the last, for any two ends that the adversary's
 
 Secrets that the adversary thinks impossible are not compared; what only one of the two thinks
 possible, given such a secret, makes the divergence infinite.
-
-**Networks.** The log-ratio of two networks is a sum of log-ratios of tables, so its maximum over
-all data with X_i = a is found as a sum of products is, with maxima for sums and sums for products:
-all other nodes are eliminated, the least connected first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import singledispatch
-from math import inf, log, prod
+from math import inf, log
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit import checks
-from pufferkit.beliefs.base import Beliefs, as_beliefs, same_step
-from pufferkit.beliefs.bayesian_network import BayesianNetwork, NetworkClass
+from pufferkit.beliefs.base import same_step
 from pufferkit.beliefs.chain_class import as_chain_class
 from pufferkit.beliefs.finite_joint import FiniteJoint
 from pufferkit.beliefs.markov_chain import MarkovChain
-from pufferkit.beliefs.markov_random_field import FieldClass, MarkovRandomField
 from pufferkit.beliefs.secrets import Pairs, Runs, Secrets
 from pufferkit.checks import Floats
 from pufferkit.data.durations import of_seconds
@@ -146,93 +138,6 @@ def _marginals(chain: MarkovChain, length: int) -> Floats:
     return distributions
 
 
-MOST_ENTRIES = 1 << 22
-
-# Impossible under the first never counts; impossible under the second alone is infinite.
-
-_ScopedTable = tuple[tuple[int, ...], Floats]
-
-
-def network_delta(adversary: BayesianNetwork, belief: BayesianNetwork) -> float:
-    """Largest divergence given any X_i = a that the adversary thinks possible, either way.
-
-    The two may have different arrows, but must be about the same nodes and values.
-    """
-    for node in adversary.nodes:
-        if belief.values.get(node) != adversary.values[node]:
-            raise ValueError(
-                f"beliefs: must be about the adversary's nodes, with {node!r} among them"
-            )
-    if len(belief) != len(adversary):
-        raise ValueError(f"beliefs: have {len(belief)} nodes, the adversary {len(adversary)}")
-    theirs = [adversary.table((node,)) for node in adversary.nodes]
-    ours = [belief.table((node,)) for node in adversary.nodes]
-    if any((one.possible & ~other.possible).any() for one, other in zip(theirs, ours, strict=True)):
-        return inf
-    delta = 0.0
-    for sign, first, second in ((1, adversary, belief), (-1, belief, adversary)):
-        largest = _maxima(first, second, adversary.nodes)
-        for one, other, own in zip(theirs, ours, largest, strict=True):
-            maxima = own[one.possible]
-            if (maxima > _INFINITE).any():
-                return inf
-            odds = np.log(other.values[one.possible]) - np.log(one.values[one.possible])
-            delta = max(delta, float((maxima + sign * odds).max()))
-    return delta
-
-
-def _maxima(
-    first: BayesianNetwork, second: BayesianNetwork, nodes: Sequence[Hashable]
-) -> list[Floats]:
-    """For every node and value, the largest log first(x) / second(x) over data x with it."""
-    place = {node: number for number, node in enumerate(nodes)}
-    tables: list[_ScopedTable] = []
-    for network, sign, never in ((first, 1.0, -_NEVER), (second, -1.0, _UNSEEN)):
-        for node in nodes:
-            own = network.arrays[node]
-            logs = np.where(own > 0, sign * np.log(np.where(own > 0, own, 1.0)), never)
-            tables.append(((*(place[p] for p in network.parents[node]), place[node]), logs))
-    order = _order([set(scope) for scope, _ in tables])
-    return [_maximum(tables, [v for v in order if v != kept]) for kept in range(len(nodes))]
-
-
-def _maximum(tables: Sequence[_ScopedTable], gone: Sequence[int]) -> Floats:
-    """The largest sum of the tables over these variables, one after another."""
-    left = list(tables)
-    for v in gone:
-        scope, values = _sum([table for table in left if v in table[0]])
-        left = [table for table in left if v not in table[0]]
-        left.append((tuple(u for u in scope if u != v), values.max(axis=scope.index(v))))
-    return _sum(left)[1]
-
-
-def _sum(tables: Sequence[_ScopedTable]) -> _ScopedTable:
-    sizes = {v: size for own, values in tables for v, size in zip(own, values.shape, strict=True)}
-    if prod(sizes.values()) > MOST_ENTRIES:
-        raise NotApplicable(
-            f"closeness of these networks needs tables of {prod(sizes.values()):.1e} entries (at "
-            f"most {MOST_ENTRIES:.0e}); cut them into parts"
-        )
-    total: Floats = np.zeros(())
-    for own, values in tables:
-        moved = np.transpose(values, [own.index(v) for v in sizes if v in own])
-        total = total + moved[tuple(slice(None) if v in own else None for v in sizes)]
-    return tuple(sizes), total
-
-
-def _order(families: Sequence[set[int]]) -> list[int]:
-    """Variables, least connected first; those that remain are joined when one goes."""
-    near = {v: set().union(*(one for one in families if v in one)) for v in set().union(*families)}
-    order: list[int] = []
-    while near:
-        v = min(near, key=lambda u: (len(near[u]), u))
-        order.append(v)
-        around = near.pop(v) - {v}
-        for u in around:
-            near[u] = (near[u] | around) - {v}
-    return order
-
-
 _ROUNDING = 1e-12
 
 
@@ -294,15 +199,13 @@ def closeness(adversary: Any, beliefs: Any, length: int | None = None) -> Closen
     Parameters
     ----------
     adversary
-        A `FiniteJoint`, a `MarkovChain`, a `BayesianNetwork` or a `MarkovRandomField`.
+        A `FiniteJoint`, as small networks have (``network.joint()``), or a `MarkovChain`.
     beliefs
-        For a joint distribution: a `FiniteJoint` or several. For a network or a random field: a
-        `BayesianNetwork` or a `MarkovRandomField`, or several, over the same nodes. For a chain: a
-        `MarkovChain`, or `ChainClass.of`, `any_start`, `binary`, `around` or `mixing`. Where the
-        class leaves the start open, it is the adversary's. Where it leaves the matrix open, one
-        near the adversary's is taken (`pufferkit.beliefs.region_class`): its own, if the class has
-        it. The Delta of any member is a valid one. With secrets of their own (`with_secrets`:
-        entries in a row, or pairs of values), Delta is given these.
+        For a joint distribution: a `FiniteJoint` or several. For a chain: a `MarkovChain`, or
+        `ChainClass.of`, `any_start` or `binary`. Where the class leaves the start open, it is the
+        adversary's. Of a class that is no list give a member near the adversary's belief: the Delta
+        of any member is a valid one. With secrets of their own (`with_secrets`: entries in a row,
+        or pairs of values), Delta is given these.
     length
         Number of entries, for chains. Delta is for a series of one segment: with several
         independent ones, an adversary with another belief about each is further away.
@@ -328,46 +231,12 @@ def closeness(adversary: Any, beliefs: Any, length: int | None = None) -> Closen
             raise ValueError("length: is needed for chains; give the number of entries")
         size = checks.whole("length", length, 1)
         distances = _chain_distances(adversary, beliefs, size)
-    elif isinstance(adversary, (BayesianNetwork, MarkovRandomField)):
-        distances = _graph_distances(as_beliefs(beliefs), adversary)
     else:
         raise ValueError(
-            "adversary: must be a FiniteJoint, a MarkovChain, a BayesianNetwork or a "
-            f"MarkovRandomField, got {type(adversary).__name__}"
+            "adversary: must be a MarkovChain or a FiniteJoint (a small network has .joint()), "
+            f"got {type(adversary).__name__}"
         )
     return min(distances, key=lambda one: one.delta)
-
-
-@singledispatch
-def _graph_distances(
-    beliefs: Beliefs, adversary: BayesianNetwork | MarkovRandomField
-) -> list[Closeness]:
-    raise ValueError(
-        f"beliefs: must be networks or random fields, like the adversary's; here is a "
-        f"{beliefs.description}"
-    )
-
-
-@_graph_distances.register
-def _(
-    beliefs: NetworkClass | FieldClass, adversary: BayesianNetwork | MarkovRandomField
-) -> list[Closeness]:
-    theirs, rounding = _as_network(adversary)
-    distances = []
-    for number, model in enumerate(beliefs.listed, 1):
-        ours, more = _as_network(model)
-        delta = network_delta(theirs, ours) + rounding + more
-        name = f"{beliefs.called} {number} of {len(beliefs.listed)}"
-        distances.append(Closeness(delta, name))
-    return distances
-
-
-def _as_network(model: BayesianNetwork | MarkovRandomField) -> tuple[BayesianNetwork, float]:
-    """A network, and how far distributions given a value may be from those of the model."""
-    if isinstance(model, BayesianNetwork):
-        return model, 0.0
-    (network,), rounding = FieldClass((model,)).networks()
-    return network.networks[0], rounding / 2
 
 
 def _chain_distances(adversary: MarkovChain, beliefs: Any, length: int) -> list[Closeness]:

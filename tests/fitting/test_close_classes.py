@@ -7,8 +7,6 @@ import numpy as np
 import pytest
 
 from pufferkit import ChainClass, MarkovChain, NotApplicable, Secrets, closeness
-from pufferkit.beliefs.region_class import RegionClass, within_bounds
-from pufferkit.fitting.closeness import chain_delta
 
 
 def table(chain, length):
@@ -116,134 +114,14 @@ def test_secrets_that_are_no_entries_in_a_row_are_refused(secrets):
         closeness(chain, ChainClass.of(chain).with_secrets(secrets), 9)
 
 
-# --- regions --------------------------------------------------------------------------------------
-
-
-def test_a_chain_of_the_region_is_at_distance_zero():
-    counts = [[900, 100], [80, 120]]
-    inside = MarkovChain([1, 0], [[0.9, 0.1], [0.4, 0.6]])
-    anywhere = ChainClass.around(counts, 0.95, sides="any start")
-    assert closeness(inside, anywhere, 50).delta == 0
-    both = ChainClass.around(counts, 0.95)
-    assert closeness(MarkovChain.steady(inside.transition), both, 50).delta == 0
-    # From a sure start the entry before the second is known, which no region of counts holds.
-    assert not both.holds(inside, 2)
-    assert closeness(inside, both, 50).delta == math.inf
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_the_nearest_row_of_a_region_by_listing(seed):
-    rng = np.random.default_rng(seed)
-    size = 2 + seed % 2
-    centre = rng.dirichlet([2.0] * size, size)
-    region = RegionClass(np.maximum(centre - 0.1, 0), np.minimum(centre + 0.1, 1))
-    matrix = rng.dirichlet([2.0] * size, size)
-    nearest = within_bounds(matrix, region.low, region.high)
-    assert region.contains(nearest)
-    distance = np.abs(np.log(nearest / matrix)).max(axis=1)
-    draws = rng.dirichlet([1.0] * size, 20_000)
-    for x in range(size):
-        inside = ((draws >= region.low[x]) & (draws <= region.high[x])).all(axis=1)
-        assert inside.any()
-        others = np.abs(np.log(draws[inside] / matrix[x])).max(axis=1)
-        assert distance[x] <= others.min() + 1e-9
-    theirs = MarkovChain(rng.dirichlet([2.0] * size), matrix)
-    member = MarkovChain(theirs.initial, nearest)
-    singles = entries_of([(i,) for i in range(4)])
-    delta = closeness(theirs, region, 4).delta
-    assert delta <= listed_delta(theirs, member, 4, singles) + 1e-9
-    assert (delta == 0) == region.contains(matrix)
-
-
-def test_moves_that_a_region_rules_out_or_demands_are_infinite():
-    region = RegionClass([[0.5, 0.1], [0.2, 0.2]], [[0.9, 0.5], [0.8, 0.8]])
-    demanded = MarkovChain([0.5, 0.5], [[1, 0], [0.5, 0.5]])
-    assert closeness(demanded, region, 3).delta == math.inf
-    open_zero = RegionClass([[0.5, 0.0], [0.2, 0.2]], [[1.0, 0.5], [0.7, 0.8]])
-    sure = MarkovChain([0.5, 0.5], [[1, 0], [0.1, 0.9]])
-    assert 0 < closeness(sure, open_zero, 3).delta < math.inf
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_members_of_regions_of_both_directions_are_in_them(seed):
-    rng = np.random.default_rng(seed)
-    truth = MarkovChain.steady(rng.dirichlet([3.0] * 3, 3))
-    counts = np.round(3000 * truth.initial[:, None] * truth.transition)
-    region = ChainClass.around(counts, 0.95)
-    theirs = MarkovChain.steady(0.5 * truth.transition + 0.5 * rng.dirichlet([3.0] * 3, 3))
-    assert not region.holds(theirs, 6)
-    members = region.nearest(theirs, 6)
-    assert members
-    assert not any(member.any_start for member in members)
-    for member in members:
-        chain = member.chain
-        assert region.contains(chain.transition)
-        here = chain.initial
-        for _ in range(5):
-            joint = here[:, None] * chain.transition
-            here = joint.sum(axis=0)
-            back = (joint / here).T
-            assert (back >= region.before.low - 1e-12).all()
-            assert (back <= region.before.high + 1e-12).all()
-    singles = entries_of([(i,) for i in range(6)])
-    wanted = min(listed_delta(theirs, m.chain, 6, singles) for m in members)
-    assert closeness(theirs, region, 6).delta == pytest.approx(wanted, abs=1e-9)
-    assert wanted < chain_delta(theirs, truth, 6)
-
-
-def test_a_region_without_a_chain_is_refused():
-    before = RegionClass([[0.1, 0.8], [0.8, 0.1]], [[0.2, 0.9], [0.9, 0.2]])
-    region = RegionClass([[0.8, 0.1], [0.1, 0.8]], [[0.9, 0.2], [0.2, 0.9]], before=before)
-    with pytest.raises(NotApplicable, match="no chain could be verified"):
-        closeness(MarkovChain.steady([[0.85, 0.15], [0.1, 0.9]]), region, 5)
-
-
-# --- mixing classes -------------------------------------------------------------------------------
-
-
-def gap_of(matrix, reversible):
-    """By definition, with pi from the eigenvector of the transpose."""
-    values, vectors = np.linalg.eig(matrix.T)
-    pi = np.real(vectors[:, np.argmin(abs(values - 1))])
-    pi = pi / pi.sum()
-    flow = pi[:, None] * matrix
-    if reversible:
-        assert np.allclose(flow, flow.T)
-        return pi.min(), 2 * (1 - sorted(abs(np.linalg.eigvals(matrix)))[-2])
-    back = flow.T / pi[:, None]
-    return pi.min(), 1 - sorted(np.real(np.linalg.eigvals(matrix @ back)))[-2]
-
-
-@pytest.mark.parametrize("reversible", [False, True])
-@pytest.mark.parametrize("pi_min", [0.05, 0.3])
-def test_members_of_mixing_classes_mix_as_well(reversible, pi_min):
-    theirs = MarkovChain([0.2, 0.3, 0.5], [[0.9, 0.06, 0.04], [0.1, 0.8, 0.1], [0.2, 0.1, 0.7]])
-    theta = ChainClass.mixing(3, pi_min, 0.8, reversible)
-    members = theta.nearest(theirs, 5)
-    for member in members:
-        least, gap = gap_of(member.chain.transition, reversible)
-        assert least >= pi_min - 1e-9
-        assert gap >= 0.8 - 1e-9
-    singles = entries_of([(i,) for i in range(5)])
-    wanted = min(listed_delta(theirs, member.chain, 5, singles) for member in members)
-    near = closeness(theirs, theta, 5)
-    assert 0 < near.delta <= wanted + 1e-9
-    # The least mixture: its gap or its rarest state is just enough.
-    ends = [gap_of(member.chain.transition, reversible) for member in members]
-    assert all(least < pi_min + 1e-6 or gap < 0.8 + 1e-6 for least, gap in ends)
-
-
-def test_whoever_mixes_well_enough_is_at_distance_zero():
-    theirs = MarkovChain([1, 0], [[0.9, 0.1], [0.4, 0.6]])  # pi_min 0.2, gap 0.75 and 1
-    assert closeness(theirs, ChainClass.mixing(2, 0.2, 0.75), 9).delta == 0
-    assert closeness(theirs, ChainClass.mixing(2, 0.2, 1.0, reversible=True), 9).delta == 0
-    assert closeness(theirs, ChainClass.mixing(2, 0.2, 0.76), 9).delta > 0
-    assert 0 < closeness(theirs, ChainClass.mixing(2, 0.5, 1.0), 9).delta < math.inf
-
-
-def test_chains_that_never_mix():
-    stuck = MarkovChain([0.5, 0.5], [[1, 0], [0.5, 0.5]])
-    with pytest.raises(NotApplicable, match="reaches"):
-        closeness(stuck, ChainClass.mixing(2, 0.2, 0.5), 5)
-    two = MarkovChain([0.5, 0.5], [[0, 1], [1, 0]])
-    assert closeness(two, ChainClass.mixing(2, 0.2, 0.5), 5).delta == math.inf
+@pytest.mark.parametrize(
+    "theta",
+    [
+        ChainClass.around([[900, 100], [80, 120]], 0.95),
+        ChainClass.mixing(2, 0.2, 0.75),
+        ChainClass.hull(MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])),
+    ],
+)
+def test_a_class_that_is_no_list_asks_for_a_chain_of_it(theta):
+    with pytest.raises(NotApplicable, match="give a chain of it"):
+        closeness(MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]]), theta, 9)

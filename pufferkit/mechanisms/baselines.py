@@ -1,32 +1,27 @@
 """Baselines without this library: entry DP, group DP, and the mechanism of GK16.
 
 GK16 (Ghosh and Kleinberg, 2016) bounds how much each entry depends on its neighbours. Let
-Gamma_ij be half the largest log-ratio of P(X_i = x | neighbours) when neighbour j changes; graphs
-have theirs in `pufferkit.influence.curve.influence_matrix`. On a chain Gamma has four values: the
-first entry given the second, which any start makes large, the last given the one before, and
-entries between given the left and the right neighbour. The mechanism applies if the spectral norm
-of Gamma is below 1. A release with event-level epsilon b is then epsilon-private for epsilon =
-2 b max_i sum_j Phi_ij with Phi = (I - Gamma)^-1.
+Gamma_ij be half the largest log-ratio of P(X_i = x | neighbours) when neighbour j changes. On a
+chain Gamma has four values: the first entry given the second, which any start makes large, the last
+given the one before, and entries between given the left and the right neighbour. The mechanism
+applies if the spectral norm of Gamma is below 1. A release with event-level epsilon b is then
+epsilon-private for epsilon = 2 b max_i sum_j Phi_ij with Phi = (I - Gamma)^-1. On graphs the rates
+of `influence_curve` show the same with half the noise, so there it is not offered.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import singledispatch
 from math import inf, pi, sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from pufferkit import checks
-from pufferkit.beliefs.base import Beliefs, as_beliefs
-from pufferkit.beliefs.bayesian_network import NetworkClass
-from pufferkit.beliefs.chain_class import ChainClass, Member
-from pufferkit.beliefs.markov_random_field import FieldClass
+from pufferkit.beliefs.base import as_beliefs
+from pufferkit.beliefs.chain_class import Member
 from pufferkit.checks import Floats
 from pufferkit.data.query import Query, Question, bound
 from pufferkit.errors import NotApplicable
-from pufferkit.influence.curve.influence_matrix import Spread, graph_spread
 from pufferkit.influence.kernels import TINY, Kernel, row_log_ratios
 from pufferkit.mechanisms.calibration import Calibration, about, check_states, checked
 from pufferkit.mechanisms.release import Evidence, Guarantee
@@ -119,7 +114,7 @@ def entry_dp(query: Query | Question, epsilon: float, *, over: Any = None) -> Ca
 
 @one_thread()
 def gk16(beliefs: Any, query: Query | Question, epsilon: float, over: Any = None) -> Calibration:
-    """Noise of the mechanism of Ghosh and Kleinberg (2016) on chains, networks and random fields.
+    """Noise of the mechanism of Ghosh and Kleinberg (2016) on chains.
 
     Theorem: GK16. The scale is 2 L max_i x_i / epsilon with a vector x >= 1 + Gamma x, which the
     record holds.
@@ -131,27 +126,27 @@ def gk16(beliefs: Any, query: Query | Question, epsilon: float, over: Any = None
 
     Examples
     --------
-    >>> from pufferkit import MarkovChain, MarkovRandomField, count
+    >>> from pufferkit import MarkovChain, count
     >>> round(gk16(MarkovChain.steady([[0.6, 0.4], [0.4, 0.6]]), count(1, 100), epsilon=1).scale, 3)
     3.887
-    >>> grid = MarkovRandomField.grid(6, 6, coupling=0.1)
-    >>> round(gk16(grid, count(1, 36), epsilon=1).scale, 2)
-    4.07
     """
     theta, query, epsilon = checked(beliefs, query, epsilon, over)
-    spreads = []
-    for name, spread in _spreads(theta, query.longest):
-        if not (spread.norm < 1 and spread.vector):
+    length, spreads = query.longest, []
+    for member in theta.members():
+        sway = _sway(member, length)
+        norm = sway.norm(length)
+        vector = sway.row_sums(length) if norm < 1 else ()
+        if not vector:
             raise NotApplicable(
-                f"GK16 needs an influence matrix of spectral norm below 1; for {name} the bound is "
-                f"{spread.norm:.4g}"
+                f"GK16 needs an influence matrix of spectral norm below 1; for {member.name} the "
+                f"bound is {norm:.4g}"
             )
-        spreads.append((name, spread))
-    name, (vector, norm, gamma) = max(spreads, key=lambda own: _largest(own[1].vector))
+        spreads.append((max(entry for _, entry in vector), member.name, norm, max(sway), vector))
+    largest, name, norm, gamma, _ = max(spreads, key=lambda spread: spread[0])
     return Calibration(
         "gk16",
         epsilon,
-        round_up(query.lipschitz * 2 * _largest(vector) / epsilon),
+        round_up(query.lipschitz * 2 * largest / epsilon),
         query,
         theta,
         Evidence(
@@ -161,43 +156,8 @@ def gk16(beliefs: Any, query: Query | Question, epsilon: float, over: Any = None
             notes=(f"norm {norm:.6g}",),
             bound="neighbours",
         ),
-        verification_data={"sums": [_plain(spread.vector) for _, spread in spreads]},
+        verification_data={"sums": [[list(run) for run in vector] for *_, vector in spreads]},
     )
-
-
-def _largest(vector: tuple[Any, ...]) -> float:
-    """The largest entry of a vector, which may be given as runs of equal entries."""
-    return max(float(entry[1] if isinstance(entry, tuple) else entry) for entry in vector)
-
-
-def _plain(vector: tuple[Any, ...]) -> list[Any]:
-    return [list(entry) if isinstance(entry, tuple) else entry for entry in vector]
-
-
-@singledispatch
-def _spreads(theta: Beliefs, length: int) -> Iterator[tuple[str, Spread]]:
-    """Every belief by name, with its spread."""
-    raise NotApplicable(
-        f"gk16 needs Markov chains, networks or random fields, not a {theta.description}"
-    )
-
-
-@_spreads.register
-def _(theta: ChainClass, length: int) -> Iterator[tuple[str, Spread]]:
-    for member in theta.members():
-        sway = _sway(member, length)
-        norm = sway.norm(length)
-        vector = sway.row_sums(length) if norm < 1 else ()
-        yield member.name, Spread(vector, norm, max(sway))
-
-
-@_spreads.register(NetworkClass)
-@_spreads.register(FieldClass)
-def _(theta: NetworkClass | FieldClass, length: int) -> Iterator[tuple[str, Spread]]:
-    for number, model in enumerate(theta.listed, 1):
-        sizes = [len(model.values[node]) for node in model.nodes]
-        spread = graph_spread(sizes, model.log_factors, theta.called)
-        yield f"{theta.called} {number} of {len(theta.listed)}", spread
 
 
 _LONG = 10_000

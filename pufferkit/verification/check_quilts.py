@@ -40,11 +40,9 @@ from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.beliefs.chain_tables import ChainTables, GivenStartTables, tables_of
 from pufferkit.beliefs.event_class import EventClass
 from pufferkit.beliefs.graph import Node
-from pufferkit.beliefs.junction_tree import GraphModel, neighbours, spread
 from pufferkit.beliefs.secrets import Events, Sets
 from pufferkit.checks import Bools, Floats
 from pufferkit.mechanisms.release import is_whole
-from pufferkit.verification.check_graphs import models_of
 from pufferkit.verification.check_sums import NetworkSums, networks_of
 from pufferkit.verification.claims import Allowance, BadBeliefs, Claim, NotChecked, largest
 
@@ -52,7 +50,6 @@ _FAR = 1 << 20
 """A nearer endpoint bounds one that is farther than this, where rounding would matter."""
 
 _UP = 1 + 1e-12
-_MOST_AROUND = 1 << 14
 
 
 def by_quilts(claim: Claim) -> float:
@@ -391,17 +388,14 @@ def _influence(sums: NetworkSums, node: Node, quilt: Sequence[Node]) -> float:
 
 
 def by_neighbours(claim: Claim) -> float:
-    """The scale of GK16: by the recorded vector of every chain or graph."""
+    """The scale of GK16: by the recorded vector of every chain."""
     theta: Any = claim.beliefs
     claim.checks.append(
         "gk16: distributions of an entry given its neighbours, and a recorded x >= 1 + Gamma x"
     )
-    models = models_of(theta)
     spreads = [
-        spread_on_graph(own, x, claim.work)
-        if models
-        else spread_on_chain(own, claim.longest, x, claim.work)
-        for own, x in zip(models or theta.members(), claim.proof["sums"], strict=True)
+        spread_on_chain(own, claim.longest, x, claim.work)
+        for own, x in zip(theta.members(), claim.proof["sums"], strict=True)
     ]
     return claim.lipschitz * largest(spreads) / claim.record.epsilon
 
@@ -432,31 +426,6 @@ def spread_on_chain(member: Member, length: int, recorded: Any, work: Allowance)
         needed[0] += first * x[1]
         needed[1:-1] += sway(between, 0) * x[:-2] + sway(between, 1) * x[2:]
         needed[-1] += sway(moves, 0) * x[-2]
-    return _spread(x, needed)
-
-
-def spread_on_graph(model: GraphModel, recorded: Any, work: Allowance) -> float:
-    """Twice the largest entry of the recorded vector on a graph; infinite if it shows nothing."""
-    sizes = [len(model.values[node]) for node in model.nodes]
-    factors = [(tuple(scope), table) for scope, table in model.log_factors]
-    if any(not np.isfinite(table).all() for _, table in factors):
-        return inf
-    x = np.array(recorded, dtype=float)
-    if x.shape != (len(sizes),):
-        raise TypeError(f"the vector of gk16 must have {len(sizes)} entries")
-    needed = np.ones(len(sizes))
-    for i, own in enumerate(neighbours(len(sizes), [scope for scope, _ in factors])):
-        around = sorted(own)
-        shape = [sizes[n] for n in (*around, i)]
-        entries = float(np.prod([float(size) for size in shape]))
-        work.spend(1e4 + 100.0 * entries * (1 + len(around)))
-        if entries > _MOST_AROUND:
-            return inf
-        weights = np.zeros(shape)
-        for scope, table in factors:
-            if i in scope:
-                weights = weights + spread(table, scope, (*around, i))
-        needed[i] += sum(sway(weights, axis) * x[j] for axis, j in enumerate(around))
     return _spread(x, needed)
 
 

@@ -13,7 +13,6 @@ ONES = pk.count(1, 4)
 @pytest.mark.parametrize(
     ("mechanism", "scale", "loss"),
     [
-        (pk.gk16, 3.443962, 0.400129),
         (pk.markov_quilt, 4.0, 0.344253),
         (pk.influence_curve, 1.381604, 0.999651),
         (pk.wasserstein, 2.0, 0.690669),

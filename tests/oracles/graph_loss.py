@@ -67,17 +67,3 @@ def largest_loss(sizes, factors, b, node):
                 )
                 worst = max(worst, np.log(-solved.fun))
     return worst
-
-
-def sway_matrix(sizes, factors):
-    """Gamma of GK16: half the largest log-ratio of P(X_i | all others) when entry j changes."""
-    rows, weights = weights_of(sizes, factors)
-    joint = np.zeros(sizes)
-    joint[tuple(rows.T)] = weights
-    gamma = np.zeros((len(sizes), len(sizes)))
-    for i in range(len(sizes)):
-        logs = np.log(joint / joint.sum(axis=i, keepdims=True))
-        for j in range(len(sizes)):
-            if i != j:
-                gamma[i, j] = (logs.max(axis=j) - logs.min(axis=j)).max() / 2
-    return np.where(gamma < 1e-12, 0.0, gamma)

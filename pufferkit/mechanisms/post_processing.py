@@ -421,7 +421,9 @@ def _steps_of(release: Release, level: float) -> tuple[Floats, Floats, Floats, f
     least = np.maximum.accumulate(least)
     most = np.minimum.accumulate(most[::-1])[::-1]
     most[-1], least[-1] = total, total
-    middle = np.clip(middle, np.minimum(least, most), np.maximum(least, most))
+    # Noise that no histogram of this total explains puts the ends the wrong way round.
+    least, most = np.minimum(least, most), np.maximum(least, most)
+    middle = np.clip(middle, least, most)
     middle[-1] = total
     return middle, least, most, total
 

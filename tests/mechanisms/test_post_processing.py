@@ -94,6 +94,19 @@ def test_top_states_say_when_the_noise_may_have_chosen():
     assert "others may be among them" in str(noisy.derive("top states", count=2))
 
 
+def test_ends_are_in_order_for_noise_that_no_histogram_explains():
+    release = replace(pk.entry_dp(pk.histogram(STATES, N), 1), scale=40.0).release(DATA)
+    for raw in ([2 * N, N, 0, 0], [-N, -N, 0, N], [0, 0, 0, 0], [N, 0, 0, N]):
+        odd = replace(release, raw=tuple(map(float, raw)))
+        for derived in (
+            odd.derive("cumulative"),
+            odd.derive("load duration", values=VALUES),
+            odd.derive("quantile", share=0.5, values=VALUES),
+        ):
+            ends = np.array([derived.low, derived.value, derived.high])
+            assert (np.diff(ends, axis=0) >= -1e-9).all()
+
+
 def test_other_releases_are_refused():
     count = pk.entry_dp(pk.count("0 kW", N), 1).release(DATA)
     for derive in (

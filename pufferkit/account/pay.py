@@ -426,6 +426,7 @@ def _body(facts: Facts, spending: Spending) -> dict[str, Any]:
         "entry_privacy_pico": None if b is None else spent_pico(b),
         "quilt": spending.quilt,
         "contributions": None if added is None else [value for _, value in added],
+        "smooth": spending.smooth,
         "gaps": spending.gaps,
     }
 

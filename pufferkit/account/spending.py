@@ -27,8 +27,9 @@ from pufferkit.checks import Floats
 from pufferkit.data.series import Pattern, observed_places, runs_of
 from pufferkit.errors import NotApplicable, NoTheorem
 from pufferkit.influence.curve.graphs import record_loss
-from pufferkit.influence.curve.profile import InfluenceCurve, PairRun, metric_of_sum
+from pufferkit.influence.curve.profile import InfluenceCurve, metric_of_sum
 from pufferkit.influence.curve.steps import off_diagonal
+from pufferkit.influence.shape.theorem_s import NoisyRun
 from pufferkit.mechanisms.calibration import ALONE, Calibration
 from pufferkit.mechanisms.influence_curve import Contribution, contributions_of
 from pufferkit.mechanisms.release import Guarantee
@@ -66,6 +67,9 @@ class Spending:
         For sums: every state of the chain with its contribution, from 0 to 1, or a row of such
         numbers. The release hardly distinguishes states with similar contributions. ``None``: all
         states are equally far apart.
+    smooth
+        Whether the contributions are to coordinates with sech noise, so that Theorem S counts
+        how far hidden regimes differ on average.
     gaps
         Lengths of the runs of entries in the window, alternately observed and unobserved, beginning
         with an observed run; unobserved entries spend nothing. ``None``: every entry was observed.
@@ -95,6 +99,7 @@ class Spending:
     quilt: tuple[int, ...] | None = None
     quilt_sets: str | None = None
     contributions: tuple[tuple[Hashable, Contribution], ...] | None = None
+    smooth: bool = False
     gaps: tuple[int, ...] | None = None
     made_for: tuple[int, ...] | None = field(default=None, compare=False)
     beliefs: str | None = field(default=None, compare=False)
@@ -111,6 +116,8 @@ class Spending:
             raise ValueError(
                 f"gaps: they cover {sum(self.gaps)} entries, the window {first} to {last} does not"
             )
+        if self.smooth and self.contributions is None:
+            raise ValueError("contributions: must be given for sech noise, a row for each state")
         if self.contributions is not None:
             rows = [
                 np.atleast_1d(checks.numbers("contributions", v)) for _, v in self.contributions
@@ -132,7 +139,7 @@ class Spending:
                 "it was calibrated for; calibrate it without secrets="
             )
         known, made_for = calibration.mechanism in ENTRYWISE, sum(calibration.query.lengths)
-        if calibration.mechanism in ALONE:
+        if not calibration.composes:
             known = calibration.query.weights is not None
             if window is not None and window[1] - window[0] + 1 < made_for:
                 raise ValueError(
@@ -167,6 +174,7 @@ class Spending:
             contributions=None
             if added is None or theta is None
             else tuple(zip(theta.states, added, strict=True)),
+            smooth=calibration.family == "discrete sech",
             gaps=gaps,
             made_for=tuple(sorted(calibration.query.lengths)),
             beliefs=None if theta is None else theta.digest,
@@ -194,15 +202,43 @@ class Spending:
         return replace(self, contributions=tuple((state, added[state]) for state in states))
 
 
+@dataclass(frozen=True)
+class Smooth:
+    """A kind of query with sech noise: row x is what an entry x adds to each coordinate."""
+
+    rows: tuple[tuple[float, ...], ...]
+
+
+Kind = tuple[Contribution, ...] | Smooth | None
+"""What entries add to a sum with Laplace noise, or with sech noise; ``None`` where all states are
+equally far apart."""
+
+
 def kind_of(added: Any) -> Any:
     """The contributions of states, read from JSON, as tuples again."""
     if added is None:
         return None
+    if isinstance(added, Mapping):
+        return Smooth(kind_of(added["sech"]))
     return tuple(tuple(row) if isinstance(row, list) else row for row in added)
 
 
-def distance_of(states: Sequence[Hashable], kind: Any) -> Floats:
+def _run(count: int, states: Sequence[Hashable], kinds: Sequence[Kind], row: Amounts) -> NoisyRun:
+    """Entries that spent these amounts by queries of these kinds, rounded up."""
+    beside, rows = np.zeros((len(states), len(states))), []
+    for b, kind in zip(row, kinds, strict=False):
+        if isinstance(kind, Smooth):
+            rows.append(b * np.array(kind.rows))
+        else:
+            beside += b * distance_of(states, kind)
+    beside *= 1 + (len(kinds) + 2) * EPS
+    return NoisyRun(count, np.hstack(rows) if rows else None, beside)
+
+
+def distance_of(states: Sequence[Hashable], kind: Kind) -> Floats:
     """The distances between states under one kind of query."""
+    if isinstance(kind, Smooth):
+        return metric_of_sum(kind.rows)
     return off_diagonal(len(states)) if kind is None else metric_of_sum(kind)
 
 
@@ -218,6 +254,7 @@ def spending_of(entry: Entry, states: Sequence[Hashable]) -> Spending:
         None if pico is None else pico / PICO,
         None if quilt is None else tuple(quilt),
         contributions=None if added is None else tuple(zip(states, added, strict=True)),
+        smooth=body["smooth"],
         gaps=None if gaps is None else tuple(gaps),
         beliefs=body.get("beliefs"),
     )
@@ -253,9 +290,8 @@ AmountRun = tuple[int, int, Amounts]
 class SpentProfile:
     """What was spent on each entry, as runs."""
 
-    kinds: tuple[Any, ...] = ()
-    """For each kind of query the contribution of every state, in the order of the states; ``None``
-    where all states are equally far apart."""
+    kinds: tuple[Kind, ...] = ()
+    """For each kind of query the contribution of every state, in the order of the states."""
     runs: tuple[AmountRun, ...] = ()
     """Runs of entries with some spending, in order."""
 
@@ -263,7 +299,8 @@ class SpentProfile:
         """The profile with one more release, which has a per-entry bound."""
         added, b = spending.contributions, spending.entry_epsilon
         assert b is not None
-        kind = None if added is None else tuple(value for _, value in added)
+        kind: Any = None if added is None else tuple(value for _, value in added)
+        kind = Smooth(kind) if spending.smooth else kind
         return self.after(spending.used, b, kind)
 
     def nowhere_above(self, spending: Spending) -> bool:
@@ -275,7 +312,7 @@ class SpentProfile:
         spent = (pair for row in rows for pair in zip(self.kinds, row, strict=False))
         return all(b <= limits.get(kind, 0.0) for kind, b in spent)
 
-    def after(self, used: Iterable[tuple[int, int]], b: float, kind: Any) -> SpentProfile:
+    def after(self, used: Iterable[tuple[int, int]], b: float, kind: Kind) -> SpentProfile:
         """The profile with one more release, of event-level epsilon ``b`` on the runs it used."""
         known = self if kind in self.kinds else replace(self, kinds=(*self.kinds, kind))
         place, runs = known.kinds.index(kind), list(known.runs)
@@ -305,13 +342,12 @@ class SpentProfile:
         """
         if not self.runs:
             return 0.0
-        apart, most = self._largest(theta)
         if theta.entries is not None:
-            return record_loss(theta, most)
+            return record_loss(theta, self._largest(theta, 1).cost(len(theta.states)))
         bound = math.inf
         if enough or horizon is not None:
             # A profile with the largest spending everywhere loses no less.
-            bound = _loss_of(ByDigest(theta), (max(horizon or 0, *sizes), most.tobytes()))
+            bound = _loss_of(ByDigest(theta), self._largest(theta, max(horizon or 0, *sizes)))
             if enough is not None and bound <= enough:
                 return bound
         if horizon is not None and theta.hides_states:
@@ -327,7 +363,7 @@ class SpentProfile:
             if tuple(own) in seen:
                 continue
             seen.add(tuple(own))
-            runs = [(count, self._cost(apart, row).tobytes()) for count, row in own]
+            runs = [_run(count, theta.states, self.kinds, row) for count, row in own]
             worst = max(worst, _loss_of(ByDigest(theta), *runs))
         return min(worst, bound)
 
@@ -335,24 +371,25 @@ class SpentProfile:
         """The loss if each of so many entries spent as much as the one that spends most."""
         if not self.runs:
             return 0.0
-        return _loss_of(ByDigest(theta), (length, self._largest(theta)[1].tobytes()))
+        return _loss_of(ByDigest(theta), self._largest(theta, length))
 
-    def _largest(self, theta: Beliefs) -> tuple[list[Floats], Floats]:
-        """The distances of states under each kind, and the largest spending of an entry."""
-        apart = [distance_of(theta.states, kind) for kind in self.kinds]
-        return apart, self._cost(apart, reduce(_either, {row for _, _, row in self.runs}, ()))
+    def _largest(self, theta: Beliefs, length: int) -> NoisyRun:
+        """So many entries, each with the largest spending of one."""
+        row: Amounts = reduce(_either, {row for _, _, row in self.runs}, ())
+        return _run(length, theta.states, self.kinds, row)
 
-    def pair_runs(self, states: Sequence[Hashable], first: int, last: int) -> list[PairRun]:
-        """The spending of entries ``first`` to ``last`` on pairs of states, as runs."""
-        apart = [distance_of(states, kind) for kind in self.kinds or (None,)]
+    def noisy_runs(self, states: Sequence[Hashable], first: int, last: int) -> list[NoisyRun]:
+        """The spending of entries ``first`` to ``last``, as runs."""
         at = bisect_left(self.runs, first, key=lambda run: run[1])
-        own = self._within(first, last, at)
-        return [PairRun(count, self._cost(apart, row)) for count, row in own]
+        return [
+            _run(count, states, self.kinds, row) for count, row in self._within(first, last, at)
+        ]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as the ledger keeps it."""
         runs = [[first, last, *row] for first, last, row in self.runs]
-        return {"kinds": list(self.kinds), "runs": runs}
+        kinds = [{"sech": own.rows} if isinstance(own, Smooth) else own for own in self.kinds]
+        return {"kinds": kinds, "runs": runs}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> SpentProfile:
@@ -375,13 +412,6 @@ class SpentProfile:
         if place <= last:
             own.append((last - place + 1, nothing))
         return own
-
-    def _cost(self, apart: Sequence[Floats], row: Amounts) -> Floats:
-        size = len(apart[0])
-        cost = np.zeros((size, size))
-        for b, distance in zip(row, apart, strict=False):
-            cost += b * distance
-        return cost * (1 + (len(apart) + 2) * EPS)
 
 
 def _add(runs: list[AmountRun], first: int, last: int, place: int, b: float) -> None:
@@ -467,11 +497,9 @@ def _either(row: Amounts, other: Amounts) -> Amounts:
 
 
 @lru_cache(maxsize=4096)
-def _loss_of(known: ByDigest[Beliefs], *runs: tuple[int, bytes]) -> float:
+def _loss_of(known: ByDigest[Beliefs], *runs: NoisyRun) -> float:
     """The loss of a segment of these runs of entries; many subjects have the same."""
-    size, length = len(known.itself.states), sum(count for count, _ in runs)
-    spent = [PairRun(count, np.frombuffer(cost).reshape(size, size)) for count, cost in runs]
-    return _curve(known, length).epsilon(spent)
+    return _curve(known, sum(run.count for run in runs)).epsilon(runs)
 
 
 def curve_of(theta: Beliefs, length: int) -> InfluenceCurve:
@@ -527,8 +555,9 @@ def entry_rows(
     rows: list[dict[str, Any]] = []
     start = 0
     for size in lengths:
-        runs = profile.pair_runs(theta.states, start + 1, start + size)
-        spent = np.repeat([float(run.cost.max()) for run in runs], [run.count for run in runs])
+        runs = profile.noisy_runs(theta.states, start + 1, start + size)
+        most = [float(run.cost(len(theta.states)).max()) for run in runs]
+        spent = np.repeat(most, [run.count for run in runs])
         curve = curve_of(theta, size)
         if size <= _MOST_ENTRIES and spent.any():
             losses = np.max(list(curve.entry_losses(runs).values()), axis=0)

@@ -48,7 +48,7 @@ OF_SUMS = frozenset({"wasserstein", "exact_sum"})
 """Mechanisms that use the distribution of the answer: their noise is for these lengths only."""
 
 ALONE = OF_SUMS | {"shaped"}
-"""Mechanisms that promise for one release: what follows is charged by event-level epsilons."""
+"""Mechanisms whose promise may be for one release, as `Calibration.composes` says."""
 
 NO_CHOICE = ALONE | {"gk16"}
 """Mechanisms for sums with Laplace noise, which do not cover the noisy choice of a level."""
@@ -152,6 +152,14 @@ class Calibration(Shown, Asked):
     def entry_epsilon(self) -> float:
         """The event-level epsilon: how far one entry moves the log-likelihood, L / scale."""
         return self.query.lipschitz / self.scale
+
+    @property
+    def composes(self) -> bool:
+        """Whether an account charges its promise, also when something follows.
+
+        Else it is for this release alone, and then charged by what its noise spends on an entry.
+        """
+        return self.mechanism not in OF_SUMS
 
     @property
     def spent_rows(self) -> tuple[tuple[float, ...], ...] | None:

@@ -18,8 +18,9 @@ from pufferkit.beliefs.provenance import PRIVATE_NOTE, words_of_tests
 from pufferkit.beliefs.secrets import Secrets
 from pufferkit.data.query import Query, Question
 from pufferkit.errors import NotApplicable, TakesLong, printable
-from pufferkit.influence.curve.profile import InfluenceCurve, metric_of_sum
+from pufferkit.influence.curve.profile import InfluenceCurve
 from pufferkit.influence.progress import NamedProgress
+from pufferkit.influence.shape.theorem_s import NoisyRun
 from pufferkit.influence.sums.least_scale import outer_loss
 from pufferkit.mechanisms.baselines import entry_dp, gk16, group_dp
 from pufferkit.mechanisms.calibration import ALONE, Calibration, checked
@@ -119,7 +120,7 @@ class PlanRow:
     @property
     def alone(self) -> bool:
         """Whether the noise is meant for this release only."""
-        return self.calibration is not None and self.mechanism in ALONE
+        return self.calibration is not None and not self.calibration.composes
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
@@ -467,12 +468,12 @@ def _found(mechanism: str, rows: Sequence[PlanRow]) -> Calibration | None:
 def _together(calibration: Calibration) -> float | None:
     """The epsilon of two such releases: the loss on the influence curve at twice the cost."""
     theta = calibration.beliefs
-    if calibration.mechanism not in ALONE or theta is None or calibration.query.rows is None:
+    if calibration.composes or theta is None or calibration.query.rows is None:
         return None
     if calibration.spent_rows is not None:
-        metric = metric_of_sum(calibration.spent_rows)
-        curve = InfluenceCurve(theta, calibration.query.longest, metric)
-        return curve.epsilon(2 * calibration.entry_epsilon)
+        length, rows = calibration.query.longest, np.array(calibration.spent_rows)
+        two = NoisyRun(length, 2 * calibration.entry_epsilon * rows)
+        return InfluenceCurve(theta, length).epsilon([two])
     return loss_at(theta, calibration.query, 2 * calibration.entry_epsilon)
 
 
@@ -518,7 +519,7 @@ def _why(calibration: Calibration, together: float | None) -> str:
         each = zip(calibration.query.labels, calibration.scales, strict=True)
         scales = ", ".join(f"{printable(label)} {scale:.4g}" for label, scale in each)
         return f"a scale for each bin: {scales}; {calibration.evidence}"
-    if calibration.mechanism not in ALONE:
+    if calibration.composes:
         return str(calibration.evidence)
     return f"{_one_release(together)}; {calibration.evidence}"
 

@@ -95,6 +95,11 @@ class ShapedCalibration(Calibration):
         return None
 
     @property
+    def composes(self) -> bool:
+        """Theorem S is about all releases together; within a window of W another one may turn."""
+        return self.reach is None
+
+    @property
     def spent_rows(self) -> tuple[tuple[float, ...], ...]:
         """What an entry adds to each coordinate, in units of the noise, scaled."""
         shape = self.rotated.shape
@@ -188,8 +193,9 @@ def shaped(
     with a share of each row unknown, by SHAPE Theorem S (`pufferkit.influence.shape.theorem_s`);
     more than two known regimes, chains that switch and known chains, for series without gaps, by
     Theorem W (`pufferkit.influence.shape.theorem_w`); finite classes of these. The least error of
-    both is taken. *Releases*: one sum of vectors. Another release about the same data is charged
-    by the event-level epsilon of both.
+    both is taken. *Releases*: one sum of vectors. With others about the same data an account
+    charges what all of them lose together, by Theorem S; what windows hide is for one release and
+    nothing else (`Calibration.composes`).
 
     The numbers are mixed into coordinates by whole numbers; each gets discrete sech noise of its
     own scale, drawn exactly; least squares bring them back.
@@ -280,7 +286,9 @@ def _words(made: Rotated, labels: Sequence[str], reach: int | None) -> tuple[str
     if len(order) > 1:
         words[0] += f", least on {named(order[-1])}"
     if reach is not None:
-        words.append(f"by windows of {reach} entries to both sides")
+        words.append(
+            f"by windows of {reach} entries to both sides, for this release and nothing else"
+        )
     return tuple(words)
 
 

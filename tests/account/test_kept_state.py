@@ -14,7 +14,7 @@ from pufferkit.account.spending import (
     Spending,
     SpentProfile,
     _fewer,
-    distance_of,
+    _run,
     profile_of,
 )
 from pufferkit.account.theorems import compose, entry_profile
@@ -61,12 +61,11 @@ def test_the_profile_is_the_sum_of_what_was_spent(history):
     again = SpentProfile.from_dict(json.loads(json.dumps(profile.to_dict())))
     assert again == profile
     truth = costs(LENGTH, rows_of(history), 3)
-    apart = [distance_of(THETA.states, kind) for kind in profile.kinds]
     kept = np.zeros_like(truth)
     before = 0
     for first, last, row in profile.runs:
         assert before < first <= last
-        kept[first - 1 : last] = profile._cost(apart, row)
+        kept[first - 1 : last] = _run(1, THETA.states, profile.kinds, row).cost(3)
         before = last
     assert (kept >= truth * (1 - 1e-12)).all()
     assert np.allclose(kept, truth, rtol=1e-5, atol=1e-6)  # close states are held apart a little
@@ -74,7 +73,7 @@ def test_the_profile_is_the_sum_of_what_was_spent(history):
     assert len(few) <= 3
     rounded = np.zeros_like(truth)
     for first, last, row in few:
-        rounded[first - 1 : last] = profile._cost(apart, row)
+        rounded[first - 1 : last] = _run(1, THETA.states, profile.kinds, row).cost(3)
     assert (rounded >= kept * (1 - 1e-12)).all()
 
 

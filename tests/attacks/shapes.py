@@ -5,17 +5,18 @@
 
 import sys
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import permutations
 
 import numpy as np
 
 import pufferkit as pk
+from pufferkit.data.series import runs_of
 from pufferkit.influence.curve.engine import Side, stretches_of_both, swept
 from pufferkit.influence.curve.steps import Contaminated, StepsInRow, Transport, closure
-from pufferkit.influence.shape.costs import regime_costs
+from pufferkit.influence.shape.costs import Beside, centred, regime_costs
 from pufferkit.influence.shape.shaping import Shape
-from pufferkit.influence.shape.theorem_s import Active, Shaped, ShapedCurve
+from pufferkit.influence.shape.theorem_s import NoisyRun, Shaped, ShapedCurve
 from pufferkit.influence.shape.theorem_w import AlikeChain, window_losses
 from pufferkit.verification.check_shapes import regime_bounds
 from tests.oracles.shape import Outputs
@@ -97,7 +98,7 @@ def instance_s(rng, mode) -> Instance:
         added.append(np.hstack([counted, more]))
     return Instance(
         mode, initial, kernels, emissions, hull, shown, eta, shape,
-        [Active(1, chosen, beside) for chosen in coordinates], added, noises,
+        [NoisyRun(1, own[:, :m] * shape.rates, beside) for own in added], added, noises,
         np.append([float(s) for s in shape.scales], scales[m:]),
         1.0 if mode == "plain" and rng.random() < 0.5 else None,
     )  # fmt: skip
@@ -115,7 +116,7 @@ def bounds_s(case: Instance) -> np.ndarray:
         laws.append(laws[-1] @ kernel)
     left = StepsInRow(np.array(back), 1e-13)
     shown = Shaped(Contaminated(case.shown, case.eta) if case.eta else Transport(case.shown))
-    costs = [shown.learn(case.shape, run) for run in case.runs]
+    costs = [shown.learn(run) for run in case.runs]
     hidden = [(1, shown(closure(cost))) for cost in costs]
     both = (
         swept(
@@ -146,6 +147,58 @@ def worst_s(case: Instance, rng, points=300, rounds=20) -> float:
     ).climbed(rng, points, rounds)
     outside = ~np.eye(bound.shape[1], dtype=bool)
     return float((found / np.maximum(bound, 1e-9))[:, outside].max())
+
+
+def worst_charge(rng, points=300, rounds=20) -> float:
+    """What several releases lose together, over what an account charges for them.
+
+    Shaped ones and Laplace noise over windows, any of them twice, in any order; regimes may be
+    contaminated, and entries unobserved.
+    """
+    h, k, length = int(rng.integers(2, 4)), int(rng.integers(2, 4)), int(rng.integers(2, 6))
+    moves = rng.choice([0.0, 0.6, 0.9]) * np.eye(h)
+    moves = moves + (1 - moves[0, 0]) * rows_of(rng, h, h, 0.7)
+    shown, eta = rows_of(rng, h, k, rng.choice([0.3, 1.0])), float(rng.choice([0.0, 0.1]))
+    theta = pk.RegimeClass(moves, shown, emissions=eta)
+    seen = (1 - eta) * shown + eta * np.eye(k)[rng.integers(k, size=h)]
+    gap = int(rng.integers(-length, length))  # none if negative
+    history, added, scales, noises = [], [], [], []
+    for _ in range(int(rng.integers(1, 4))):
+        first = int(rng.integers(0, length))
+        last = int(rng.integers(first, length))
+        epsilon = float(np.exp(rng.uniform(np.log(0.05), np.log(3))))
+        size = last - first + 1
+        if rng.random() < 0.6:
+            try:
+                made = pk.shaped(theta, pk.histogram(range(k), size), epsilon)
+            except pk.NotApplicable:
+                continue
+            if not made.composes:
+                continue
+            table = made.rotated.shape.directions
+            own, kind = [float(s) for s in made.rotated.scales], "sech"
+        else:
+            made = pk.influence_curve(theta, pk.count(int(rng.integers(k)), size), epsilon)
+            table = np.array([[float(made.query.weights.get(x, (0,))[0])] for x in range(k)])
+            own, kind = [made.scale], "laplace"
+        counted = [first <= t <= last and t != gap for t in range(length)]
+        if not any(counted):
+            continue
+        gaps = runs_of(np.array(counted[first : last + 1]))
+        spending = replace(pk.Spending.of(made, (first + 1, last + 1)), gaps=gaps)
+        for _ in range(int(rng.integers(1, 3))):
+            history.append(spending)
+            added.append([table if one else np.zeros_like(table) for one in counted])
+            scales += own
+            noises += [kind] * len(own)
+    if not history:
+        return 0.0
+    start = np.linalg.matrix_power(moves, 4000)[0]
+    found = Outputs(
+        start / start.sum(), [moves] * (length - 1), [seen] * length,
+        [np.hstack(each) for each in zip(*added, strict=True)], scales, noises,
+    ).climbed(rng, points, rounds)  # fmt: skip
+    return float(found.max() / pk.compose(history, theta, length).epsilon)
 
 
 WINDOWED = ("hidden", "sticky", "cyclic", "switching")
@@ -193,24 +246,31 @@ def worst_w(mode, rng, points=300, rounds=20) -> float:
     return float((found / np.maximum(bound, 1e-9))[:, outside].max())
 
 
-def told_apart(one, other, added, scales, rng) -> float:
-    """The largest log-ratio of sech likelihoods given two regimes, over outputs that climb.
+def told_apart(one, other, added, scales, rng, beside=None) -> float:
+    """The largest log-ratio of likelihoods given two regimes, over outputs that climb.
 
-    Output t in [-1, 1]^m: as a function of the entry the likelihood is in proportion to one over
-    the product of cosh d - t sinh d, d what the entry adds in units of the noise.
+    Output t in [-1, 1]^m: as a function of the entry the sech likelihood is in proportion to one
+    over the product of cosh d - t sinh d, d what the entry adds in units of the noise. Another
+    release, of cost ``beside``, tells the tilted rows apart by at most their step.
     """
     away, m = (added - added.mean(axis=0)) / scales, added.shape[1]
 
     def ratios(outputs):
         logs = -np.log(np.cosh(away) - outputs[:, None, :] * np.sinh(away)).sum(axis=2)
         seen = np.exp(logs - logs.max(axis=1, keepdims=True))
-        return np.log(seen @ one) - np.log(seen @ other)
+        found = np.log(seen @ one) - np.log(seen @ other)
+        if beside is None:
+            return found
+        tilted = seen[:, None, :] * np.array([one, other])
+        tilted /= tilted.sum(axis=2, keepdims=True)
+        return found + [Transport([rows])(beside)[0, 1] for rows in tilted]
 
-    corners = np.vstack([np.sign((one - other) @ away), rng.choice([-1.0, 1.0], (100, m))])
-    outputs = np.vstack([corners, rng.uniform(-1, 1, (100, m)), np.zeros((1, m))])
+    some = 100 if beside is None else 5
+    corners = np.vstack([np.sign((one - other) @ away), rng.choice([-1.0, 1.0], (some, m))])
+    outputs = np.vstack([corners, rng.uniform(-1, 1, (some, m)), np.zeros((1, m))])
     found = ratios(outputs)
     at, best = outputs[found.argmax()], found.max()
-    for column in np.tile(np.arange(m), 3):
+    for column in np.tile(np.arange(m), 3 if beside is None else 1):
         trials = np.tile(at, (9, 1))
         trials[:, column] = (-1, -0.9, -0.5, -0.2, 0, 0.2, 0.5, 0.9, 1)
         found = ratios(trials)
@@ -233,14 +293,21 @@ def worst_cost(rng) -> tuple[float, int]:
         added = np.round(added - np.linalg.lstsq(shown, shown @ added, None)[0])
     scales = np.exp(rng.uniform(np.log(0.5), np.log(500), m))
     share = float(rng.choice([0, 0.1]))
-    costs = regime_costs([(1 - share) * shown], share, added, 1 / scales)
+    costs = regime_costs([(1 - share) * shown], share, centred(added / scales))
+    beside = None
+    if rng.random() < 0.3 and not share:
+        more = rng.integers(-3, 4, (k, 1)) * float(np.exp(rng.uniform(np.log(1e-3), np.log(0.5))))
+        beside = np.abs(more - more.T)
+        step, worth = Transport([shown])(beside), centred(added / scales)
+        costs = step + regime_costs([shown], 0, worth, Beside(beside, step))
     worst = 0.0
     for z, y in permutations(range(h), 2):
         one, other = ((1 - share) * shown[n] + share * np.eye(k)[rng.integers(k)] for n in (z, y))
         checked = regime_bounds(one[None], other, added, 1 / scales)[0]
-        least = min(costs[z, y], checked)
+        least = min(costs[z, y], checked) if beside is None else costs[z, y]
         if np.isfinite(least):
-            worst = max(worst, told_apart(one, other, added, scales, rng) / max(least, 1e-9))
+            seen = told_apart(one, other, added, scales, rng, beside)
+            worst = max(worst, seen / max(least, 1e-9))
     return worst, m
 
 

@@ -6,8 +6,8 @@ import pytest
 import pufferkit as pk
 from pufferkit import ChainClass, InfluenceCurve, MarkovChain
 from pufferkit.influence.curve import steps as steps_module
-from pufferkit.influence.curve.profile import PairRun
 from pufferkit.influence.kernels import Kernel
+from pufferkit.influence.shape.theorem_s import NoisyRun
 from tests.oracles import brute_curve as brute
 
 LADDER = [[0.9, 0.1, 0], [0.1, 0.8, 0.1], [0, 0.1, 0.9]]
@@ -94,7 +94,7 @@ def test_uneven_runs_with_free_pairs_never_below_product_releases(kind, known):
         beliefs = MarkovChain(starts[0], matrix) if known else ChainClass.any_start(matrix)
         bs = np.repeat([b for _, b in runs], [n for n, _ in runs])
         curve = InfluenceCurve(beliefs, len(bs))
-        spent = [PairRun(n, b * cost) for n, b in runs]
+        spent = [NoisyRun(n, None, b * cost) for n, b in runs]
         promised = np.max(list(curve.entry_losses(spent).values()), axis=0)
         for start in starts:
             real = real_losses(start, matrix, bs, np.array([counted, -counted, 0 * counted]))

@@ -8,7 +8,7 @@ import pytest
 import pufferkit as pk
 from pufferkit.errors import NoTheorem
 from pufferkit.influence.shape.shaping import Shape, back_on_bins, bin_errors
-from pufferkit.influence.shape.theorem_s import Active, ShapedCurve, loss_s
+from pufferkit.influence.shape.theorem_s import NoisyRun, ShapedCurve, loss_s
 from pufferkit.influence.shape.theorem_w import windows
 from tests.attacks.shapes import WINDOWED, instance_s, worst_s, worst_w
 
@@ -64,15 +64,15 @@ def test_a_direction_in_which_the_regimes_agree_is_quiet():
     emission = np.array([[0.4, 0.2, 0.4], [0.2, 0.6, 0.2]])
     theta = pk.RegimeClass([[0.99, 0.01], [0.01, 0.99]], emission)
     agree, disagree = np.array([[1], [0], [-1]]), np.array([[0], [1], [0]])
-    quiet, _ = loss_s(theta.parts(1000), 1000, Shape(agree, (200,)))
-    loud, _ = loss_s(theta.parts(1000), 1000, Shape(disagree, (200,)))
+    quiet = loss_s(theta.parts(1000), [NoisyRun.of(Shape(agree, (200,)), 1000)])
+    loud = loss_s(theta.parts(1000), [NoisyRun.of(Shape(disagree, (200,)), 1000)])
     assert quiet < 0.02
     assert loud > 4 * quiet
 
 
 def test_equal_rows_reveal_only_the_entry():
     theta = pk.RegimeClass([[0.9, 0.1], [0.1, 0.9]], [[0.3, 0.7], [0.3, 0.7]])
-    loss, _ = loss_s(theta.parts(500), 500, Shape([[1], [0]], (3,)))
+    loss = loss_s(theta.parts(500), [NoisyRun.of(Shape([[1], [0]], (3,)), 500)])
     assert loss == pytest.approx(1 / 3, rel=1e-9)
 
 
@@ -80,7 +80,9 @@ def test_sech_never_costs_more_than_laplace():
     theta = two_moods()
     for scale in (1, 10, 100):
         losses = [
-            loss_s(theta.parts(300), 300, Shape(np.eye(3, dtype=int), (scale,) * 3, noise))[0]
+            ShapedCurve(theta.parts(300), 300).loss(
+                Shape(np.eye(3, dtype=int), (scale,) * 3, noise)
+            )
             for noise in ("sech", "laplace")
         ]
         assert losses[0] <= losses[1] * (1 + 1e-9)
@@ -96,7 +98,7 @@ def test_laplace_on_bins_is_the_engine_with_its_own_cost():
 def test_gaps_lose_no_more_than_the_whole():
     theta, shape = two_moods(), Shape([[1, 0], [0, 1], [-1, -1]], (30, 20))
     curve = ShapedCurve(theta.parts(50), 50)
-    gap = curve.loss(shape, [Active(20), Active(10, ()), Active(20)])
+    gap = curve.loss([NoisyRun.of(shape, 20), NoisyRun(10), NoisyRun.of(shape, 20)])
     assert gap <= curve.loss(shape) * (1 + 1e-6)
 
 
@@ -123,7 +125,7 @@ def test_what_is_no_shape_is_refused():
     with pytest.raises(ValueError, match="scales"):
         Shape([[1], [0]], (float("nan"),))
     with pytest.raises(ValueError, match="cover"):
-        ShapedCurve(two_moods().parts(5), 5).loss(Shape([[1], [0], [0]], (1,)), [Active(4)])
+        ShapedCurve(two_moods().parts(5), 5).loss([NoisyRun(4)])
 
 
 def test_the_shape_is_exact():

@@ -10,6 +10,7 @@ import pufferkit as pk
 from pufferkit.mechanisms.explain import meaning
 from pufferkit.mechanisms.plan import calibrate
 from tests.asking import Asking
+from tests.attacks.shapes import worst_charge
 from tests.oracles.shape import Outputs
 
 MOVES, SHOWN = [[0.95, 0.05], [0.1, 0.9]], [[0.7, 0.2, 0.1], [0.1, 0.3, 0.6]]
@@ -254,11 +255,11 @@ def test_an_unknown_objective_is_refused():
         pk.shaped(MOODS, QUERY, 1, shape="round")
 
 
-def test_plan_shows_it_and_says_what_follows():
+def test_plan_shows_it_beside_the_others():
     table = pk.plan(MOODS, QUERY, 1)
     row = next(r for r in table.entries if r.mechanism == "shaped")
-    assert row.alone
-    assert row.together > 2
+    assert not row.alone
+    assert row.together is None
     assert table.best.mechanism == "shaped"
     names = [r["mechanism"] for r in table.rows if r["applicable"]]
     assert names[0] == "shaped"
@@ -276,18 +277,26 @@ def test_a_plan_has_windows_if_time_allows():
     assert row.together > 2
 
 
-def test_an_account_charges_what_an_entry_spends(tmp_path):
-    """Its epsilon is for itself alone: an account counts the profile, and its best composes."""
+def test_accounts_charge_what_all_releases_lose_together(tmp_path):
+    """By Theorem S: about the sum of their epsilons, far below what an entry spends."""
     asking = Asking(DATA, MOODS, 60.0, str(tmp_path / "book.db"))
     first = asking.release(QUERY, 1, mechanism="shaped")
-    alone = pk.InfluenceCurve(MOODS, 2000).epsilon(first.lipschitz / first.scale)
-    assert 1 <= asking.spent <= alone * (1 + 1e-6)
-    before = asking.spent
-    asking.release(QUERY, 1, label="again")
-    assert asking.spent > before
-    assert asking.release(QUERY, 0.5, label="best").mechanism == "influence_curve"
+    spends = pk.InfluenceCurve(MOODS, 2000).epsilon(first.lipschitz / first.scale)
+    assert spends > 1.9
+    assert asking.spent == pytest.approx(1, rel=1e-3)
+    asking.release(QUERY, 1, mechanism="shaped", label="again")
+    assert asking.spent == pytest.approx(2, rel=0.01)
+    asking.release(pk.count(1, 2000), 0.2)
+    assert 2.1 < asking.spent < 2.4
+    profile = asking.account.profile
+    assert max(row["epsilon"] for row in profile) == pytest.approx(asking.spent, abs=2e-6)
     two = [pk.Spending.of(pk.shaped(MOODS, QUERY, 1))] * 2
-    assert pk.compose(two, MOODS, 2000).epsilon > 2
+    assert pk.compose(two, MOODS, 2000).epsilon == pytest.approx(2, rel=0.01)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_no_history_with_shaped_noise_loses_more_than_is_charged(seed):
+    assert worst_charge(np.random.default_rng([9, seed])) <= 1 + 1e-9
 
 
 @pytest.mark.slow

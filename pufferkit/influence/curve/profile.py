@@ -21,6 +21,7 @@ from pufferkit.data.query import CLOSE
 from pufferkit.influence.curve.engine import EntryLoss, Part, PartCurve, everything
 from pufferkit.influence.curve.steps import off_diagonal
 from pufferkit.influence.progress import Progress
+from pufferkit.influence.shape.theorem_s import NoisyRun, ShapedCurve
 from pufferkit.rounding import EPS
 from pufferkit.threads import one_thread
 
@@ -36,15 +37,7 @@ class Run:
     b: float
 
 
-@dataclass(frozen=True, eq=False)
-class PairRun:
-    """``count`` consecutive entries, and the cost of replacing a state by another there."""
-
-    count: int
-    cost: Floats
-
-
-Profile = float | Sequence[float] | Sequence[Run] | Sequence[PairRun]
+Profile = float | Sequence[float] | Sequence[Run] | Sequence[NoisyRun]
 
 
 def metric_of_sum(contributions: Sequence[float | tuple[float, ...]]) -> Floats:
@@ -135,6 +128,11 @@ class InfluenceCurve:
             self._made[place] = PartCurve(self._parts[place], self.length)
         return self._made[place]
 
+    @cached_property
+    def _shaped(self) -> ShapedCurve:
+        """Theorem S, for entries that coordinates with sech noise count."""
+        return ShapedCurve(self._parts, self.length)
+
     @property
     def _members(self) -> Iterator[PartCurve]:
         return (self._member(place) for place in range(len(self._parts)))
@@ -151,7 +149,7 @@ class InfluenceCurve:
         ----------
         b
             One number for all entries, one for each entry, or runs of entries (`Run`), also with a
-            cost for each pair of states (`PairRun`).
+            cost for each pair of states and with sech noise (`NoisyRun`).
         """
         return self.binding(b)[1].value
 
@@ -159,6 +157,8 @@ class InfluenceCurve:
     def binding(self, b: Profile) -> tuple[str, EntryLoss]:
         """The chain and the entry that lose most under ``b``, and how much."""
         spent = self._spent(b)
+        if (noisy := _with_sech(b)) is not None:
+            return self._shaped.binding(noisy)
         if all(not cost.any() for _, cost in spent):
             return self._member(0).name, EntryLoss(0.0, 1)
         name, largest = "", EntryLoss(-1.0, 1)
@@ -202,6 +202,8 @@ class InfluenceCurve:
     def entry_losses(self, b: Profile) -> dict[str, Floats]:
         """The loss of every entry, for each chain of the class."""
         spent = self._spent(b)
+        if (noisy := _with_sech(b)) is not None:
+            return self._shaped.entry_losses(noisy)
         return {member.name: member.entry_losses(spent) for member in self._members}
 
     def entry_epsilon(self, epsilon: float) -> float:
@@ -226,10 +228,14 @@ class InfluenceCurve:
         if isinstance(b, (int, float, np.floating, np.integer)):
             return [(self.length, _nonnegative(b) * self.metric)]
         runs: list[tuple[int, Floats]] = []
+        size = len(self.metric)
         for item in b:
-            run = item if isinstance(item, (Run, PairRun)) else Run(1, item)
+            run = item if isinstance(item, (Run, NoisyRun)) else Run(1, item)
             count = checks.whole("profile", run.count, 1)
-            cost = run.cost if isinstance(run, PairRun) else _nonnegative(run.b) * self.metric
+            if isinstance(run, NoisyRun):
+                cost = run.cost(size)
+            else:
+                cost = _nonnegative(run.b) * self.metric
             if runs and np.array_equal(runs[-1][1], cost):
                 runs[-1] = runs[-1][0] + count, cost
             else:
@@ -274,6 +280,14 @@ class InfluenceCurve:
         if member.within(near, runs, epsilon):
             return True
         return member.loss(runs, member.useful(epsilon)).value <= epsilon
+
+
+def _with_sech(b: Profile) -> Sequence[NoisyRun] | None:
+    """Runs of which some have sech noise; ``None`` if the cost of entries is all there is."""
+    if not isinstance(b, Sequence):
+        return None
+    noisy = [run for run in b if isinstance(run, NoisyRun)]
+    return noisy if any(run.rows is not None for run in noisy) else None
 
 
 def _nonnegative(b: Any) -> float:

@@ -42,17 +42,31 @@ little. The transport step of d is a third bound, since log f_u moves by at most
 largest, or least, with r on one value u, or w. So the largest cost over u and w of these rows
 serves.
 
-*Beside Laplace releases* of cost d^L at the same entry, whose logarithm l moves by at most d^L,
-with D^L its largest value,
+*Beside other releases* of cost d^L at the same entry, Laplace noise for one: their likelihood moves
+by a factor e^l with |l(x) - l(x')| at most d^L, D^L its largest value. With h(z, y) its step,
 
-    e(z, y) = step(d^L) + |mu_z - mu_y|_s + D^2 / 8 + 2 D tanh(D^L / 4)
-              + sum_j min(e^{D^L} Var_y(a_j), range_j^2 / 4) / (2 s_j^2).
+    e(z, y)  =  h(z, y) + the least of F1 and F2, in which
+        e^{D^L} v_y  takes the place of v_y,  and  |mu_z - mu_y|_s + t_z + t_y  that of the shift,
+        the bracket of F2 has e^{D^L} before its sums, with (e^h - 1) E_y more in both of them,
 
-Proof. Under laws tilted by e^l: the numerator is at most e^{psi(c)} E_z e^l exp(g (mu_{z,l} - c) +
-D^2 / 8) by (ii) and Hoeffding; the denominator at least E_y e^l exp(psi(c) - v_{y,l} / 2) for c =
-mu_{y,l}, by (ii) and Jensen. E_z e^l / E_y e^l is at most the step. A tilt whose logarithm has
-range D^L moves a law by at most tanh(D^L / 4) in total variation, and g mu by D times that, twice;
-its density is at most e^{D^L}, and no variance exceeds range^2 / 4. QED
+    t_z = min(D tanh(D^L / 4), c_z q_z w),   w = (e^{3D/2} - 1) / (3D/2),   c_z now its root,
+    q_z = min(sinh(D^L / 2), e^{D^L} root of 2 sum_{x,x'} E_z(x) E_z(x') sinh(d^L(x, x') / 2)^2).
+
+Proof. Let X = g (a - mu_y), of range D, and E_{z,l} the law in proportion to e^l E_z. *F1.* By (ii)
+the numerator is at most f(c) E_z e^{l + X}, and log E_z e^{l + X} = log E_z e^l + log E_z e^X + R.
+Along the laws P_s in proportion to e^{sX} E_z, R is the integral over s of the covariance of X and
+e^l over the mean of e^l. This is at most t: a tilt by l moves a law by at most tanh(D^L / 4) in
+total variation; and by the inequality of Cauchy and Schwarz, as P_s has at most e^{sD} times the
+density of E_z, and e^l varies by at most q of its mean, since squares of differences are e^{l + l'}
+(2 sinh((l - l') / 2))^2. The denominator is by (ii) and Jensen at least E_y e^l f(c) e^{-t_y}
+exp(-e^{D^L} v_y / 2). E_z e^l / E_y e^l is at most e^h. *F2.* After that ratio what is left is that
+of the means under E_{z,l} and E_{y,l}. Their means of X differ by t_z + t_y more, and E_{z,l} -
+E_{y,l} is (e^l / E_z e^l)(E_z - E_y E_z e^l / E_y e^l), the first factor at most e^{D^L} and the
+last between e^{-h} and e^h (h the larger of both ways). QED  Another bound is the least of F1 and
+F2 without all this, plus D^L: exchange l for its largest, or least, value.
+
+All bounds rise with the rate of every coordinate and with d^L, and stacked coordinates of the same
+directions cost no more than one of the sum of their rates. So entries may be charged for more.
 
 *Rounding.* All sums are of a few hundred terms; `_ROOM` times their number and the largest exponent
 is added to logarithms, some ten times what their rounding errors can be. What is not a number
@@ -62,6 +76,7 @@ bounds nothing: it is infinite here, and the transport step serves.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import product
 from math import exp, expm1, tanh
 
@@ -91,48 +106,73 @@ def signs(count: int) -> Floats:
     return np.array(list(product((-1.0, 1.0), repeat=count))).reshape(-1, count)
 
 
-def row_costs(above: Floats, below: Floats, added: Floats, rates: Floats) -> Floats:
-    """The least of F1 and F2 for every row of ``above`` against every row of ``below``.
+@dataclass(frozen=True, eq=False)
+class Beside:
+    """Other releases about the same entry: what it costs there, and their step between rows."""
+
+    cost: Floats
+    step: Floats
+
+    @classmethod
+    def nothing(cls, rows: int, states: int) -> Beside:
+        """None of them."""
+        return cls(np.zeros((states, states)), np.zeros((rows, rows)))
+
+
+def row_costs(rows: Floats, worth: Floats, beside: Beside) -> Floats:
+    """The least of F1 and F2 for every two rows; beside others, what is to be added to their step.
 
     Parameters
     ----------
-    above, below
-        Distributions of an entry, in rows.
-    added
-        Row x is what an entry x adds to each coordinate, whole numbers.
-    rates
-        One over the scale of each coordinate.
+    rows
+        Distributions of an entry.
+    worth
+        Row x is what an entry x adds to each coordinate, in scales; around zero (`centred`).
+    beside
+        Other releases.
     """
-    worth = centred(added) * rates
     size = len(worth) + worth.shape[1] + 8
-    largest = float(np.abs(worth).max(axis=0).sum())
+    largest, most = float(np.abs(worth).max(axis=0).sum()), float(beside.cost.max())
+    if not max(largest, most) <= _LARGEST:
+        return np.full((len(rows), len(rows)), np.inf)
+    grown = exp(most) * (1 + 4 * EPS)
     with np.errstate(all="ignore"):
-        means, others = above @ worth, below @ worth
-        away = worth[None, :, :] - others[:, None, :]
-        half = np.einsum("yx,yxj->y", below, away**2) / 2
+        means = rows @ worth
+        away = worth[None, :, :] - means[:, None, :]
+        half = grown * np.einsum("yx,yxj->y", rows, away**2) / 2
         room = _ROOM * size * (1 + 2 * largest + float(half.max()))
-        shift = np.abs(means[:, None, :] - others[None, :, :]).sum(axis=2)
-        first = _tangents(above, worth, means, others, shift, room) + half
-        second = _differences(above, below, away, shift, half, room)
+        moved = _moved(rows, worth, beside.cost)
+        both = moved[:, None] + moved[None, :]
+        shift = np.abs(means[:, None, :] - means[None, :, :]).sum(axis=2)
+        first = _tangents(rows, worth, means, shift, room) + both + half
+        more = grown * np.expm1(np.maximum(beside.step, beside.step.T))
+        second = _differences(rows, away, shift + both, half, (grown, more), room)
         costs = np.minimum(np.where(np.isfinite(first), first, np.inf), second)
-    useless = not largest <= _LARGEST
-    return np.full(costs.shape, np.inf) if useless else np.maximum(costs, 0.0) + 4 * room
+    return np.asarray(np.maximum(costs, 0.0) + 4 * room)
 
 
-def centred(added: Floats) -> Floats:
-    """What entries add, less a whole number about in the middle: the same for all of them."""
-    return np.asarray(added - np.floor((added.max(axis=0) + added.min(axis=0)) / 2))
+def centred(rows: Floats) -> Floats:
+    """What entries add, less the same for all of them, about in the middle."""
+    return np.asarray(rows - (rows.max(axis=0) + rows.min(axis=0)) / 2)
 
 
-def _tangents(
-    above: Floats, worth: Floats, means: Floats, others: Floats, shift: Floats, room: float
-) -> Floats:
+def _moved(rows: Floats, worth: Floats, beside: Floats) -> Floats:
+    """How far what is beside moves the mean of X: t for every row, rounded up."""
+    spread = float(np.abs(worth[:, None, :] - worth[None, :, :]).sum(axis=2).max())
+    either = np.maximum(beside, beside.T)
+    most, widened = float(either.max()), expm1(1.5 * spread) / (1.5 * spread or 1.0)
+    spared = 2 * np.einsum("zx,zw,xw->z", rows, rows, np.sinh(either / 2) ** 2, optimize=True)
+    varies = np.minimum(exp(most) * np.sqrt(spared), np.sinh(most / 2))
+    moved = np.sqrt(_spread(rows, worth)) * varies * (widened if spread else 1.0)
+    room = 1 + _ROOM * (len(worth) + worth.shape[1] + 8)
+    return np.asarray(np.minimum(moved, spread * tanh(most / 4)) * room)
+
+
+def _tangents(rows: Floats, worth: Floats, means: Floats, shift: Floats, room: float) -> Floats:
     """The largest log E_z e^{g (a - mu_y)} over the corners of the box; for many a bound on it."""
     if worth.shape[1] > CORNERS:
         spread = float(np.abs(worth[:, None, :] - worth[None, :, :]).sum(axis=2).max())
-        around = worth[None, :, :] - means[:, None, :]
-        joint = np.einsum("zx,zxi,zxj->zij", above, around, around, optimize=True)
-        most = np.abs(joint).sum(axis=(1, 2)) * _bennett(spread) * (1 + room)
+        most = _spread(rows, worth) * _bennett(spread) * (1 + room)
         return np.asarray(shift + np.minimum(most, spread**2 / 8)[:, None] + room)
     largest = np.full(shift.shape, -np.inf)
     every = signs(worth.shape[1])
@@ -140,11 +180,18 @@ def _tangents(
     for corners in (every[n : n + few] for n in range(0, len(every), few)):
         exponents = corners @ worth.T
         top = exponents.max(axis=1, keepdims=True)
-        logs = np.log(np.exp(exponents - top) @ above.T + _TINY) + top
-        tangents = logs[:, :, None] - (corners @ others.T)[:, None, :]
+        logs = np.log(np.exp(exponents - top) @ rows.T + _TINY) + top
+        tangents = logs[:, :, None] - (corners @ means.T)[:, None, :]
         # What is not a number stays one: it bounds nothing.
         largest = np.maximum(largest, tangents.max(axis=0))
     return np.asarray(largest + room)
+
+
+def _spread(rows: Floats, worth: Floats) -> Floats:
+    """The sum of all absolute covariances of coordinates: at least any variance, row by row."""
+    around = worth[None, :, :] - (rows @ worth)[:, None, :]
+    joint = np.einsum("zx,zxi,zxj->zij", rows, around, around, optimize=True)
+    return np.asarray(np.abs(joint).sum(axis=(1, 2)))
 
 
 def _bennett(spread: float) -> float:
@@ -155,26 +202,38 @@ def _bennett(spread: float) -> float:
 
 
 def _differences(
-    above: Floats, below: Floats, away: Floats, shift: Floats, half: Floats, room: float
+    rows: Floats,
+    away: Floats,
+    shift: Floats,
+    half: Floats,
+    tilted: tuple[float, Floats],
+    room: float,
 ) -> Floats:
     """F2 for all pairs of rows."""
-    far = np.abs(away).sum(axis=2)
+    far, (grown, more) = np.abs(away).sum(axis=2), tilted
     beyond = np.maximum(np.expm1(far) * (1 + room) - far * (1 - room), 0.0)
     square = (away**2).sum(axis=2)
     fall = beyond * np.minimum(1.0, np.divide(square, far**2, out=np.ones_like(far), where=far > 0))
     costs = np.empty(shift.shape)
-    for y, row in enumerate(below):
-        moved = above - row
-        bracket = shift[:, y] + np.maximum(moved, 0.0) @ beyond[y]
-        bracket += np.maximum(-moved, 0.0) @ fall[y] + room * (1 + beyond[y].max())
+    for y, row in enumerate(rows):
+        gone = rows - row
+        curved = np.maximum(gone, 0.0) @ beyond[y] + np.maximum(-gone, 0.0) @ fall[y]
+        curved = grown * curved + more[:, y] * float(row @ (beyond[y] + fall[y]))
+        bracket = shift[:, y] + curved + room * (1 + beyond[y].max())
         costs[:, y] = np.log1p(np.exp(half[y] + room) * bracket * (1 + room))
     return np.where(np.isfinite(costs), costs, np.inf)
 
 
 def regime_costs(
-    emissions: Sequence[Floats], contamination: float, added: Floats, rates: Floats
+    emissions: Sequence[Floats],
+    contamination: float,
+    worth: Floats,
+    beside: Beside | None = None,
 ) -> Floats:
-    """The least of F1 and F2 between regimes, of all emissions in a hull, contaminated.
+    """The same between regimes, of all emissions in a hull, contaminated.
+
+    Theorem: SHAPE 4(b), for the setting, claim and proof above: *releases* are any number of sums
+    with sech noise, stacked, and any others of a known cost of an entry.
 
     ``contamination`` is the share of each row that may be any distribution; the rows of
     ``emissions`` then sum to the rest. Weights of a hull are common to the rows, so the ratio of
@@ -183,44 +242,15 @@ def regime_costs(
     costs = []
     for emission in emissions:
         size, k = emission.shape
-        rows = emission
+        each = k if contamination else 1
+        rows = np.repeat(emission, each, axis=0)
         if contamination:
-            rows = (emission[:, None, :] + contamination * np.eye(k)[None]).reshape(size * k, k)
-        own = row_costs(rows, rows, added, rates)
-        costs.append(own.reshape(size, len(rows) // size, size, -1).max(axis=(1, 3)))
+            rows = rows + contamination * np.tile(np.eye(k), (size, 1))
+        other = Beside.nothing(len(rows), k)
+        if beside is not None:
+            step = np.repeat(np.repeat(beside.step, each, axis=0), each, axis=1)
+            other = Beside(beside.cost, step)
+        costs.append(row_costs(rows, worth, other).reshape(size, each, size, each).max(axis=(1, 3)))
     largest: Floats = np.max(costs, axis=0)
     np.fill_diagonal(largest, 0.0)
     return largest
-
-
-def beside_costs(
-    emissions: Sequence[Floats],
-    contamination: float,
-    added: Floats,
-    rates: Floats,
-    other: Floats,
-) -> Floats:
-    """What sech noise adds to the step of Laplace releases of cost ``other`` at the same entry."""
-    worth = centred(added) * rates
-    spread = float(np.abs(worth[:, None, :] - worth[None, :, :]).sum(axis=2).max())
-    most, size = float(other.max()), len(worth) + worth.shape[1] + 8
-    if not (most <= _LARGEST and spread <= _LARGEST):
-        return np.full((len(emissions[0]),) * 2, np.inf)
-    room = _ROOM * size * (1 + 2 * float(np.abs(worth).max(axis=0).sum()))
-    ranges = np.ptp(worth, axis=0) ** 2 / 4
-    constant = spread**2 / 8 + 2 * spread * tanh(most / 4)
-    costs = []
-    for emission in emissions:
-        h, k = emission.shape
-        rows = emission
-        if contamination:
-            rows = (emission[:, None, :] + contamination * np.eye(k)[None]).reshape(h * k, k)
-        means = rows @ worth
-        vary = np.einsum("yx,yxj->yj", rows, (worth[None] - means[:, None, :]) ** 2)
-        half = np.minimum(exp(most) * vary, ranges).sum(axis=1) / 2
-        shift = np.abs(means[:, None, :] - means[None, :, :]).sum(axis=2)
-        own = (shift + constant + half[None, :]) * (1 + room) + room
-        costs.append(own.reshape(h, len(rows) // h, h, -1).max(axis=(1, 3)))
-    largest: Floats = np.max(costs, axis=0)
-    np.fill_diagonal(largest, 0.0)
-    return np.where(np.isfinite(largest), largest, np.inf)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import isfinite
 from typing import Any
 
@@ -14,7 +15,7 @@ from pufferkit.errors import NoTheorem
 from pufferkit.influence.curve.engine import CostRuns, EntryLoss, Part, PartCurve
 from pufferkit.influence.curve.steps import Contaminated, HiddenCost, Transport, closure
 from pufferkit.influence.curve.transport_plans import bases_of, packed
-from pufferkit.influence.shape.costs import beside_costs, regime_costs
+from pufferkit.influence.shape.costs import Beside, centred, regime_costs
 from pufferkit.influence.shape.shaping import Shape
 from pufferkit.influence.shape.theorem_w import AlikeChain, loss_w
 from pufferkit.rounding import EPS
@@ -22,33 +23,56 @@ from pufferkit.threads import one_thread
 
 
 @dataclass(frozen=True, eq=False)
-class Active:
-    """Consecutive entries, the coordinates that count them, and what Laplace releases cost there.
+class NoisyRun:
+    """Consecutive entries, what they add to coordinates with sech noise, and what is beside.
 
     Attributes
     ----------
     count
         How many entries.
-    coordinates
-        Which coordinates count them; ``None`` for all, none of them in a gap.
+    rows
+        Row x is what an entry x adds to each coordinate, in scales; ``None`` without sech noise.
     beside
-        The cost of Laplace releases at these entries, k x k; ``None`` without.
+        The cost of other releases at these entries, Laplace noise for one, k x k; ``None`` without.
     """
 
     count: int
-    coordinates: tuple[int, ...] | None = None
+    rows: Floats | None = None
     beside: Floats | None = None
 
+    @cached_property
+    def _key(self) -> tuple[int, bytes, bytes]:
+        tables = [np.zeros((0, 0)) if own is None else own for own in (self.rows, self.beside)]
+        rows, beside = (repr(own.shape).encode() + own.tobytes() for own in tables)
+        return self.count, rows, beside
 
-CountedRuns = int | Sequence[Active]
-"""A number of entries that all coordinates count, or runs of them."""
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, NoisyRun) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    @classmethod
+    def of(cls, shape: Shape, count: int) -> NoisyRun:
+        """Entries that all coordinates of a shape count."""
+        if shape.noise == "laplace":
+            return cls(count, None, shape.cost)
+        return cls(count, shape.directions * shape.rates)
+
+    def cost(self, states: int) -> Floats:
+        """What replacing an entry costs, rounded up."""
+        cost = np.zeros((states, states)) if self.beside is None else self.beside
+        if self.rows is None:
+            return cost
+        apart = np.abs(self.rows[:, None, :] - self.rows[None, :, :]).sum(axis=2)
+        return np.asarray((cost + apart) * (1 + (self.rows.shape[1] + 6) * EPS))
 
 
 class Shaped:
-    """The cost of hidden regimes under sech noise: the least of three bounds.
+    """The cost of hidden regimes under sech noise: the least of several bounds.
 
     The engine asks for the cost of regimes by that of the entries. The transport step of the latter
-    always holds; `Shaped.known` has the other two (`pufferkit.influence.shape.costs`) for the costs
+    always holds; `Shaped.known` has the others (`pufferkit.influence.shape.costs`) for the costs
     that occur.
     """
 
@@ -71,24 +95,27 @@ class Shaped:
         h, k = self.steps.rows, self.steps.states
         return [kernel[:h, :k] for kernel in self.steps.programmes.kernels]
 
-    def learn(self, shape: Shape, run: Active) -> Floats:
+    def learn(self, run: NoisyRun) -> Floats:
         """The cost of the entries of a run; that of their regimes is kept."""
-        cost = _entry_cost(shape, run)
+        cost = run.cost(self.emissions[0].shape[1])
+        bound = self._bound(run)
         key = closure(cost).tobytes()
-        chosen = _chosen(shape, run)
-        if not chosen or shape.noise == "laplace":
-            bound = np.full((len(self.emissions[0]),) * 2, np.inf)
-        else:
-            added = shape.directions[:, chosen].astype(float)
-            given = self.emissions, self.contamination, added, shape.rates[chosen]
-            if run.beside is None:
-                bound = regime_costs(*given)
-            else:
-                more = beside_costs(*given, run.beside)
-                bound = (self.steps(closure(run.beside)) + more) * (1 + 2 * EPS)
         before = self.known.get(key)
         self.known[key] = bound if before is None else np.maximum(before, bound)
         return cost
+
+    def _bound(self, run: NoisyRun) -> Floats:
+        worth = np.zeros((1, 0)) if run.rows is None else centred(run.rows)
+        worth = worth[:, worth.any(axis=0)]
+        if not worth.size:
+            return np.full((len(self.emissions[0]),) * 2, np.inf)
+        given = self.emissions, self.contamination, worth
+        bound = regime_costs(*given)
+        if run.beside is None or not run.beside.any():
+            return bound
+        step = self.steps(closure(run.beside))
+        above = step + regime_costs(*given, Beside(run.beside, step))
+        return np.asarray(np.minimum(above, bound + run.beside.max()) * (1 + 2 * EPS))
 
     def __call__(self, limit: Floats) -> Floats:
         """The cost of exchanging a regime for another where entries cost ``limit``, rounded up."""
@@ -100,27 +127,15 @@ class Shaped:
         np.fill_diagonal(least, 0.0)
         return closure(least)
 
-    def plans(self, shape: Shape, runs: Sequence[Active]) -> str | None:
+    def plans(self, runs: Sequence[NoisyRun]) -> str | None:
         """The plans of the transport steps that were taken for these runs, for a record."""
 
         def bases() -> Iterator[bytes]:
             for run in runs:
-                for cost in (_entry_cost(shape, run), run.beside):
-                    if cost is not None:
-                        self.steps(closure(cost))
-                        yield from bases_of(self.steps)
+                self.steps(closure(run.cost(self.emissions[0].shape[1])))
+                yield from bases_of(self.steps)
 
         return packed(bases())
-
-
-def _chosen(shape: Shape, run: Active) -> list[int]:
-    return list(range(shape.coordinates) if run.coordinates is None else run.coordinates)
-
-
-def _entry_cost(shape: Shape, run: Active) -> Floats:
-    """What replacing an entry costs: by the coordinates that count it, and by what is beside."""
-    cost = shape.cost_of(_chosen(shape, run))
-    return cost if run.beside is None else (cost + run.beside) * (1 + 2 * EPS)
 
 
 class ShapedCurve:
@@ -148,38 +163,48 @@ class ShapedCurve:
 
     def _curve(self, place: int) -> tuple[PartCurve, Shaped | None]:
         if place not in self._made:
-            part = self.parts[place]
-            shown = None
+            part, shown = self.parts[place], None
             if isinstance(part.emission, (Transport, Contaminated)):
                 shown = Shaped(part.emission)
                 part = replace(part, emission=HiddenCost(shown))
-            elif part.emission is not None:
-                raise NoTheorem("shaped noise needs emissions that are known, or up to a share")
             self._made[place] = PartCurve(part, self.length), shown
         return self._made[place]
 
-    def _runs(self, place: int, shape: Shape, over: Sequence[Active]) -> CostRuns:
+    def _runs(self, place: int, runs: Sequence[NoisyRun]) -> CostRuns:
         """The cost of the entries; that of their regimes is at hand for the engine."""
-        _, shown = self._curve(place)
+        curve, shown = self._curve(place)
         if shown is None:
-            return [(run.count, _entry_cost(shape, run)) for run in over]
+            states = len(curve.part.possible[0])
+            return [(run.count, run.cost(states)) for run in runs]
         shown.known.clear()
-        return [(run.count, shown.learn(shape, run)) for run in over]
+        return [(run.count, shown.learn(run)) for run in runs]
 
-    def loss(self, shape: Shape, over: CountedRuns | None = None) -> float:
+    def _given(self, noise: Shape | Sequence[NoisyRun]) -> Sequence[NoisyRun]:
+        """Runs of entries, checked: they cover the series."""
+        runs = [NoisyRun.of(noise, self.length)] if isinstance(noise, Shape) else list(noise)
+        if any(run.count < 1 for run in runs) or sum(run.count for run in runs) != self.length:
+            raise ValueError(f"noise: runs must cover the {self.length} entries of the series")
+        for run in runs:
+            beside = run.beside
+            if beside is not None and not (np.isfinite(beside).all() and beside.min() >= 0):
+                raise ValueError("noise: what is beside must be a finite cost of every pair")
+        return runs
+
+    def loss(self, noise: Shape | Sequence[NoisyRun]) -> float:
         """The largest loss of a secret, over all parts."""
-        return self.binding(shape, over)[1].value
+        return self.binding(noise)[1].value
 
     @one_thread()
-    def binding(self, shape: Shape, over: CountedRuns | None = None) -> tuple[str, EntryLoss]:
+    def binding(self, noise: Shape | Sequence[NoisyRun]) -> tuple[str, EntryLoss]:
         """The part and the entry that lose most, and how much."""
-        runs = _active(self.length if over is None else over, shape, self.length)
+        runs = self._given(noise)
         name, largest = "", EntryLoss(0.0, 1)
         for place, part in enumerate(self.parts):
             if self.reach is None:
-                loss = self._curve(place)[0].loss(self._runs(place, shape, runs))
+                loss = self._curve(place)[0].loss(self._runs(place, runs))
             else:
-                pairs = self._by_windows(place, shape)
+                assert isinstance(noise, Shape)
+                pairs = self._by_windows(place, noise)
                 loss = EntryLoss(float(pairs.max()), (self.length + 1) // 2, pairs)
             if not isfinite(loss.value):
                 raise NoTheorem("the loss of this shape is no finite number; give larger scales")
@@ -188,18 +213,26 @@ class ShapedCurve:
         return name, largest
 
     @one_thread()
+    def entry_losses(self, noise: Sequence[NoisyRun]) -> dict[str, Floats]:
+        """The loss of every entry, for each part."""
+        runs = self._given(noise)
+        return {
+            part.name: self._curve(place)[0].entry_losses(self._runs(place, runs))
+            for place, part in enumerate(self.parts)
+        }
+
+    @one_thread()
     def pairs(self, shape: Shape) -> list[Floats]:
         """The losses of all pairs of secrets of each part, for a search; infinite without a bound.
 
         Entries near the ends of a series are left out where windows have others.
         """
-        runs = _active(self.length, shape, self.length)
-        losses = []
+        runs, losses = self._given(shape), []
         for place in range(len(self.parts)):
             if self.reach is not None:
                 losses.append(self._by_windows(place, shape, inner=True).ravel())
                 continue
-            rows = self._curve(place)[0].losses(self._runs(place, shape, runs))
+            rows = self._curve(place)[0].losses(self._runs(place, runs))
             own = [np.inf] if not rows else np.max([loss for *_, loss in rows], axis=0).ravel()
             losses.append(np.nan_to_num(own, nan=np.inf))
         return losses
@@ -214,34 +247,31 @@ class ShapedCurve:
 
     def ends(self, place: int, shape: Shape) -> tuple[float, float]:
         """How much the state of an entry, and all on its left, or right, reveal at most."""
-        runs = self._runs(place, shape, [Active(self.length)])
-        sides = self._curve(place)[0].variations(runs)
+        sides = self._curve(place)[0].variations(self._runs(place, self._given(shape)))
         if sides is None:
             return np.inf, np.inf
         return float(sides[0].max()), float(sides[1].max())
 
     @one_thread()
-    def proof(self, shape: Shape, over: CountedRuns | None = None) -> dict[str, Any]:
+    def proof(self, shape: Shape) -> dict[str, Any]:
         """Limits and plans that imply the loss, part by part, for a record."""
-        runs = _active(self.length if over is None else over, shape, self.length)
-        records = []
+        runs, records = self._given(shape), []
         for place in range(len(self.parts)):
             curve, shown = self._curve(place)
-            record = curve.record(self._runs(place, shape, runs))
+            record = curve.record(self._runs(place, runs))
             if record is not None and shown is not None:
-                record["emission"] = shown.plans(shape, runs)
+                record["emission"] = shown.plans(runs)
             records.append(record)
         return {"theorem": "S" if self.reach is None else "W", "parts": records}
 
 
-def loss_s(
-    parts: Sequence[Part], over: CountedRuns, shape: Shape, *, prove: bool = True
-) -> tuple[float, dict[str, Any] | None]:
-    """The loss of an entry under shaped noise, rounded up, and its proof.
+def loss_s(parts: Sequence[Part], runs: Sequence[NoisyRun]) -> float:
+    """The largest loss of an entry under sech noise and what is beside it, rounded up.
 
     Theorem: SHAPE Theorem S. *Secrets*: any two values of an entry, or its regime. *Beliefs*:
     hidden regimes Z_t that are Markov, with kernels in hulls, and entries that are independent
-    given them, of distributions E(z, .). *Releases*: sech noise on a sum of vectors. Let
+    given them, of distributions E(z, .). *Releases*: any number of sums of vectors with sech noise,
+    stacked, and beside them any of a known cost of an entry, such as Laplace noise. Let
 
         e(z, y)  >=  sup over u of log E_z f_u / E_y f_u
 
@@ -263,37 +293,24 @@ def loss_s(
     under Pi(x, .) and under Pi(x', .), one more step. QED
 
     Parts without hidden states, and Laplace noise, have the cost of their entries, d, as ever: a
-    scale for each bin is a cost. What only Laplace releases cost may be added (`Active.beside`).
+    scale for each bin is a cost. All of it holds output by output, so a release may be chosen after
+    looking at the earlier ones.
 
     Parameters
     ----------
     parts
         What each member of a class says.
-    over
-        The number of entries, or runs of them.
-    shape
-        The noise.
-    prove
-        Whether to make the proof too.
+    runs
+        What was released, entry by entry.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pufferkit as pk
+    >>> moods = pk.RegimeClass([[.99, .01], [.02, .98]], [[.7, .2, .1], [.1, .3, .6]])
+    >>> once = NoisyRun.of(Shape([[9, 0], [0, 9], [-9, -3]], (900, 90)), 1000)
+    >>> beside = NoisyRun(1000, once.rows, 0.002 * (1 - np.eye(3)))
+    >>> [round(loss_s(moods.parts(1000), [run]), 2) for run in (once, beside)]
+    [0.98, 1.07]
     """
-    length = over if isinstance(over, int) else sum(run.count for run in over)
-    curve = ShapedCurve(parts, length)
-    loss = curve.loss(shape, over)
-    return loss, curve.proof(shape, over) if prove else None
-
-
-def _active(over: CountedRuns, shape: Shape, length: int) -> Sequence[Active]:
-    """Runs of entries, checked: they cover the series and name coordinates that are there."""
-    runs = [Active(over)] if isinstance(over, int) else list(over)
-    if any(run.count < 1 for run in runs) or sum(run.count for run in runs) != length:
-        raise ValueError(f"over: runs must cover the {length} entries of the series")
-    for run in runs:
-        chosen = _chosen(shape, run)
-        if len(set(chosen)) < len(chosen) or not set(chosen) <= set(range(shape.coordinates)):
-            raise ValueError(f"over: coordinates are 0 to {shape.coordinates - 1}, got {chosen}")
-        beside = run.beside
-        if beside is not None and not (
-            beside.shape == (shape.states,) * 2 and np.isfinite(beside).all() and beside.min() >= 0
-        ):
-            raise ValueError("over: what is beside must be a finite cost for each pair of values")
-    return runs
+    return ShapedCurve(parts, sum(run.count for run in runs)).loss(runs)

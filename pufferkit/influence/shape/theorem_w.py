@@ -220,7 +220,7 @@ class _Tilts:
 
     def __init__(self, moves: AlikeChain, shape: Shape, reach: int) -> None:
         self.moves, self.reach = moves, reach
-        self.worth = centred(shape.directions.astype(float)) * shape.rates
+        self.worth = centred(shape.directions * shape.rates)
         self.m, self.hidden = shape.coordinates, len(moves.emission)
         self.half = self._moments([(reach, reach)], np.zeros((1, self.m)))[2][0] / 2
         spread = np.sqrt(2 * self.half.max(axis=(1, 2))) + 1e-9

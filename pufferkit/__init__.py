@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from pufferkit.fitting.fit import fit as fit
     from pufferkit.fitting.measured_influence import measured_influence as measured_influence
     from pufferkit.fitting.private_transitions import private_transitions as private_transitions
-    from pufferkit.influence.curve.profile import InfluenceCurve as InfluenceCurve
+    from pufferkit.influence.profile import InfluenceCurve as InfluenceCurve
     from pufferkit.influence.sums.lattice import w_infinity as w_infinity
     from pufferkit.mechanisms.baselines import entry_dp as entry_dp
     from pufferkit.mechanisms.baselines import gk16 as gk16
@@ -134,7 +134,7 @@ _HOMES = {
     "fitting.choosing": ["choose_beliefs"],
     "fitting.fit": ["fit"],
     "fitting.measured_influence": ["measured_influence"],
-    "influence.curve.profile": ["InfluenceCurve"],
+    "influence.profile": ["InfluenceCurve"],
     "mechanisms.exact_sum": ["exact_sum"],
     "mechanisms.shaped": ["shaped"],
     "mechanisms.explain": ["PairTable", "explain", "posterior"],

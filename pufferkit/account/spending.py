@@ -27,8 +27,8 @@ from pufferkit.checks import Floats
 from pufferkit.data.series import Pattern, observed_places, runs_of
 from pufferkit.errors import NotApplicable, NoTheorem
 from pufferkit.influence.curve.graphs import record_loss
-from pufferkit.influence.curve.profile import InfluenceCurve, metric_of_sum
 from pufferkit.influence.curve.steps import off_diagonal
+from pufferkit.influence.profile import InfluenceCurve, metric_of_sum
 from pufferkit.influence.shape.theorem_s import NoisyRun
 from pufferkit.mechanisms.calibration import ALONE, Calibration
 from pufferkit.mechanisms.influence_curve import Contribution, contributions_of

@@ -72,7 +72,7 @@ from pufferkit.fitting.fit import fit
 from pufferkit.fitting.measured_influence import VISITS, MeasuredInfluence, TooFewWindows
 from pufferkit.fitting.people import PARTS, SMOOTHING, Codes, People
 from pufferkit.fitting.row_tests import Check
-from pufferkit.influence.curve.profile import InfluenceCurve
+from pufferkit.influence.profile import InfluenceCurve
 from pufferkit.influence.progress import TextProgress
 from pufferkit.mechanisms.influence_curve import influence_curve, metric_of
 from pufferkit.records import Report

@@ -30,7 +30,7 @@ from pufferkit.errors import NotApplicable
 from pufferkit.fitting.baum_welch import log_likelihood, regime_influence
 from pufferkit.fitting.people import Codes, checked_people, checked_slots, shrunk_tables
 from pufferkit.fitting.row_tests import closest_in_box
-from pufferkit.influence.curve.profile import InfluenceCurve
+from pufferkit.influence.profile import InfluenceCurve
 from pufferkit.threads import one_thread
 
 Predictor = Callable[[Codes, Codes], Floats]

@@ -39,7 +39,7 @@ from pufferkit.data.asking import transition_counts
 from pufferkit.data.query import Query
 from pufferkit.data.series import Series
 from pufferkit.errors import OverBudget
-from pufferkit.influence.curve.profile import InfluenceCurve
+from pufferkit.influence.profile import InfluenceCurve
 from pufferkit.mechanisms.baselines import group_dp
 from pufferkit.mechanisms.calibration import Calibration
 from pufferkit.mechanisms.influence_curve import entry_epsilon_for, influence_curve

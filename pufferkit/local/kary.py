@@ -355,7 +355,7 @@ def entry_loss(chain: MarkovChain, b: float, length: int | None, adversary: str)
     if length is not None:
         options.append((round_up(length * b), "entries added up"))
     if name == "ignorant" and length is not None and 0 < b < inf:
-        from pufferkit.influence.curve.profile import InfluenceCurve  # noqa: PLC0415
+        from pufferkit.influence.profile import InfluenceCurve  # noqa: PLC0415
 
         options.append((InfluenceCurve(chain, length).epsilon(b), "influence curve"))
     value, method = min(options)

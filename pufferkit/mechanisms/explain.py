@@ -20,7 +20,7 @@ from pufferkit.checks import Floats
 from pufferkit.data.durations import of_seconds
 from pufferkit.errors import NotApplicable, NoTheorem, printable
 from pufferkit.influence.curve.graphs import GraphCurve
-from pufferkit.influence.curve.profile import InfluenceCurve, as_metric
+from pufferkit.influence.profile import InfluenceCurve, as_metric
 from pufferkit.mechanisms.calibration import Calibration, chains_only
 from pufferkit.mechanisms.influence_curve import loss_at, metric_of
 from pufferkit.mechanisms.release import Guarantee, Release

@@ -21,7 +21,7 @@ from pufferkit.data.series import SegmentPattern
 from pufferkit.errors import NotApplicable, NoTheorem
 from pufferkit.influence.curve.engine import EntryLoss, PartCurve, everything
 from pufferkit.influence.curve.graphs import GraphCurve, graph_work, record_loss
-from pufferkit.influence.curve.profile import InfluenceCurve, Run, as_metric, metric_of_sum
+from pufferkit.influence.profile import InfluenceCurve, Run, as_metric, metric_of_sum
 from pufferkit.influence.progress import Progress
 from pufferkit.influence.shape.design import best_scales
 from pufferkit.mechanisms.calibration import Calibration, chains_only, checked

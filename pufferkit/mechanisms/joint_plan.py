@@ -31,7 +31,7 @@ from pufferkit.beliefs.base import Beliefs, as_beliefs
 from pufferkit.data.joint import Several, joint_query
 from pufferkit.data.query import Query, Question, bound
 from pufferkit.errors import NotApplicable
-from pufferkit.influence.curve.profile import InfluenceCurve
+from pufferkit.influence.profile import InfluenceCurve
 from pufferkit.mechanisms.calibration import Calibration, chains_only, check_states
 from pufferkit.mechanisms.influence_curve import entry_epsilon_for, metric_of
 from pufferkit.mechanisms.release import Release, half_width

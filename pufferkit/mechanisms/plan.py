@@ -18,7 +18,7 @@ from pufferkit.beliefs.provenance import PRIVATE_NOTE, words_of_tests
 from pufferkit.beliefs.secrets import Secrets
 from pufferkit.data.query import Query, Question
 from pufferkit.errors import NotApplicable, TakesLong, printable
-from pufferkit.influence.curve.profile import InfluenceCurve
+from pufferkit.influence.profile import InfluenceCurve
 from pufferkit.influence.progress import NamedProgress
 from pufferkit.influence.shape.theorem_s import NoisyRun
 from pufferkit.influence.sums.least_scale import outer_loss

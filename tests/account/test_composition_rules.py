@@ -8,7 +8,7 @@ import pufferkit as pk
 from pufferkit import ChainClass, InfluenceCurve, MarkovChain, NoTheorem, Spending, compose
 from pufferkit.account import theorems as rules
 from pufferkit.account.spending import profile_of
-from pufferkit.influence.curve.profile import Run
+from pufferkit.influence.profile import Run
 from pufferkit.influence.quilts.search import Binding, Quilt
 
 CHAIN = MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])

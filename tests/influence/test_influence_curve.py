@@ -23,7 +23,7 @@ from pufferkit import (
     influence_curve,
     markov_quilt,
 )
-from pufferkit.influence.curve.profile import Run
+from pufferkit.influence.profile import Run
 from tests.oracles import brute_curve as brute
 from tests.strategies.curves import (
     KINDS,

@@ -23,8 +23,8 @@ from pufferkit import (
     mean,
     total,
 )
-from pufferkit.influence.curve.profile import Run
 from pufferkit.influence.curve.steps import LARGEST
+from pufferkit.influence.profile import Run
 from tests.oracles import brute_curve as brute
 from tests.strategies.curves import (
     KINDS,

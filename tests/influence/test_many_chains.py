@@ -6,7 +6,7 @@ import pytest
 import pufferkit as pk
 from pufferkit.beliefs import chain_parts
 from pufferkit.influence.curve.engine import PartCurve, loss
-from pufferkit.influence.curve.profile import InfluenceCurve
+from pufferkit.influence.profile import InfluenceCurve
 
 
 def chains(seed, states, number):

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pufferkit as pk
-from pufferkit.influence.curve.profile import metric_of_sum
+from pufferkit.influence.profile import metric_of_sum
 from tests.oracles import brute_network as brute
 from tests.strategies.graphs import curve_of
 

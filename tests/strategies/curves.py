@@ -7,7 +7,7 @@ from contextlib import suppress
 import numpy as np
 
 from pufferkit import ChainClass, InfluenceCurve, MarkovChain
-from pufferkit.influence.curve.profile import Run
+from pufferkit.influence.profile import Run
 
 SLACK = 1e-9
 """Brute force is itself rounded; a promise may lie this far below it."""

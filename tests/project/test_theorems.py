@@ -43,7 +43,7 @@ THEOREMS = {
         "influence/shape/theorem_s.py: loss_s",
         "influence/test_shape_s.py: test_no_output_tells_more_than_theorem_s",
     ),
-    "SHAPE 4(b)": (
+    "SHAPE 4b": (
         "influence/shape/costs.py: regime_costs",
         "mechanisms/test_shaped.py: test_no_history_with_shaped_noise_loses_more_than_is_charged",
     ),

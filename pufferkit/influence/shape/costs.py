@@ -232,7 +232,7 @@ def regime_costs(
 ) -> Floats:
     """The same between regimes, of all emissions in a hull, contaminated.
 
-    Theorem: SHAPE 4(b), for the setting, claim and proof above: *releases* are any number of sums
+    Theorem: SHAPE 4b, for the setting, claim and proof above: *releases* are any number of sums
     with sech noise, stacked, and any others of a known cost of an entry.
 
     ``contamination`` is the share of each row that may be any distribution; the rows of

@@ -93,7 +93,7 @@ def test_a_question_says_how_far_an_entry_moves_its_answer(question, gap):
 
 @pytest.mark.parametrize("part", range(PARTS))
 def test_no_cell_loses_more_than_epsilon_quickly(part):
-    wrong = broken(walk(QUICK[part::PARTS], 8))
+    wrong = broken(walk(QUICK[part::PARTS], 4))
     assert not wrong, "\n".join(wrong)
 
 

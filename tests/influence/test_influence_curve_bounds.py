@@ -131,7 +131,7 @@ def test_what_is_solved_for_is_private_and_no_noisier_than_a_quilt(
     assert b == epsilon or curve.epsilon(b * (1 + 1e-4)) > epsilon or scale * b < 1
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(
     st.integers(1, 4),
     st.floats(0.05, 1),

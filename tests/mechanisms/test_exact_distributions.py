@@ -196,6 +196,7 @@ def test_moves_with_gaps_and_joints_are_refused():
         pk.exact_sum(chain, pk.episodes([1]), 1, data)
 
 
+@pytest.mark.slow
 def test_many_sticky_states_need_no_more_noise_than_by_the_curve():
     size = 50
     chain = pk.MarkovChain.steady(np.full((size, size), 0.1 / 49) + (0.9 - 0.1 / 49) * np.eye(size))

@@ -28,7 +28,7 @@ WATER = {"time": "ts", "state": "litres", "bins": pk.Bins([0.1], unit="l")}
 
 
 def glucose(folder):
-    private, *public = six_files.glucose(folder, people=5, days=3)
+    private, *public = six_files.glucose(folder, people=4, days=2)
     return private, GLUCOSE, public, ()
 
 

@@ -134,6 +134,7 @@ def test_regions_of_few_and_of_many_states(seed):
             assert (by_all_sets(kernel, a) <= tables[0] + 1e-9).all()
 
 
+@pytest.mark.slow
 def test_many_states():
     states = 50
     rows = np.random.default_rng(0).dirichlet(np.ones(states), states)

@@ -22,7 +22,7 @@ def ended(name, path, value):
 
 def test_no_forged_record_passes_and_no_untouched_one_is_refused():
     """Some of the kind of ``python -m tests.verification.forged``."""
-    assert not forged.attack(300, seed=1, brief=True).wrong
+    assert not forged.attack(150, seed=1, brief=True).wrong
 
 
 @pytest.mark.slow

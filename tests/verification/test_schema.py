@@ -45,14 +45,15 @@ def test_a_record_of_each_mechanism_and_shape_is_of_the_format(name):
 
 
 def test_records_of_every_class_are_of_the_format():
-    seen = set()
+    beliefs, mechanisms = set(), set()
     for row in all_rows():
         brief = row.over in ("3", "") and row.question == "count" and row.secret == "entries"
-        key = row.belief, row.mechanism
-        if brief and key not in seen and (record := forged.honest(row)) is not None:
-            seen.add(key)
+        new = row.belief not in beliefs or row.mechanism not in mechanisms
+        if brief and new and (record := forged.honest(row)) is not None:
+            beliefs.add(row.belief)
+            mechanisms.add(row.mechanism)
             check_record(str(row), record, "release")
-    assert len(seen) > 20
+    assert len(beliefs) > 20
 
 
 def test_the_schema_has_the_words_of_the_package():

@@ -147,14 +147,7 @@ def test_numbers_of_each_subject_and_of_all_are_those_of_their_entries(asked, mo
         assert whole.raw[0].tolist() == pytest.approx(exact)
 
 
-@pytest.mark.parametrize(
-    "asked",
-    [
-        *NUMBERS[::3],
-        *(pytest.param(q, marks=pytest.mark.slow) for q in NUMBERS if q not in NUMBERS[::3]),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("asked", NUMBERS[::3], ids=str)
 def test_numbers_are_charged_once_and_verified(asked, tmp_path):
     table, book = read(window=None if asked.per == "days" else "2d"), str(tmp_path / "book.db")
     each = for_each(table, CHAIN, 1, query=asked, ledger=book, budget=2)

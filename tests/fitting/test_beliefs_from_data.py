@@ -32,46 +32,6 @@ def labels(length, seed):
 # ------------------------------------------------------------------------- fitted to the released
 
 
-def test_the_series_a_chain_was_fitted_to_is_refused():
-    data = labels(200, 1)
-    query = pk.histogram(TRUTH.states, 200)
-    for beliefs in (
-        pk.fit(Series.of(data)),
-        pk.fit(data, smoothing=0.5),
-        ChainClass.of(TRUTH, pk.fit(Series.of(data, TRUTH.states))),
-        ChainClass.around(Series.of(data, TRUTH.states), 0.9),
-        ChainClass.around(Series.of(data, TRUTH.states).transitions, 0.9, TRUTH.states),
-    ):
-        for again in (beliefs, beliefs_from_json(beliefs.to_json())):
-            noise = pk.influence_curve(again, query, 1)
-            with pytest.raises(ValueError, match=r"private_transitions.*theta_from_private_data"):
-                noise.release(data)
-            other = noise.release(labels(200, 2))
-            assert other.epsilon == 1
-    # Another order of the states, or other labels declared, is still the same series.
-    turned = Series.of(data, ["active", "rest"])
-    with pytest.raises(ValueError, match="fitted to the very series"):
-        pk.influence_curve(pk.fit(data), query, 1).release(turned)
-
-
-def test_one_identifying_segment_of_what_was_fitted_is_refused_too():
-    mine, others = labels(100, 3), [labels(100, n) for n in range(4, 9)]
-    pooled = pk.fit([*others, mine])
-    noise = pk.influence_curve(pooled, pk.histogram(TRUTH.states, 100), 1)
-    with pytest.raises(ValueError, match="public or historical"):
-        noise.release(mine)
-    assert noise.release(labels(100, 99)).epsilon == 1
-
-
-def test_dull_segments_that_happen_to_be_equal_are_no_reason_to_refuse():
-    """Two people sleep through the same night; that says nothing about where the model is from."""
-    night = ["rest"] * 60
-    public = pk.fit([night, *(labels(100, n) for n in range(5))])
-    query = pk.histogram(TRUTH.states, [60, 50])
-    mine = [night, labels(50, 77)]
-    assert pk.influence_curve(public, query, 1).release(mine).epsilon == 1
-
-
 def test_a_refusal_comes_before_the_account_is_charged(tmp_path):
     data = labels(100, 1)
     with pk.Ledger(str(tmp_path / "book.db")) as book:
@@ -125,33 +85,6 @@ def test_malformed_provenance(wrong):
 
 
 # ---------------------------------------------------------------------------- private transitions
-
-
-@given(
-    st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=6), min_size=1, max_size=3), st.data()
-)
-@settings(deadline=None, max_examples=80)
-def test_one_entry_moves_the_counts_by_at_most_the_constant(segments, data):
-    lengths = [len(s) for s in segments]
-    if max(lengths) < 2:
-        return
-    query = transition_counts(range(3), lengths)
-    n = data.draw(st.integers(0, sum(lengths) - 1))
-    flat = [x for s in segments for x in s]
-    other = [*flat[:n], data.draw(st.integers(0, 2)), *flat[n + 1 :]]
-    before, after = (np.array(query.evaluate(np.array(e))) for e in (flat, other))
-    assert np.abs(before - after).sum() <= query.lipschitz
-    assert before.sum() == query.total
-    assert before.tolist() == Series.of(segments, range(3)).transitions.ravel().tolist()
-
-
-def test_the_constant_of_transition_counts_is_reached():
-    query = transition_counts(["a", "b", "c"], 3)
-    before, after = query.evaluate(np.array(["a", "b", "a"])), query.evaluate(np.array(list("aca")))
-    assert np.abs(before - after).sum() == query.lipschitz == 4
-    assert transition_counts([0, 1], [2, 2, 1]).lipschitz == 2
-    with pytest.raises(ValueError, match="one entry have no transitions"):
-        transition_counts([0, 1], [1, 1])
 
 
 @pytest.mark.parametrize("pair", [("a", "b"), (1, "b"), ((0, 1), (1, 0)), (0.5, 2), (True, False)])

@@ -100,7 +100,7 @@ def test_no_cell_loses_more_than_epsilon_quickly(part):
 @pytest.mark.slow
 @pytest.mark.parametrize("belief", [own for each in CLASSES.values() for own in each])
 def test_no_cell_loses_more_than_epsilon(belief):
-    walked = walk(cells(belief), 24)
+    walked = walk(cells(belief), 12)
     wrong = broken(walked)
     assert not wrong, "\n".join(wrong)
     highest = sorted((own for own in walked if own.ratio), key=lambda own: own.ratio)[-3:]

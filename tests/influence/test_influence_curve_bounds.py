@@ -28,7 +28,6 @@ from pufferkit.influence.profile import Run
 from tests.oracles import brute_curve as brute
 from tests.strategies.curves import (
     KINDS,
-    LONG,
     PROFILES,
     SLACK,
     curve_of,
@@ -148,22 +147,6 @@ def test_mixing_needs_no_more_than_the_approximate_quilt(states, share, gap, len
     assert curve.epsilon(curve.entry_epsilon(epsilon)) <= epsilon
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["binary", "asymmetric", "ring", "ladder", "transient", "rare"])
-@pytest.mark.parametrize("start", ["given", "any"])
-def test_more_spent_or_more_entries_never_cost_less(name, start):
-    matrix, distribution = LONG[name]
-    distribution = np.array(distribution) if start == "given" else None
-    lengths = [1, 2, 17, 48, 49, 60]
-    bs = [0.0102, 0.1, 0.51, 2.0]
-    table = np.array([[curve_of(matrix, distribution, n).epsilon(b) for b in bs] for n in lengths])
-    assert (np.diff(table, axis=0) >= -1e-7 * table[1:]).all()
-    assert (np.diff(table, axis=1) >= -1e-9).all()
-    # A start that is sure has nothing to hide: its single entry loses nothing.
-    hidden = table[1:] if start == "given" else table
-    assert (hidden >= np.array(bs) - 1e-12).all() or name == "transient"
-
-
 # ------------------------------------------------------------------------- large epsilon
 
 
@@ -219,7 +202,7 @@ def test_probabilities_lost_to_underflow_are_not_forgotten():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("lengths", [1, 30, [10, 50, 3], (200, 200)])
+@pytest.mark.parametrize("lengths", [30, [10, 50, 3]])
 @pytest.mark.parametrize("belief", ["stationary", "given", "any", "binary", "mixing"])
 def test_entry_epsilon_is_the_lipschitz_constant_over_the_scale(belief, lengths):
     matrix = [[0.9, 0.1], [0.4, 0.6]]

@@ -257,14 +257,6 @@ def test_no_entry_loses_more_than_an_account_charges(kind):
     assert max(Case(kind, seed).charged_ratio() for seed in range(30, 34)) <= 1 + 1e-9
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
-def test_many_attacks(kind):
-    assert max(Case(kind, seed).ratio() for seed in range(100, 130)) <= 1 + 1e-9
-    assert max(Case(kind, seed).ratio(window=True) for seed in range(200, 230)) <= 1 + 1e-9
-    assert max(Case(kind, seed).charged_ratio() for seed in range(300, 320)) <= 1 + 1e-9
-
-
 MATRIX = np.array([[0.9, 0.1], [0.4, 0.6]])
 OTHER = np.array([[0.8, 0.2], [0.2, 0.8]])
 

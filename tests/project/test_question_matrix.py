@@ -1,23 +1,18 @@
 """Every kind of question has all that a question must have; a new one cannot be forgotten.
 
 For each name: the answer and the bound for one entry by listing all data, the loss by the
-definition, an audit that passes and one that finds too little noise, a proof in the docstring, the
-command line, many subjects, and pictures of one release and of many.
+definition, and a proof in the docstring. The command line, with audits, pictures and tables of many
+subjects: `tests/cli/test_question_commands.py`; gaps and secrets: `tests/guards`.
 """
 
-from dataclasses import replace
-from datetime import datetime, timedelta
 from importlib import import_module
 from itertools import pairwise, product
 
 import numpy as np
-import polars as pl
 import pytest
 
 import pufferkit as pk
-from pufferkit import plots
 from pufferkit.data.query import KINDS, NAMES, question
-from tests.asking import for_all, for_each
 from tests.oracles import asked as oracle
 from tests.oracles import choice
 
@@ -128,7 +123,7 @@ PROVEN = {
 }
 BESIDE = {
     "several": "several questions, tests/mechanisms/test_joint_plan.py",
-    "whole": "noise for many series, test_many_subjects_and_pictures",
+    "whole": "noise for many series, tests/account/test_many_subjects.py",
 }
 
 
@@ -191,53 +186,9 @@ def loss_of_choice(scale, length):
     return worst
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", CASES)
-def test_an_audit_passes_and_finds_too_little_noise(name):
-    length = 3 if name == "transitions" else LENGTH
-    enough = pk.influence_curve(CHAIN, query(name, length), 1)
-    assert pk.audit.audit(enough, trials=100, seed=1).passed
-    assert not pk.audit.audit(replace(enough, scale=enough.scale / 8), trials=100, seed=1).passed
-
-
 @pytest.mark.parametrize("name", CASES)
 def test_the_bound_of_one_entry_is_proven_in_words(name):
     words = (PROVEN.get(name, pk.histogram).__doc__ or "").lower()
     assert "lipschitz" in words or "moves it by" in words or "moves the answer" in words
     if name.startswith("by-"):
         assert "*Theorem*" in (import_module("pufferkit.data.queries").__doc__ or "")
-
-
-@pytest.fixture(scope="module")
-def table():
-    start = datetime(2024, 3, 5, 22)
-    rows = [
-        (who, start + timedelta(hours=t), code)
-        for number, who in enumerate(("ann", "bob"))
-        for t, code in enumerate(CHAIN.sample(60, seed=number))
-    ]
-    frame = pl.DataFrame(rows, schema=["who", "time", "state"], orient="row")
-    return frame, pk.read(frame, subject="who", time="time", state="state", states=STATES)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", CASES)
-def test_many_subjects_and_pictures(name, table):
-    frame, read = table
-    asked = CASES[name][0]
-    if name in ("by-day", "by-week"):  # of many subjects these are windows
-        read = pk.read(frame, subject="who", time="time", state="state", states=STATES, window="1d")
-        asked = "histogram"
-    if name in ("histogram", "frequencies"):
-        asked = name
-    each = for_each(read, CHAIN, 1, query=asked)
-    everybody = for_all(read, CHAIN, 1, query=asked)
-    for releases in (each, everybody):
-        assert pk.verify(releases).ok, str(pk.verify(releases))
-        assert plots.figure_of(releases).axes
-    if not isinstance(asked, str):
-        series = read.series("ann")
-        one = pk.influence_curve(CHAIN, asked, 1, series).release(series)
-        assert plots.figure_of(one).axes
-        if asked.replaced:
-            assert plots.figure_of(one.derive()).axes

@@ -1,7 +1,8 @@
-"""Releases are verified from what they record, and lowered scales are caught."""
+"""Releases under chains are verified from what they record; lowered scales and limits are not."""
 
 import json
 
+import numpy as np
 import pytest
 
 import pufferkit as pk
@@ -14,6 +15,25 @@ REGION = pk.ChainClass.around(
     [[14e3, 4e3, 2e3], [4e3, 12e3, 4e3], [2e3, 6e3, 12e3]], 0.95, sides="any start"
 )
 RECTANGLE = pk.ChainClass.around([[800, 200], [300, 700]], 0.95, sides="any start")
+
+MATRIX = [[0.9, 0.1], [0.4, 0.6]]
+OTHER = [[0.8, 0.2], [0.2, 0.8]]
+EMISSION = [[0.8, 0.2], [0.3, 0.7]]
+ONE, TWO = pk.MarkovChain.steady(MATRIX), pk.MarkovChain.steady(OTHER)
+CLASSES = {
+    "hull": pk.ChainClass.hull(ONE, TWO),
+    "inflated": pk.ChainClass.hull(ONE, TWO, inflate=0.05),
+    "clock": pk.ChainClass.seasonal([MATRIX] * 3 + [OTHER] * 3),
+    "order": pk.ChainClass.order(2, [[[0.9, 0.1], [0.5, 0.5]], [[0.6, 0.4], [0.2, 0.8]]]),
+    "regimes": pk.RegimeClass(MATRIX, EMISSION),
+    "contaminated": pk.RegimeClass(MATRIX, EMISSION, emissions=0.1),
+    "regime secret": pk.RegimeClass(MATRIX, EMISSION, secret="regime"),
+    "each": pk.RegimeClass.of(pk.RegimeClass(MATRIX, EMISSION), pk.RegimeClass(OTHER, EMISSION)),
+    "beside slow": pk.RegimeClass(
+        [[0.98, 0.01, 0.01], [0.02, 0.8, 0.18], [0.1, 0.3, 0.6]], [[0.5, 0.5], *EMISSION], slow=40
+    ),
+    "two-sided": pk.ChainClass.around([[900, 100], [80, 220]], 0.95),
+}
 
 CASES = {
     "quilt": lambda: pk.markov_quilt(CHAIN, QUERY, 1),
@@ -37,22 +57,35 @@ CASES = {
 }
 
 
-@pytest.fixture(params=CASES, scope="module")
-def record(request):
-    return CASES[request.param]().release([0, 1] * 30).to_dict()
-
-
-def test_an_honest_release_passes(record):
+@pytest.mark.parametrize("name", CASES)
+def test_a_release_passes_and_one_percent_less_does_not(name):
+    record = CASES[name]().release([0, 1] * 30).to_dict()
     verdict = verify(record)
     assert verdict.ok, str(verdict)
+    for lowered in ("scale", "epsilon"):
+        assert not verify({**record, lowered: record[lowered] * 0.99}).ok
 
 
-def test_a_scale_lowered_by_one_percent_is_caught(record):
-    assert not verify({**record, "scale": record["scale"] * 0.99}).ok
-
-
-def test_an_epsilon_lowered_by_one_percent_is_caught(record):
-    assert not verify({**record, "epsilon": record["epsilon"] * 0.99}).ok
+@pytest.mark.parametrize("name", CLASSES)
+def test_less_noise_and_lowered_limits_are_caught(name):
+    data = np.random.default_rng(0).integers(0, 2, 90).tolist()
+    noise = pk.influence_curve(CLASSES[name], pk.histogram([0, 1], 90), 1)
+    record = json.loads(noise.release(data).to_json())
+    verdict = verify(record)
+    assert verdict.ok, str(verdict)
+    assert not verify({**record, "scale": record["scale"] * 0.97}).ok
+    (parts,) = (record.get("verification_data") or {}).get("curve") or [[]]
+    lowered = 0
+    for part in parts:
+        for side in ("left", "right"):
+            sides = part[side] if isinstance(part[side], list) else [part[side]]
+            for one in (limit for own in sides for limit in own.get("limits", [own])):
+                if one["limit"] is not None:
+                    one["limit"][0] *= 0.9
+                    lowered += 1
+    if not lowered and parts:
+        record["verification_data"] = None
+    assert not parts or not verify(record).ok
 
 
 def test_files(tmp_path):

@@ -62,13 +62,18 @@ MOST_BYTES = 100_000_000
 """Of a text that is unpacked."""
 
 
+def packed(content: bytes) -> str:
+    """Bytes as text: zlib, then base85, whose letters JSON need not escape."""
+    return base64.b85encode(zlib.compress(content, 9)).decode("ascii")
+
+
 def unpacked(text: Any) -> bytes:
-    """The bytes that a text of base64 and zlib holds; ``ValueError`` if it is none."""
+    """The bytes that `packed` made a text of; ``ValueError`` if it is none."""
     try:
         reader = zlib.decompressobj()
-        content = reader.decompress(base64.b64decode(text, validate=True), MOST_BYTES)
+        content = reader.decompress(base64.b85decode(text), MOST_BYTES)
     except (TypeError, ValueError, zlib.error) as error:
-        raise ValueError(f"it is not text of base64 and zlib; {error}") from None
+        raise ValueError(f"it is not text of base85 and zlib; {error}") from None
     if not reader.eof or reader.unused_data:
         raise ValueError("its text has the wrong length")
     return content
@@ -81,8 +86,7 @@ def packed_matrix(matrix: np.ndarray[Any, Any], unit: float) -> list[Any]:
     """
     unit = max(unit, float(matrix.max()) * 2.0**-47, 1e-300)
     digits = np.ceil(matrix / unit).astype("<u8").reshape(-1, 1).view(np.uint8)[:, :6]
-    text = base64.b64encode(zlib.compress(digits.T.tobytes(), 9)).decode("ascii")
-    return [unit, text]
+    return [unit, packed(digits.T.tobytes())]
 
 
 def unpacked_matrix(record: Any, size: int) -> np.ndarray[Any, Any]:

@@ -340,6 +340,20 @@ class GivenStartTables(ChainTables):
         hits = np.flatnonzero(same & (spread <= CONVERGED))
         return known + int(hits[0]) if hits.size else len(distributions)
 
+    def near_limit(self, spread: float) -> tuple[int, float]:
+        """The first entry with the support of its limit and log-ratios this near to it; how near.
+
+        Their spread never grows again. With a cycle, or where no limit is tabled, the entry after
+        the burn-in.
+        """
+        lost = self.underflowed.any(axis=1)
+        if self.cycle > 1 or self.burn_in == len(self.logs) or lost[-1]:
+            return self.burn_in + 1, 0.0
+        ratios = (self.logs - self.logs[-1])[:, self.patterns[self.which[-1]]]
+        spreads = np.where(lost | (self.which != self.which[-1]), inf, np.ptp(ratios, axis=1))
+        first = int(np.argmax(spreads <= spread))
+        return first + 1, float(spreads[first])
+
     def row(self, node: int) -> int:
         """The row of the table with the distribution of X_node."""
         if node <= self.burn_in:

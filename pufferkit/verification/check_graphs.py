@@ -14,7 +14,6 @@ distributions of cliques with the bound on their error (`pufferkit.beliefs.junct
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Mapping, Sequence
 from functools import cache, singledispatch
@@ -319,7 +318,7 @@ class _Proof:
             bound = sum(self.most[n] for n in part) * _UP
             text = self.amounts[number] if number < len(self.amounts) else None
             if text is not None:
-                amounts = np.frombuffer(base64.b64decode(text), dtype="<f8")
+                amounts = np.frombuffer(unpacked(text), dtype="<f8")
                 inside = set(part)
                 own = [factor for factor in self.factors if inside.issuperset(factor[0])]
                 self.work.spend(2e4 * len(own) + 1e4 * len(part))

@@ -1,8 +1,6 @@
 """Releases about graphs with cycles: planned, released, charged, verified, audited."""
 
-import base64
 import json
-import zlib
 from dataclasses import replace
 from fractions import Fraction
 
@@ -10,6 +8,7 @@ import numpy as np
 import pytest
 
 import pufferkit as pk
+from pufferkit import records
 from pufferkit.beliefs import junction_tree
 from pufferkit.beliefs.bayesian_network import NetworkClass
 from pufferkit.beliefs.finite_joint import JointClass
@@ -39,11 +38,11 @@ MECHANISMS = {
 
 
 def packed(ways):
-    return base64.b64encode(zlib.compress(json.dumps(ways).encode())).decode()
+    return records.packed(json.dumps(ways).encode())
 
 
 def unpacked(record):
-    return json.loads(zlib.decompress(base64.b64decode(record["ways"])))
+    return json.loads(records.unpacked(record["ways"]))
 
 
 def found_out(release):
@@ -164,8 +163,8 @@ def test_people_may_have_any_number_of_contacts(edges, least):
     release = noise.release([0] * len(field))
     found_out(release)
     record = release.verification_data["graphs"][0]
-    low = np.frombuffer(base64.b64decode(record["amounts"][0]), "<f8") * 0.999
-    for amounts in (base64.b64encode(low.tobytes()).decode(), "AAAA", None):
+    low = np.frombuffer(records.unpacked(record["amounts"][0]), "<f8") * 0.999
+    for amounts in (records.packed(low.tobytes()), "AAAA", None):
         data = {**release.verification_data, "graphs": [{**record, "amounts": [amounts]}]}
         assert not pk.verify(replace(release, verification_data=data)).ok
 

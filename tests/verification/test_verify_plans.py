@@ -67,11 +67,11 @@ def test_without_plans_nothing_is_solved(record, no_solver):
 
 
 def bytes_of(text):
-    return zlib.decompress(base64.b64decode(text))
+    return zlib.decompress(base64.b85decode(text))
 
 
 def text_of(content):
-    return base64.b64encode(zlib.compress(content)).decode()
+    return base64.b85encode(zlib.compress(content)).decode()
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def text_of(content):
         lambda text: text_of(bytes_of(text)[:-1]),
         lambda text: text_of(bytes_of(text) + b"\0"),
         lambda text: text_of(bytes([200]) * len(bytes_of(text))),
-        lambda text: "no base64 at all!",
+        lambda text: "no base 85 at all",
         lambda text: 5,
         lambda text: {"a": 1},
         lambda text: text_of(bytes(130_000_000)),

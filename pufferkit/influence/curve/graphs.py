@@ -58,10 +58,8 @@ case no node loses more than the total cost of its part, as in group DP.
 
 from __future__ import annotations
 
-import base64
 import heapq
 import json
-import zlib
 from collections import defaultdict
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -73,7 +71,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pufferkit import checks
+from pufferkit import checks, records
 from pufferkit.beliefs.base import Beliefs, GraphClass
 from pufferkit.beliefs.junction_tree import (
     CliqueTree,
@@ -1267,13 +1265,12 @@ def _rates(part: Sequence[int], sizes: Sequence[int], factors: Sequence[LogFacto
 
 def _text(plain: Any) -> str:
     """A compressed text of JSON."""
-    own = json.dumps(plain, separators=(",", ":")).encode()
-    return base64.b64encode(zlib.compress(own, 9)).decode("ascii")
+    return records.packed(json.dumps(plain, separators=(",", ":")).encode())
 
 
 def _numbers(values: Floats) -> str:
-    """Floats, byte by byte."""
-    return base64.b64encode(values.astype("<f8").tobytes()).decode("ascii")
+    """A compressed text of floats, byte by byte."""
+    return records.packed(values.astype("<f8").tobytes())
 
 
 def _largest(losses: Mapping[int, Floats]) -> float:

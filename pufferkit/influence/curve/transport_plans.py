@@ -56,8 +56,6 @@ programme was solved all bytes are `NONE`.
 
 from __future__ import annotations
 
-import base64
-import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -66,6 +64,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pufferkit import records
 from pufferkit.checks import Bools, Floats
 from pufferkit.compiling import compiled_loop
 from pufferkit.rounding import EPS
@@ -1148,8 +1147,7 @@ def packed(bases: Iterable[bytes]) -> str | None:
 
     ``None`` if it is longer than `MOST_TEXT`.
     """
-    packer, before, total = zlib.compressobj(9), b"", 0
-    parts = []
+    before, total, parts = b"", 0, []
     try:
         for own in bases:
             total += len(own)
@@ -1158,9 +1156,9 @@ def packed(bases: Iterable[bytes]) -> str | None:
             shown = np.frombuffer(own, dtype=np.uint8)
             if len(own) == len(before):
                 shown = shown ^ np.frombuffer(before, dtype=np.uint8)
-            parts.append(packer.compress(shown.tobytes()))
+            parts.append(shown.tobytes())
             before = own
     except OverflowError:
         return None
-    text = base64.b64encode(b"".join([*parts, packer.flush()])).decode("ascii")
+    text = records.packed(b"".join(parts))
     return text if len(text) <= MOST_TEXT else None

@@ -136,7 +136,7 @@ def by_loss(claim: Claim) -> float:
     """The recorded scale if the loss at it is small enough, of every belief and length."""
     record, theta, query, states = claim.record, claim.beliefs, claim.query, claim.beliefs.states
     asks, over = query.asks, getattr(query.evaluate, "over", None)
-    asked = replace(_asked(claim), data={})
+    asked = _asked(claim)
     if asks is not None and over is not None:
         asked = replace(asked, moves=asks.additive(states), days=asks.counted_days(over, states))
     if (asked.weights or asked.moves or asked.days) is None or query.size > 1 or not query.unit:

@@ -167,7 +167,10 @@ def contradictions(claim: Claim, theorem: Theorem) -> Iterator[str]:
 def _following(claim: Claim, theorem: Theorem) -> Iterator[tuple[str, Any, Any]]:
     """Fields, what the record says there, and what follows from all that was asked."""
     record, query, theta = claim.record, claim.query, claim.theta
-    own = Guarantee.SECRETS if claim.proof.get("secrets") else theorem.guarantee
+    given = bool(claim.proof.get("secrets"))
+    if given and record.mechanism != "wasserstein":
+        yield "secrets", "given", f"those of the beliefs; {record.mechanism} hides no others"
+    own = Guarantee.SECRETS if given else theorem.guarantee
     named = theta is not None and theta.names_secrets
     yield "guarantee", record.guarantee, own.for_named_secrets if named else own
     yield "bound", record.evidence.bound, theorem.bound

@@ -119,3 +119,15 @@ def test_a_total_that_is_no_number_is_refused(wrong):
     verdict = pk.verify({**record, "total": wrong})
     assert not verdict.ok
     assert "total must be a number" in str(verdict)
+
+
+@pytest.mark.parametrize("name", [*CASES, "exact sum"])
+def test_pairs_of_secrets_are_hidden_by_w_alone(name):
+    """Of other mechanisms a proof is about entries: it says nothing about pairs that were given."""
+    make = CASES.get(name, lambda: pk.exact_sum(CHAIN, pk.count(1, 60), 1))
+    record = make().release([0, 1] * 30).to_dict()
+    pair = [[[n, [value]] for n in range(1, 61)] for value in (0, 1)]
+    data = {**(record["verification_data"] or {}), "secrets": [pair]}
+    verdict = pk.verify({**record, "verification_data": data, "guarantee": "secrets"})
+    assert not verdict.ok
+    assert any(problem.startswith("secrets: ") for problem in verdict.problems)

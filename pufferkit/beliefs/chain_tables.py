@@ -346,7 +346,7 @@ class GivenStartTables(ChainTables):
         Their spread never grows again. With a cycle, or where no limit is tabled, the entry after
         the burn-in.
         """
-        lost = self.underflowed.any(axis=1)
+        lost: Bools = np.asarray(self.underflowed.any(axis=1))
         if self.cycle > 1 or self.burn_in == len(self.logs) or lost[-1]:
             return self.burn_in + 1, 0.0
         ratios = (self.logs - self.logs[-1])[:, self.patterns[self.which[-1]]]

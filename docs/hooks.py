@@ -21,6 +21,7 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
 import building  # noqa: E402
+import theorems  # noqa: E402
 
 Page = tuple[str, str, tuple[str, ...]]
 REFERENCE: dict[str, Page] = {
@@ -187,7 +188,7 @@ def reference() -> dict[str, str]:
         if paths:
             blocks = "\n\n".join(f"::: {path}" for path in paths)
             pages[page] = f"# {title}\n\n{sentence}\n\n{blocks}\n"
-    return pages
+    return {**pages, "theorems": theorems.page()}
 
 
 def command_pages() -> dict[str, str]:

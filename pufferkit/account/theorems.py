@@ -96,7 +96,9 @@ _ONE_BY_ONE = 8
 
 
 def parallel(history: Sequence[Spending], beliefs: Any, lengths: int | Sequence[int]) -> float:
-    """[C] Theorem 3.1, for any number of disjoint windows and every entry of the series.
+    """Disjoint windows: each entry loses what its own window and the others tell of it.
+
+    Theorem: [C] Theorem 3.1, for any number of disjoint windows and every entry of the series.
 
     *Secrets*: any two values of any entry, in a window, between windows or outside all of them (the
     theorem in the paper speaks of entries in the windows). *Beliefs*: chains that hold from any
@@ -180,7 +182,9 @@ def _stretches(count: int) -> Iterator[tuple[int, int]]:
 
 
 def far_apart(history: Sequence[Spending], beliefs: Any, lengths: int | Sequence[int]) -> float:
-    """[C] Theorem 3.3: two distant windows by markov_quilt_approx cost the larger epsilon.
+    """Two distant windows by markov_quilt_approx cost the larger epsilon.
+
+    Theorem: [C] Theorem 3.3, for every entry of the series.
 
     *Secrets*: any two values of any entry of the series (in the paper: of the windows). *Beliefs*:
     chains that mix and hold from any time on, one segment. *Releases*: two, by
@@ -567,7 +571,9 @@ def _whole_record(
 
 
 def quilt_sum(history: Sequence[Spending]) -> int:
-    """[C] Theorem 3.7: the epsilons of Markov quilt releases over the same entries add up.
+    """The epsilons of Markov quilt releases over the same entries add up.
+
+    Theorem: [C] Theorem 3.7, for chains and networks and entries that were not observed.
 
     *Secrets*: any two values of any entry. *Beliefs*: any class of chains, each with quilts of its
     own, or of networks. *Releases*: by `markov_quilt` or `markov_quilt_approx`, with any bound on
@@ -590,7 +596,9 @@ def quilt_sum(history: Sequence[Spending]) -> int:
 
 
 def quilt_max(history: Sequence[Spending]) -> int:
-    """[Q] Theorem 4.4: K times the largest epsilon. Never smaller than `quilt_sum`.
+    """K times the largest epsilon. Never smaller than `quilt_sum`.
+
+    Theorem: [Q] Theorem 4.4.
 
     *Secrets, beliefs*: as for `quilt_sum`. *Releases*: by `markov_quilt`, all over the same entries
     and searching the same quilts. The quilt that is best at the largest epsilon has n b_k + e <=
@@ -623,7 +631,9 @@ def group_sum(history: Sequence[Spending], theta: Beliefs | None = None) -> int:
 
 
 def bounded_dependence(history: Sequence[Spending], dependence: float | None) -> float:
-    """[C] Theorem 3.6: epsilon_A + epsilon_B + 2 E.
+    """Two releases that depend on one another by at most E: epsilon_A + epsilon_B + 2 E.
+
+    Theorem: [C] Theorem 3.6.
 
     *Secrets*: any two values of any entry. *Beliefs*: as for `single`. *Releases*: any two that are
     Pufferfish private, with E as in `compose`: given any value of *any* entry of the series, used

@@ -277,7 +277,11 @@ def region_around(
     fitted_on: Provenance | None,
     sides: str = ANY_START,
 ) -> RegionClass:
-    """The region around exact counts of transitions, of one direction or of both."""
+    """The region around exact counts of transitions, of one direction or of both.
+
+    Theorem: CLASSES Theorem 4. With both directions each has half of the error, and what holds for
+    powers of the kernels of either region bounds what its side tells of an entry.
+    """
     table = count_table(counts)
     sure = checks.confidence(confidence)
     error = (1 - sure) / cells(len(table))

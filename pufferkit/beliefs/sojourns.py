@@ -5,8 +5,9 @@ Regimes Z_t move by A, some of them are *slow*: asleep, away. Let Y_t = Z_t wher
 else about it: every stay in a slow regime, and of every *sojourn*, a maximal run of fast entries,
 its length and the slow regimes before and after it, or that the interval ends first.
 
-Given Y sojourns are independent, and an entry in a slow regime tells of no other. With A_f the part
-of A between fast regimes, a sojourn z_1 ... z_L has a probability proportional to
+Theorem: FIXES 1, Lemma 1. Given Y sojourns are independent, and an entry in a slow regime tells of
+no other. With A_f the part of A between fast regimes, a sojourn z_1 ... z_L has a probability
+proportional to
 
     m_0(z_1) A_f(z_1, z_2) ... A_f(z_{L-1}, z_L) u_0(z_L),
 

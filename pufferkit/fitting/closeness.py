@@ -194,7 +194,10 @@ def _masses(name: str, given: Mapping[Any, Any] | Sequence[Any]) -> Mapping[Any,
 
 
 def closeness(adversary: Any, beliefs: Any, length: int | None = None) -> Closeness:
-    """Delta of [Q] Theorem 2.4 between an adversary's belief and a class.
+    """Delta between an adversary's belief and a class.
+
+    Theorem: [Q] Theorem 2.4. What is epsilon-private for the class is (epsilon + 2 Delta)-private
+    against the adversary.
 
     Parameters
     ----------

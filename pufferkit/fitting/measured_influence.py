@@ -113,6 +113,9 @@ def measured_influence(
 ) -> MeasuredInfluence:
     """N of one subject's sequences, with limits.
 
+    Theorem: CLASSES Theorem 0. Whatever the belief, Laplace noise on a histogram that is private
+    for it has a scale of at least 2 N / epsilon (1 + o(1)) as epsilon falls.
+
     Parameters
     ----------
     sequences
@@ -238,7 +241,10 @@ def _differences(means: Floats, known: NDArray[np.bool_]) -> Floats:
 
 
 def _cross_fit(summed: _DaySums) -> float:
-    """Pair and signs from every other day, the value from the days between; mean of both ways."""
+    """Pair and signs from every other day, the value from the days between; mean of both ways.
+
+    Theorem: ENGINE Lemma D. Each value estimates at most N, because no sign is larger than 1.
+    """
     odd = np.arange(len(summed.visits)) % 2 == 1
     values = []
     for chosen in (odd, ~odd):

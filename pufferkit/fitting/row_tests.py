@@ -220,10 +220,10 @@ def row_coverage(
 def conformal_contamination(etas: Iterable[float], alpha: float) -> float:
     """A contamination that covers a new person with probability at least 1 - alpha.
 
-    With a class built on other people, n people's least contaminations and that of a new
-    exchangeable person are equally likely in every order, so the ceil((n + 1)(1 - alpha))-th
-    smallest of the n is at least the new one with that probability. The guarantee is for the score
-    as computed from as much data: with scores of plausible rows, that no row of the new
+    Theorem: CLASSES Theorem 10. With a class built on other people, n people's least contaminations
+    and that of a new exchangeable person are equally likely in every order, so the ceil((n + 1)(1 -
+    alpha))-th smallest of the n is at least the new one with that probability. The guarantee is for
+    the score as computed from as much data: with scores of plausible rows, that no row of the new
     person is refuted.
 
     Raises

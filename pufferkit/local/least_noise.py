@@ -142,7 +142,10 @@ def cheapest_noise(
 def answer_limits(
     binary: Binary, epsilon: float, adversary: str, length: int | None
 ) -> tuple[float, float]:
-    """(A*, B*): the largest allowed log-ratios of an answer. For positively correlated chains."""
+    """(A*, B*): the largest allowed log-ratios of an answer. For positively correlated chains.
+
+    Theorem: [B] Corollary 1, with the constraints that it omits.
+    """
 
     def largest(direction: int) -> float:
         def margin(a: float) -> float:

@@ -296,6 +296,8 @@ def loss(
 ) -> Loss:
     """Loss of randomised response on a binary chain.
 
+    Theorem: [B] Definition 4, computed; each adversary of it is one of [B] Definition 3.
+
     Parameters
     ----------
     chain
@@ -454,7 +456,9 @@ def _best_known_left(binary: Binary, own: tuple[float, ...], length: int) -> Flo
 
 
 def _closed_form(binary: Binary, own: tuple[float, ...]) -> LossPair:
-    """[B] Theorem 1, and the same for chains that tend to alternate.
+    """The limit of the loss to the ignorant adversary.
+
+    Theorem: [B] Theorem 1, and the same for chains that tend to alternate.
 
     A stationary binary chain is reversible, so both sides are alike. A side with all answers 0 has
     the ratio x = (P00 w x + P01) / (P10 w x + P11), w = P(0 | 0) / P(0 | 1); it is the limit, and

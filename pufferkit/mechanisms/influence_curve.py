@@ -187,7 +187,7 @@ _LEAST = 10**12
 def endless(theta: Beliefs, query: Query, epsilon: float, horizon: int = HORIZON) -> Calibration:
     """The noise at which every entry of a series that goes on could be asked like these, for ever.
 
-    Theorem: constant profile. *Secrets*: any two values of any entry, used or not, or those that
+    Theorem: PAIRS Theorem 7. *Secrets*: any two values of any entry, used or not, or those that
     the beliefs name. *Beliefs*: any class of chains. *Releases*: any number, each about a window
     and each chosen after looking at earlier outputs, such that for every sequence of outputs the
     releases that use entry t together change the log-likelihood by at most b d(x, x') when its

@@ -203,7 +203,9 @@ def max_influence(
     *,
     influence: InfluenceReading = "definition",
 ) -> float:
-    """Max-influence of X_node on {X_{node-left}, X_{node+right}}, [Q] Definition 4.1.
+    """Max-influence of X_node on {X_{node-left}, X_{node+right}}.
+
+    Theorem: [Q] Definition 4.1, for chains and classes of chains.
 
     Parameters
     ----------

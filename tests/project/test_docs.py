@@ -97,9 +97,12 @@ def test_pages_are_few_and_speak_plainly():
 )
 def test_links_to_files_lead_somewhere(page):
     links = re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text(encoding="utf-8"))
+    made = {f"reference/{name}.md" for name in (*hooks().reference(), *hooks().command_pages())}
     dead = [
         link
         for link in links
-        if not link.startswith(("http:", "https:", "mailto:")) and not (page.parent / link).exists()
+        if not link.startswith(("http:", "https:", "mailto:"))
+        and not (page.parent / link).exists()
+        and not (page.parent == DOCS and link in made)
     ]
     assert not dead

@@ -1,211 +1,168 @@
-"""Every theorem has one function that is it, and a test that holds it by brute force.
+"""Every theorem that is used stands in the package once, and a test holds it by brute force.
 
-A docstring that says ``Theorem: [Q] Lemma 4.6`` belongs to the function or class that is this
-theorem. The table names each, and the test that compares it with the definition.
+A docstring that says ``Theorem: [Q] Lemma 4.6`` belongs to the function, class or module that is
+this theorem (`docs/theorems.py` finds them, and makes a page of the site of them). The table names
+the test that compares each with the definition.
 """
 
 from __future__ import annotations
 
 import ast
+import importlib.util
 import re
+import sys
+from collections import Counter
 from pathlib import Path
 
-import pufferkit
-
-ROOT = Path(pufferkit.__file__).parent
 TESTS = Path(__file__).parents[1]
-
-NAME = re.compile(
-    r"^ *Theorem: (?!`)"
-    r"((?:\[[QCB]\]|PAIRS|CLASSES|ENGINE|FIXES)"
-    r"(?: (?:Theorem|Lemma|Definition|Algorithm|Corollary))?"
-    r" \(?[A-Z]?(?:\.?\d+)*(?:[a-z]\b)?\)?(?:, (?:Lemma|Theorem)(?: [A-Z]\b)?)?"
-    r"|[^.,:(\n]+)",
-    re.MULTILINE,
-)
-"""Of a paper with its number, or of our own up to the first stop."""
+DOCS = TESTS.parent / "docs"
 
 THEOREMS = {
+    "[Q] (5)": "influence/test_influence.py: test_influence_is_that_of_the_definition",
+    "[Q] Algorithm 2": (
+        "influence/test_network_influence.py: test_the_search_finds_the_best_of_all_quilts"
+    ),
+    "[Q] Algorithm 3": "mechanisms/test_markov_quilt.py: test_the_scan_agrees_with_the_definition",
+    "[Q] Algorithm 4": (
+        "mechanisms/test_markov_quilt_approx.py: test_released_count_loses_at_most_epsilon"
+    ),
     "[Q] Definition 2.1": (
-        "influence/sums/least_scale.py: least_scale_of_tables",
-        "mechanisms/test_attribute_secrets.py: test_exact_sum_is_the_least_noise_by_definition",
+        "mechanisms/test_attribute_secrets.py: test_exact_sum_is_the_least_noise_by_definition"
     ),
     "[Q] Definition 2.3": (
-        "fitting/closeness.py: max_divergence",
-        "fitting/test_close_adversaries.py: test_chains_by_max_plus_equal_listing_all_paths",
-    ),
-    "[Q] Theorem 3.2": (
-        "mechanisms/wasserstein.py: wasserstein",
-        "mechanisms/test_wasserstein.py: "
-        "test_never_below_the_truth_and_exact_where_fractions_decide",
-    ),
-    "SHAPE Theorem S": (
-        "influence/shape/theorem_s.py: loss_s",
-        "influence/test_shape_s.py: test_no_output_tells_more_than_theorem_s",
-    ),
-    "SHAPE 4b": (
-        "influence/shape/costs.py: regime_costs",
-        "mechanisms/test_shaped.py: test_no_history_with_shaped_noise_loses_more_than_is_charged",
-    ),
-    "SHAPE Theorem W": (
-        "influence/shape/theorem_w.py: loss_w",
-        "influence/test_shape_s.py: test_no_output_tells_more_than_theorem_w",
+        "fitting/test_close_adversaries.py: test_chains_by_max_plus_equal_listing_all_paths"
     ),
     "[Q] Definition 3.1": (
-        "influence/sums/lattice.py: w_infinity",
-        "influence/test_transport.py: test_equals_the_linear_programme_on_tie_heavy_distributions",
+        "influence/test_transport.py: test_equals_the_linear_programme_on_tie_heavy_distributions"
     ),
-    "W-infinity of vectors": (
-        "influence/sums/lattice.py: bottleneck_distance",
-        "mechanisms/test_wasserstein_vectors.py: test_the_distance_is_the_definition",
+    "[Q] Definition 4.1": "influence/test_influence.py: test_influence_is_that_of_the_definition",
+    "[Q] Lemma 4.6": "mechanisms/test_markov_quilt.py: test_search_finds_the_best_of_all_quilts",
+    "[Q] Lemma C.1": "mechanisms/test_markov_quilt_approx.py: test_bounds_hold_for_every_quilt",
+    "[Q] Lemma C.4": "influence/test_quilts.py: test_the_hardest_node_by_bisection",
+    "[Q] Theorem 2.4": (
+        "fitting/test_close_adversaries.py: test_chains_by_max_plus_equal_listing_all_paths"
     ),
-    "[Q] (5)": (
-        "influence/quilts/chains.py: ChainInfluence.between",
-        "influence/test_influence.py: test_influence_is_that_of_the_definition",
+    "[Q] Theorem 3.2": (
+        "mechanisms/test_wasserstein.py: "
+        "test_never_below_the_truth_and_exact_where_fractions_decide"
     ),
-    "[Q] Theorem 4.3": (
-        "mechanisms/markov_quilt.py: markov_quilt",
-        "influence/test_network_influence.py: test_the_noise_hides_every_node",
+    "[Q] Theorem 4.3": "influence/test_network_influence.py: test_the_noise_hides_every_node",
+    "[Q] Theorem 4.4": (
+        "account/test_composition.py: "
+        "test_unequal_quilt_releases_add_up_where_theorem_4_4_takes_the_largest"
     ),
-    "[Q] Lemma 4.6": (
-        "influence/quilts/search.py: best_quilt",
-        "mechanisms/test_markov_quilt.py: test_search_finds_the_best_of_all_quilts",
+    "[C] Theorem 3.1": (
+        "account/test_composition.py: "
+        "test_parallel_is_never_below_the_loss_of_three_randomised_responses"
     ),
-    "[Q] Algorithm 2": (
-        "influence/quilts/networks.py: hardest_node",
-        "influence/test_network_influence.py: test_the_search_finds_the_best_of_all_quilts",
+    "[C] Theorem 3.3": (
+        "account/test_composition.py: test_far_windows_cost_the_larger_epsilon_theorem_3_3"
     ),
-    "[Q] Algorithm 3": (
-        "influence/quilts/chains.py: hardest_of",
-        "mechanisms/test_markov_quilt.py: test_the_scan_agrees_with_the_definition",
+    "[C] Theorem 3.6": (
+        "account/test_composition_rules.py: test_bounded_dependence_is_the_sum_and_twice_the_bound"
     ),
-    "[Q] Algorithm 4": (
-        "mechanisms/markov_quilt.py: markov_quilt_approx",
-        "mechanisms/test_markov_quilt_approx.py: test_released_count_loses_at_most_epsilon",
+    "[C] Theorem 3.7": (
+        "account/test_composition.py: test_quilt_releases_over_one_chain_add_up_theorem_3_7"
     ),
-    "[Q] Lemma C.1": (
-        "influence/quilts/chains.py: MixingInfluence",
-        "mechanisms/test_markov_quilt_approx.py: test_bounds_hold_for_every_quilt",
-    ),
-    "[Q] Lemma C.4": (
-        "influence/quilts/search.py: hardest_node",
-        "influence/test_quilts.py: test_the_hardest_node_by_bisection",
-    ),
-    "quilts around a block": (
-        "influence/quilts/chains.py: AroundBlock",
-        "influence/test_events.py: test_quilts_around_several_entries_keep_the_promise",
-    ),
-    "quilts over gaps": (
-        "influence/quilts/chains.py: hardest_observed",
-        "mechanisms/test_gapped_series.py: test_every_entry_of_the_span_is_hidden",
-    ),
+    "[B] Corollary 1": "local/test_least_noise.py: test_nothing_on_a_grid_is_private_and_cheaper",
+    "[B] Definition 4": "local/test_local_loss.py: test_recursion_is_the_definition",
+    "[B] Theorem 1": "local/test_local_loss.py: test_the_limit_is_reached",
+    "PAIRS Theorem 1": "influence/test_pairs.py: test_steps_are_the_optimum_of_the_programme",
     "PAIRS Theorem 2": (
-        "influence/curve/engine.py",
-        "influence/test_engine.py: test_losses_are_never_below_a_release_nor_above_everything",
+        "influence/test_engine.py: test_losses_are_never_below_a_release_nor_above_everything"
     ),
-    "PAIRS 3": (
-        "influence/sums/least_scale.py: _likelihoods",
-        "mechanisms/test_exact_sum.py: test_the_least_scale_by_the_definition",
-    ),
-    "PAIRS 4": (
-        "influence/sums/least_scale.py: SumWindow",
-        "mechanisms/test_exact_sum.py: test_the_least_scale_by_the_definition",
-    ),
+    "PAIRS Theorem 3": "mechanisms/test_exact_sum.py: test_the_least_scale_by_the_definition",
+    "PAIRS Theorem 4": "mechanisms/test_exact_sum.py: test_the_least_scale_by_the_definition",
     "PAIRS Theorem 5": (
-        "influence/curve/steps.py: Open",
-        "influence/test_engine.py: test_no_start_has_a_larger_step_and_some_start_has_it",
+        "influence/test_engine.py: test_no_start_has_a_larger_step_and_some_start_has_it"
     ),
-    "FIXES 3": (
-        "influence/sums/chain_sums.py: CountedDays",
-        "mechanisms/test_exact_distributions.py: test_days_lose_epsilon_by_definition",
+    "PAIRS Theorem 7": (
+        "account/test_going_on.py: test_no_entry_of_a_long_series_loses_more_than_epsilon"
     ),
-    "FIXES 1, Theorem": (
-        "influence/curve/engine.py: Sojourns",
-        "influence/test_sojourns.py: test_no_entry_of_a_known_sojourn_loses_more",
+    "CLASSES Lemma 3": "influence/test_pairs.py: test_losses_cover_every_path",
+    "CLASSES Theorem 0": (
+        "fitting/test_measured_influence.py: "
+        "test_no_laplace_noise_loses_less_than_the_influence_budgets"
     ),
-    "FIXES 1, Lemma": (
-        "influence/curve/steps.py: Tilted",
-        "influence/test_sojourns.py: test_no_tilted_kernel_has_a_larger_step",
+    "CLASSES Theorem 10": (
+        "fitting/test_row_coverage.py: test_a_new_person_is_covered_as_often_as_promised"
     ),
-    "FIXES 2": (
-        "influence/curve/engine.py: PartCurve.largest_cost",
-        "influence/test_beyond_epsilon.py: test_named_pairs_never_lose_more",
+    "CLASSES Theorem 4": (
+        "influence/test_region.py: test_no_chain_of_the_region_loses_more_than_promised"
     ),
-    "FIXES 4": (
-        "noise/opendp_draws.py: choice_cost",
-        "mechanisms/test_quantiles.py: test_a_moved_entry_costs_what_the_theorem_says",
+    "ENGINE Lemma D": (
+        "fitting/test_measured_influence.py: "
+        "test_the_lower_limit_holds_in_nineteen_of_twenty_series"
     ),
-    "FIXES 6a": (
-        "influence/curve/graphs.py",
-        "influence/test_graph_curve.py: test_no_likelihood_at_all_loses_more",
+    "ENGINE Proposition B": (
+        "influence/test_kernel_curve.py: test_no_output_loses_more_than_the_bound"
     ),
+    "ENGINE Theorem A": "influence/test_pairs.py: test_a_hull_covers_kernels_that_change",
+    "ENGINE Theorem C": (
+        "influence/test_kernel_curve.py: test_contaminated_rows_against_all_places_of_the_weight"
+    ),
+    "FIXES 1, Lemma 1": (
+        "influence/test_sojourns.py: test_no_series_beside_known_regimes_loses_more_than_promised"
+    ),
+    "FIXES 1, Lemma 2": "influence/test_sojourns.py: test_no_tilted_kernel_has_a_larger_step",
+    "FIXES 1, Theorem 1": "influence/test_sojourns.py: test_no_entry_of_a_known_sojourn_loses_more",
+    "FIXES 2": "influence/test_beyond_epsilon.py: test_named_pairs_never_lose_more",
+    "FIXES 3": "mechanisms/test_exact_distributions.py: test_days_lose_epsilon_by_definition",
+    "FIXES 4": "mechanisms/test_quantiles.py: test_a_moved_entry_costs_what_the_theorem_says",
+    "FIXES 6a": "influence/test_graph_curve.py: test_no_likelihood_at_all_loses_more",
     "FIXES 6a, Lemma": (
-        "influence/curve/graphs.py: extremes",
-        "influence/test_averaging.py: test_some_extreme_function_attains_the_programme",
+        "influence/test_averaging.py: test_some_extreme_function_attains_the_programme"
     ),
-    "FIXES 6b, Theorem G": (
-        "influence/curve/graphs.py: Rates",
-        "influence/test_graph_curve.py: test_drawing_again_bounds_every_product",
+    "FIXES 6b, Lemma F": "influence/test_graph_curve.py: test_no_climb_leads_above_drawing_again",
+    "FIXES 6b, Theorem G": "influence/test_graph_curve.py: test_drawing_again_bounds_every_product",
+    "SHAPE 4b": (
+        "mechanisms/test_shaped.py: test_no_history_with_shaped_noise_loses_more_than_is_charged"
     ),
-    "FIXES 6b, Lemma F": (
-        "influence/curve/graphs.py: Rates",
-        "influence/test_graph_curve.py: test_no_climb_leads_above_drawing_again",
-    ),
-    "constant profile": (
-        "mechanisms/influence_curve.py: endless",
-        "account/test_going_on.py: test_no_entry_of_a_long_series_loses_more_than_epsilon",
+    "SHAPE Theorem S": "influence/test_shape_s.py: test_no_output_tells_more_than_theorem_s",
+    "SHAPE Theorem W": "influence/test_shape_s.py: test_no_output_tells_more_than_theorem_w",
+    "GK16": "mechanisms/test_baselines.py: test_gk16_is_private_where_it_applies",
+    "W-infinity of vectors": (
+        "mechanisms/test_wasserstein_vectors.py: test_the_distance_is_the_definition"
     ),
     "peeling by the exponential mechanism": (
-        "account/selection.py: select",
-        "account/test_selection.py: test_no_entry_loses_more_than_epsilon",
+        "account/test_selection.py: test_no_entry_loses_more_than_epsilon"
     ),
-    "GK16": (
-        "mechanisms/baselines.py: gk16",
-        "mechanisms/test_baselines.py: test_gk16_is_private_where_it_applies",
+    "quilts around a block": (
+        "influence/test_events.py: test_quilts_around_several_entries_keep_the_promise"
     ),
+    "quilts over gaps": "mechanisms/test_gapped_series.py: test_every_entry_of_the_span_is_hidden",
 }
 
 
-def named_in(source: str) -> list[tuple[str, str]]:
-    """The theorems of a file, and the functions and classes that are them."""
-    found = []
-
-    def visit(node: ast.AST, place: str) -> None:
-        for inner in ast.iter_child_nodes(node):
-            if isinstance(inner, (ast.FunctionDef, ast.ClassDef)):
-                own = f"{place}.{inner.name}" if place else inner.name
-                text = ast.get_docstring(inner) or ""
-                found.extend((name.strip(), own) for name in NAME.findall(text))
-                visit(inner, own)
-
-    tree = ast.parse(source)
-    text = ast.get_docstring(tree) or ""
-    found.extend((name.strip(), "") for name in NAME.findall(text))
-    visit(tree, "")
-    return found
+def finder():
+    spec = importlib.util.spec_from_file_location("docs_theorems", DOCS / "theorems.py")
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
-def test_every_theorem_is_found_once_where_the_table_says():
-    found: dict[str, list[str]] = {}
-    for path in sorted(ROOT.rglob("*.py")):
-        for name, own in named_in(path.read_text(encoding="utf-8")):
-            place = f"{path.relative_to(ROOT)}: {own}" if own else str(path.relative_to(ROOT))
-            found.setdefault(name, []).append(place)
-    assert not {name: places for name, places in found.items() if len(places) > 1}
-    told = {name: places[0] for name, places in found.items()}
-    assert told == {name: place for name, (place, _) in THEOREMS.items()}
+def test_every_theorem_of_the_table_is_found_once_and_no_other():
+    assert Counter(one.name for one in finder().theorems()) == dict.fromkeys(THEOREMS, 1)
+
+
+def test_places_are_lines_of_files():
+    for one in finder().theorems():
+        lines = (finder().ROOT / one.file).read_text(encoding="utf-8").split("\n")
+        assert f"Theorem: {one.name}" in lines[one.line - 1]
+        assert one.statement.startswith(f"Theorem: {one.name}")
 
 
 def test_every_theorem_has_a_test():
-    for name, (_, held) in THEOREMS.items():
+    for name, held in THEOREMS.items():
         file, function = held.split(": ")
         tree = ast.parse((TESTS / file).read_text(encoding="utf-8"))
         functions = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
         assert function in functions, f"{name}: no {function} in {file}"
 
 
-def test_the_notes_say_where_each_theorem_is():
-    page = (TESTS.parent / "notes" / "proofs.md").read_text(encoding="utf-8")
-    table = page[page.index("## Where each theorem is") :]
-    told = dict(re.findall(r"^\| (.+?) \| `(.+?)` \|$", table, re.MULTILINE))
-    assert told == {name: place for name, (place, _) in THEOREMS.items()}
+def test_the_page_of_theory_links_to_theorems_that_are_there():
+    text = (DOCS / "theory.md").read_text(encoding="utf-8")
+    anchors = re.findall(r"\(reference/theorems\.md#([^)]+)\)", text)
+    there = {re.sub(r"[^\w -]", "", name.lower()).replace(" ", "-") for name in THEOREMS}
+    assert len(anchors) >= 12
+    assert set(anchors) <= there

@@ -66,6 +66,9 @@ def certificate(
 ) -> Floats | None:
     """A matrix C with cost + steps(C) <= C, close to the least; ``None`` if the search fails.
 
+    Theorem: CLASSES Lemma 3. Such a C bounds the variation at every entry of a series of any
+    length.
+
     The inequality was checked, with rounding upwards, for the C that is returned.
 
     Parameters

@@ -25,12 +25,12 @@ function of the other entries h costs what f does. So the mean of f given x is a
 that of h, whose logarithm as a function of entry n - m varies by at most B_{n-m}; the mean given x'
 is at least that of h. Pair by pair the least of several bounds is a bound. QED
 
-*Single steps.* W_1 ... W_T is a Markov chain on finitely many states. Its forward kernels lie in
-the hull of K^1 ... K^J at every time, its backward kernels in the hull of L^1 ... L^J'. The
-likelihood f of an output is a function of the path, and replacing W_t = w by w' moves log f by at
-most cost_t(w, w'). The secret S_i depends on the path through W_i only, with Pi(s, .) the
-distribution of W_i given S_i = s, in the hull of Pi^1 ... Pi^L. With step* the largest step over
-the vertices (`pufferkit.influence.curve.steps`) and cl the triangle closure, let
+Theorem: ENGINE Theorem A, *of single steps*. W_1 ... W_T is a Markov chain on finitely many states.
+Its forward kernels lie in the hull of K^1 ... K^J at every time, its backward kernels in the hull
+of L^1 ... L^J'. The likelihood f of an output is a function of the path, and replacing W_t = w by
+w' moves log f by at most cost_t(w, w'). The secret S_i depends on the path through W_i only, with
+Pi(s, .) the distribution of W_i given S_i = s, in the hull of Pi^1 ... Pi^L. With step* the largest
+step over the vertices (`pufferkit.influence.curve.steps`) and cl the triangle closure, let
 
     B_T = cost_T,    B_t = cl(cost_t + step*(K; B_{t+1})),
     A_1 = cost_1,    A_t = cl(cost_t + step*(L; A_{t-1})),
@@ -55,9 +55,10 @@ Pi(s, .) G: one more step. QED
 
 Where the secret is the entry itself, Pi is the identity and the last step is cost_i + M_i.
 
-*Hidden states.* Sides may be those of a chain W whose state at an entry is not the entry itself.
-Given its hidden state w an entry is drawn from E(w, .), independently of the rest, and replacing an
-entry x by x' costs c(x, x'). Then the theorem holds on the hidden states with
+Theorem: ENGINE Proposition B, *of hidden states*. Sides may be those of a chain W whose state at an
+entry is not the entry itself. Given its hidden state w an entry is drawn from E(w, .),
+independently of the rest, and replacing an entry x by x' costs c(x, x'). Then the theorem holds on
+the hidden states with
 
     cost(w, w') = step(E(w, .), E(w', .); c),
 

@@ -431,7 +431,10 @@ class HiddenCost:
 
 
 class Contaminated:
-    """As `Transport`, with rows contaminated by any distribution with weight ``eta``."""
+    """As `Transport`, with rows contaminated by any distribution with weight ``eta``.
+
+    Theorem: ENGINE Theorem C. The top and bottom of the module's text bound every such row.
+    """
 
     kind = "contaminated"
 

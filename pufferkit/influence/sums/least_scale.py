@@ -252,12 +252,12 @@ def _searched(
 class SumWindow:
     """Entries with the same surroundings: the sums around them, and their distributions.
 
-    Theorem: PAIRS 4, for all additive sums. Let S be what the moves from i - l to i + m add. For
-    every T the loss of entry i is at most that of publishing X_{i-l}, X_{i+m} and S with the same
-    noise. *Proof.* Given these two the inside and the outside are independent, and N - S is a
-    function of the outside and the ends. So the likelihood of an output is a mean over the outside
-    of likelihoods of the inside, with the same weights for x and x'; a ratio of two means is at
-    most the largest ratio of their terms.
+    Theorem: PAIRS Theorem 4, for all additive sums. Let S be what the moves from i - l to i + m
+    add. For every T the loss of entry i is at most that of publishing X_{i-l}, X_{i+m} and S with
+    the same noise. *Proof.* Given these two the inside and the outside are independent, and N - S
+    is a function of the outside and the ends. So the likelihood of an output is a mean over the
+    outside of likelihoods of the inside, with the same weights for x and x'; a ratio of two means
+    is at most the largest ratio of their terms.
 
     ``parts[x, (u, y)]`` is the distribution of the sum inside together with the ends, given X_i =
     x, up to the factor P(X_{i-l} = u) / P(X_i = x). The numerator is the same for all x and
@@ -359,11 +359,11 @@ class SumWindow:
 def _likelihoods(parts: Floats, rate: float) -> Floats:
     """The likelihoods at w: the mass at each v times rate^|w - v|, summed; along the last axis.
 
-    Theorem: PAIRS 3. Let D_x(w) = sum_n P(N = n | X_i = x) e^{-|w - n| / s}. The loss of entry i is
-    the largest log D_x(w) / D_x'(w), and w need only run over the values of N; it never grows with
-    s. *Proof.* Between two neighbouring values D_x is A e^{-w/s} + C e^{w/s} with A, C >= 0, so a
-    ratio of two is monotone there, and outside all of them it is constant. Laplace noise of a
-    larger scale is noise of a smaller one plus independent noise.
+    Theorem: PAIRS Theorem 3. Let D_x(w) = sum_n P(N = n | X_i = x) e^{-|w - n| / s}. The loss of
+    entry i is the largest log D_x(w) / D_x'(w), and w need only run over the values of N; it never
+    grows with s. *Proof.* Between two neighbouring values D_x is A e^{-w/s} + C e^{w/s} with A, C
+    >= 0, so a ratio of two is monotone there, and outside all of them it is constant. Laplace noise
+    of a larger scale is noise of a smaller one plus independent noise.
 
     Block by block: a small matrix inside, and what comes in from the blocks on either side. Sums of
     positive terms only.

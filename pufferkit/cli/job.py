@@ -23,6 +23,7 @@ from pufferkit.cli.flags import File, option
 from pufferkit.cli.inputs import with_options
 from pufferkit.cli.question_options import OPTIONS, QuestionOptions
 from pufferkit.data.files import FILE
+from pufferkit.shown import Statement
 
 if TYPE_CHECKING:
     from pufferkit.data.roles import FileColumns
@@ -238,10 +239,9 @@ def init(
         statements.append(f"states: {states}{' ...' if len(data.states) > _SHOWN else ''}")
     job = _written(file, chosen, form, rows, question, model, epsilon, ledger, numbers, several)
     outputs.write_all({target: job.encode()})
-    if as_json:
-        terminal.as_json({"job": str(target), "columns": chosen, "statements": statements})
-    for line in () if as_json else statements:
-        terminal.say(line)
+    record = {"job": str(target), "columns": chosen}
+    told = [Statement("remark", line) for line in statements]
+    terminal.answer(told, record if as_json else None)
     terminal.written([target])
 
 

@@ -200,6 +200,7 @@ def export(
         terminal.give(text)
     else:
         outputs.write_all({out: text.encode()})
+        terminal.written([out])
 
 
 def _what(body: Mapping[str, Any]) -> str:

@@ -75,6 +75,7 @@ def plan(
             terminal.say()
             terminal.say(table.explain())
     ways = usefulness_output.ways(beliefs, table, wanted)
+    said = usefulness_output.statements(beliefs, table, wanted, ways)
     if as_json:
         record = {
             "query": query.name,
@@ -95,10 +96,9 @@ def plan(
                 for way in ways
             ],
         }
-        terminal.answer(table, record)
+        terminal.answer([*table.statements(), *said], record)
     else:
-        for line in usefulness_output.in_words(beliefs, table, wanted, ways):
-            terminal.say(line)
+        terminal.say(said)
     terminal.written(written)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pufferkit as pk
 from pufferkit.cli import terminal
+from pufferkit.shown import Statement
 
 if TYPE_CHECKING:
     from pufferkit import Calibration, Plan, Query, Target
@@ -34,18 +35,19 @@ def ways(beliefs: Beliefs, plan: Plan, target: Target | None) -> list[Remedy]:
         return pk.remedies(beliefs, plan.query, plan.epsilon, wanted, present=next(rows))
 
 
-def in_words(
+def statements(
     beliefs: Beliefs, plan: Plan, target: Target | None, remedies: Sequence[Remedy]
-) -> Iterator[str]:
-    """The target and the remedies, one line each."""
-    if target is not None:
-        met = "reached" if target.is_met(plan.best, beliefs) else "NOT reached"
-        yield f"target: {target}: {met}"
+) -> list[Statement]:
+    """The target and the remedies."""
+    missed = target is not None and not target.is_met(plan.best, beliefs)
+    said = [] if target is None else [f"target: {target}: {'NOT ' if missed else ''}reached"]
     if remedies:
-        yield "any one of these would reach it:"
-        yield from (f"  {way}" for way in remedies)
-    elif (target is not None and not target.is_met(plan.best, beliefs)) or plan.useful.drowned:
-        yield "no remedy that was tried is enough (more epsilon, more data, coarser questions)"
+        said += ["any one of these would reach it:", *(f"- {way}" for way in remedies)]
+    elif missed or plan.useful.drowned:
+        said.append(
+            "no remedy that was tried is enough (more epsilon, more data, coarser questions)"
+        )
+    return [Statement("remark", line) for line in said]
 
 
 def soon(mechanism: str | None, beliefs: Beliefs, query: Query, epsilon: float) -> Calibration:

@@ -468,7 +468,9 @@ class Release(Report):
         words += [f"decided by: {decided}"] if decided else []
         words += [note for note in self.evidence.notes if note != PRIVATE_NOTE]
         if self.presentation == "nearest histogram":
-            words.append("the value is the nearest histogram to the answer as drawn")
+            words.append(
+                "the interval is around the answer as drawn; the value is the nearest histogram"
+            )
         if self.presentation == "within range" and self.value != self.raw:
             words.append("the value is the answer as drawn, cut to what is possible")
         if self.observed is not None:

@@ -137,7 +137,7 @@ def private_transitions(
     too: an `Account` charges that with the first release, and
     `PrivateTransitions.calibrate` shares epsilon with it. Any other use on these data is refused;
     for data of other people there is `PrivateTransitions.for_others`. A purchase whose region you
-    throw away is in no account: charge its epsilon by `Ledger.spend`.
+    throw away is in no account: charge its ``entry_epsilon`` by `Account.charge`.
 
     Parameters
     ----------

@@ -106,9 +106,11 @@ def sanitize(
 
     Notes
     -----
-    The losses of a series sanitised twice add up. Independent segments do not add up. An unobserved
-    entry (``None``) gets no answer. That equals the whole series with some answers discarded, so
-    the promise holds, also for that entry.
+    Sanitise a series once: the losses of two calls do not add up, together they can be more than
+    their sum. What adds up, entry by entry, are event-level epsilons, and an ``account`` computes
+    their joint loss. Independent segments tell nothing of one another. An unobserved entry
+    (``None``) gets no answer. That equals the whole series with some answers discarded, so the
+    promise holds, also for that entry.
 
     Examples
     --------

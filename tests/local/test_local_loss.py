@@ -473,3 +473,14 @@ def test_bad_input(change, message):
     arguments = {"chain": binary(0.2, 0.3), "rho_0": 0.2, "rho_1": 0.3} | change
     with pytest.raises(ValueError, match=message):
         loss(**arguments)
+
+
+@pytest.mark.parametrize("adversary", ["every", "ignorant"])
+def test_two_answers_together_tell_more_than_the_sum_and_what_their_event_levels_allow(adversary):
+    chain, rho = binary(0.1, 0.4), 1 / (1 + exp(0.2))
+    once = emission(rho, rho)
+    twice = np.array([np.outer(row, row).ravel() for row in once])
+    both, _ = brute_loss(chain, twice, 5, adversary)
+    assert both > 2 * brute_loss(chain, once, 5, adversary)[0] * 1.02
+    together = 1 / (1 + exp(0.4))
+    assert both == pytest.approx(loss(chain, together, together, 5, adversary), rel=1e-9)

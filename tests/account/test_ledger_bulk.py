@@ -1,7 +1,5 @@
 """Many accounts in one transaction: the same chain, all or nothing, each key once."""
 
-import multiprocessing
-
 import pytest
 
 from pufferkit import Ledger, OverBudget
@@ -119,33 +117,4 @@ def test_several_charges_to_one_account_in_one_call(book):
     assert book.charge_many(pair)
     assert book.account(NAMES[0]).total == 500_000
     assert book.account(NAMES[0]).entries == 3
-    assert book.verify() == []
-
-
-def spend_all(place, number):
-    with Ledger(place, by=f"process {number}") as ledger:
-        granted = 0
-        for turn in range(6):
-            while True:
-                known = ledger.balances(NAMES)
-                wanted = [
-                    Charge(n, f"{number}-{turn}", 100_000, a.total + 100_000, {}, a.entries)
-                    for n, a in known.items()
-                ]
-                try:
-                    if ledger.charge_many(wanted):
-                        granted += 1
-                        break
-                except OverBudget:
-                    return granted
-        return granted
-
-
-@pytest.mark.slow
-def test_processes_together_spend_no_more_than_there_is(book, url):  # noqa: F811
-    context = multiprocessing.get_context("spawn")
-    with context.Pool(3) as pool:
-        granted = pool.starmap(spend_all, [(url, number) for number in range(3)])
-    assert sum(granted) == 10
-    assert {account.total for account in book.accounts()} == {1_000_000}
     assert book.verify() == []

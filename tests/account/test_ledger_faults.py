@@ -276,29 +276,6 @@ def test_a_ledger_that_cannot_be_made_is_not_there(tmp_path, monkeypatch):
     assert ledger.verify() == []
 
 
-def test_a_full_disk_says_so(tmp_path):
-    ledger = Ledger(tmp_path / "ledger.db")
-    ledger.open_account("alice", 1)
-    real = ledger._place._open
-
-    def small():
-        driver = real()
-        pages = driver.execute("PRAGMA page_count").fetchone()[0]
-        driver.execute(f"PRAGMA max_page_count = {pages}")
-        return driver
-
-    ledger._place._open = small
-    ledger.close()  # the next charge opens the file anew
-
-    def fill():
-        for _ in range(200):
-            ledger.spend("alice", 0.001, what="x" * 2000)
-
-    with pytest.raises(LedgerError, match=r"the disk is full.*Asking again is safe"):
-        fill()
-    assert ledger.verify() == []
-
-
 def test_what_a_server_refuses_is_not_charged(url):  # noqa: F811
     """Statements are sent ahead: an error of one, or of the commit, reaches whoever asked."""
     if "://" not in url:

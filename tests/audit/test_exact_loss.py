@@ -71,29 +71,6 @@ def test_numbers_of_the_theory(matrix, b, loss):
     assert exact_loss(entry, pk.MarkovChain.steady(matrix)) == pytest.approx(loss, abs=5e-4)
 
 
-def test_independent_entries_lose_what_entry_dp_says():
-    coin = pk.MarkovChain.steady([[0.3, 0.7], [0.3, 0.7]])
-    assert exact_loss(pk.entry_dp(pk.count(1, 6), 0.7), coin) == pytest.approx(0.7)
-    assert exact_loss(pk.entry_dp(pk.histogram([0, 1], 6), 0.7), coin) == pytest.approx(0.7)
-
-
-@pytest.mark.slow
-@settings(max_examples=25)
-@given(chains(most=3, least=2), st.integers(1, 4), epsilons, st.randoms(use_true_random=False))
-def test_no_output_does_worse(case, length, epsilon, random):
-    chain = case.believed
-    query = pk.total([0, 1, 2.5][: len(chain)], length)
-    noise = pk.entry_dp(query, epsilon)
-    try:
-        worst = worst_case(noise, chain)
-    except pk.NotApplicable:
-        assume(False)
-    at = losses(chain, query, noise.scale, [worst.output[0]])
-    assert at == pytest.approx(worst.loss, rel=1e-9, abs=1e-9)
-    outputs = [random.uniform(-3, 2.5 * length + 3) for _ in range(25)]
-    assert losses(chain, query, noise.scale, outputs) <= worst.loss + 1e-9
-
-
 @settings(max_examples=12)
 @given(chains(most=3, least=2), st.integers(1, 3), epsilons, st.randoms(use_true_random=False))
 def test_no_vector_does_worse(case, length, epsilon, random):
@@ -177,25 +154,6 @@ def test_joint_distributions_and_networks():
         {"ann": {(): [0.5, 0.5]}, "bob": {(0,): [0.8, 0.2], (1,): [0.2, 0.8]}},
     )
     assert exact_loss(pk.wasserstein(pair, pk.count(1, 2), 1)) == pytest.approx(worst.loss)
-
-
-@pytest.mark.slow
-@settings(max_examples=20)
-@given(chains(most=2, least=2), st.integers(1, 4), epsilons, st.booleans())
-def test_every_start_of_two_states(case, length, epsilon, several):
-    theta = pk.ChainClass.any_start(case.transition)
-    query = pk.histogram([0, 1], length) if several else pk.count(1, length)
-    noise = pk.entry_dp(query, epsilon)
-    losses_by_start = []
-    for odds in np.geomspace(1e-6, 1e6, 61):
-        start = pk.MarkovChain([1 / (1 + odds), odds / (1 + odds)], case.transition)
-        losses_by_start.append(exact_loss(noise, start))
-    worst = worst_case(noise, theta)
-    assert worst.complete
-    assert worst.loss >= max(losses_by_start) - 1e-9
-    assert worst.loss <= max(losses_by_start) + 0.02 * epsilon + 1e-6
-    # What is promised for every start holds for every start.
-    assert exact_loss(pk.influence_curve(theta, query, epsilon)) <= epsilon * (1 + 1e-9)
 
 
 def test_the_influence_curve_is_tight_over_all_starts():

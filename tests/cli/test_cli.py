@@ -30,11 +30,6 @@ HEAVY = ("numpy", "scipy", "opendp", "polars", "narwhals", "matplotlib", "rich")
 # -- help and imports ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("command", [[], ["beliefs"]])
-def test_no_command_shows_help(command: list[str]):
-    assert good(*command) == good(*command, "--help")
-
-
 @pytest.mark.parametrize(
     ("words", "whole"),
     [
@@ -153,11 +148,6 @@ def test_plan_takes_lengths_from_data(folder: Path):
     assert good(*by_data) == good(*PLAN)
 
 
-def test_plan_over_several_segments(folder: Path):
-    record = json.loads(good(*PLAN, "--length", "20", "--json"))
-    assert record["lengths"] == [300, 20]
-
-
 @pytest.mark.parametrize(
     ("options", "scale"),
     [
@@ -203,12 +193,6 @@ def test_release_writes_json_and_picture(folder: Path):
     assert set(snapshot()) == {"model.json", "data.csv", "r.json", "r.svg"}
 
 
-def test_release_replaces_an_older_file(folder: Path):
-    Path("r.json").write_text("old")
-    good(*RELEASE, "--out", "r.json")
-    assert json.loads(Path("r.json").read_text())["epsilon"] == 1
-
-
 def test_every_release_draws_anew(folder: Path):
     wide = (*RELEASE, "--epsilon", "0.001", "--anyway")
     drawn = {tuple(json.loads(good(*wide))["raw"]) for _ in range(3)}
@@ -249,12 +233,6 @@ def test_segments(folder: Path):
     Path("two.csv").write_text("day,state\n1,rest\n1,run\n2,run\n")
     record = json.loads(good("release", "two.csv", *RELEASE[2:], "--segment", "day"))
     assert record["lengths"] == [2, 1]
-
-
-def test_integer_states(folder: Path):
-    Path("model.json").write_text(json.dumps({"transition": MODEL["transition"]}))
-    Path("data.csv").write_text("state\n0\n1\n1\n0\n")
-    assert json.loads(good(*RELEASE, "--query", "count", "--state-value", "1"))["labels"] == ["1"]
 
 
 # -- model --------------------------------------------------------------------------------------

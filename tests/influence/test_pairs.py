@@ -12,7 +12,7 @@ from pufferkit.beliefs.chain_parts import _uneven, part_of
 from pufferkit.influence.curve.certificates import certificate
 from pufferkit.influence.curve.engine import PartCurve
 from pufferkit.influence.curve.steps import Transport, closure, off_diagonal
-from pufferkit.influence.sums.least_scale import Additive, SumWindows, least_scale, outer_loss
+from pufferkit.influence.sums.least_scale import Additive, SumWindows, outer_loss
 from pufferkit.mechanisms.exact_sum import entry_distributions
 from tests.oracles import pairs as oracle
 
@@ -52,7 +52,7 @@ def member(chain):
     return as_chain_class(chain).members()[0]
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(24))
 def test_steps_are_the_optimum_of_the_programme(seed):
     kernel, limit = programme(seed)
     size = len(kernel)
@@ -68,7 +68,7 @@ def test_steps_are_the_optimum_of_the_programme(seed):
                 )
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(15))
 def test_no_allowed_function_has_a_larger_ratio(seed):
     size = 2 + seed % 5
     kernel, limit = chains(seed, size, 0.3), metrics(seed, size, [0.1, 1, 10][seed % 3])
@@ -124,7 +124,7 @@ def test_no_certificate_where_nothing_is_forgotten():
     assert certificate(steps, 0.1 * off_diagonal(3), most=20.0, slack=1e-6) is None
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(24))
 def test_losses_cover_every_path(seed):
     rng = np.random.default_rng(seed)
     size, length = 2 + seed % 2, 1 + seed % 5
@@ -229,18 +229,6 @@ def test_longer_series_lose_no_less(seed):
     assert all(one <= other + 1e-9 for one, other in itertools.pairwise(values))
 
 
-def test_the_numbers_of_the_page_on_pairs():
-    rows = [
-        [0.80, 0.15, 0.04, 0.01],
-        [0.20, 0.60, 0.15, 0.05],
-        [0.05, 0.20, 0.60, 0.15],
-        [0.02, 0.08, 0.30, 0.60],
-    ]
-    chain = pk.MarkovChain.steady(rows)
-    noise = pk.influence_curve(chain, pk.total([0, 1, 3, 6], 2016), 1)
-    assert noise.scale == pytest.approx(41.2, abs=0.05)
-
-
 def test_the_losses_of_a_class_are_those_of_its_chains():
     one, two = (pk.MarkovChain.steady(chains(seed, 3) * 0.9 + 0.1 / 3) for seed in (1, 2))
     both = pk.InfluenceCurve(pk.ChainClass.of(one, two), 500)
@@ -248,48 +236,9 @@ def test_the_losses_of_a_class_are_those_of_its_chains():
     assert both.losses(0.1) == pytest.approx(np.maximum(*own), rel=1e-12)
 
 
-EXACT = [
-    ((0.9, 0.6), 1, 3.336),
-    ((0.3, 0.3), 1, 0.728),
-    ((0.1, 0.1), 1, 0.563),
-    ((0.1, 0.1), 5, 0.140),
-    ((0.05, 0.6), 0.2, 3.757),
-]
-
-
 def entries_of(chain, length):
     """What a chain says: its matrix, and the distributions of its entries."""
     return chain.transition, entry_distributions(member(chain), length)
-
-
-@pytest.mark.parametrize(("stay", "epsilon", "scale"), EXACT)
-def test_the_least_scale_of_a_count(stay, epsilon, scale):
-    chain = pk.MarkovChain.steady([[stay[0], 1 - stay[0]], [1 - stay[1], stay[1]]])
-    least = least_scale(*entries_of(chain, 300), Additive.of_values(np.array([0, 1])), 300, epsilon)
-    assert least.scale == pytest.approx(scale, rel=1e-3)
-
-
-@pytest.mark.parametrize("seed", range(24))
-def test_the_least_scale_against_every_path(seed):
-    rng = np.random.default_rng(seed)
-    size, length = 2 + seed % 2, 1 + seed % 6
-    kernel = chains(seed, size, [0, 0.3][seed % 2])
-    chain = pk.MarkovChain(rng.dirichlet(np.ones(size)), kernel)
-    values = rng.integers(0, 3, size)
-    values[0], values[-1] = 0, max(1, values[-1])
-    epsilon = [0.3, 1, 4][seed % 3]
-    least = least_scale(*entries_of(chain, length), Additive.of_values(values), length, epsilon)
-
-    def loss(scale):
-        return max(
-            oracle.sum_losses(
-                chain.initial, [kernel] * (length - 1), values[:, None], scale, entry
-            ).max()
-            for entry in range(length)
-        )
-
-    assert loss(least.scale) <= epsilon + 1e-9
-    assert least.scale * 0.999 < 1e-3 / epsilon or loss(least.scale * 0.999) > epsilon
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -161,15 +161,6 @@ def test_gk16_is_private_where_it_just_applies(p, q, length, epsilon, start):
         assert loss <= epsilon * (1 + 1e-9)
 
 
-@given(positive_chains(3), st.integers(1, 5))
-def test_gk16_over_all_starts_covers_each_start(chain, length):
-    every = gk16_or_none(pk.ChainClass.any_start(chain.transition), length, 1)
-    one = gk16_or_none(chain.believed, length, 1)
-    if every is not None:
-        assert one is not None
-        assert every.scale >= one.scale * (1 - 1e-9)
-
-
 def test_gk16_of_a_class_takes_its_worst_chain():
     mild, strong = binary(0.45, 0.55), binary(0.4, 0.6)
     calibration = pk.gk16(pk.ChainClass.of(mild, strong), pk.count(1, 50), 1)
@@ -205,15 +196,6 @@ def test_group_dp_hides_the_longest_segment():
     assert pk.group_dp(shares, 1).scale == close(2 * 100 / 200)
 
 
-@given(chains(3, least=2), st.integers(1, 5), epsilons)
-def test_group_dp_is_private_whatever_the_chain(chain, length, epsilon):
-    noise = pk.group_dp(pk.count(0, length), epsilon).scale
-    believed = chain.believed
-    initial, transition = believed.initial, believed.transition
-    loss = brute.privacy_loss(initial, transition, length, brute.count_of(0), noise)
-    assert loss <= epsilon * (1 + 1e-9)
-
-
 def test_entry_dp_is_only_for_independent_entries():
     noise = pk.entry_dp(pk.count(0, 6), 1)
     assert noise.scale == close(1)
@@ -227,17 +209,16 @@ def test_entry_dp_is_only_for_independent_entries():
     assert loss[1] > 2
 
 
-@pytest.mark.parametrize("mechanism", [pk.group_dp, pk.entry_dp])
-@pytest.mark.parametrize("epsilon", [0, -1, float("nan"), inf, "x"])
-def test_bad_epsilon(mechanism, epsilon):
-    with pytest.raises(ValueError, match="epsilon"):
-        mechanism(pk.count(0, 10), epsilon)
-
-
-@pytest.mark.parametrize("epsilon", [0, -1, float("nan"), inf, None])
-def test_bad_epsilon_for_gk16(epsilon):
-    with pytest.raises(ValueError, match="epsilon"):
-        pk.gk16(binary(0.4, 0.6), pk.count(0, 10), epsilon)
+@pytest.mark.parametrize("epsilon", [0, -1, float("nan"), inf, "x", None])
+def test_bad_epsilon(epsilon):
+    query = pk.count(0, 10)
+    for call in (
+        lambda: pk.group_dp(query, epsilon),
+        lambda: pk.entry_dp(query, epsilon),
+        lambda: pk.gk16(binary(0.4, 0.6), query, epsilon),
+    ):
+        with pytest.raises(ValueError, match="epsilon"):
+            call()
 
 
 def test_gk16_needs_matrices():

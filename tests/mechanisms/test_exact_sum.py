@@ -40,7 +40,7 @@ def true_loss(chain, values, lengths, scale):
     )
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(36))
 def test_the_least_scale_by_the_definition(seed):
     rng = np.random.default_rng(1000 + seed)
     size, length = 2 + seed % 2, 1 + seed % 6
@@ -61,20 +61,6 @@ def test_the_least_scale_by_the_definition(seed):
 def _data(chain, lengths):
     likely = chain.sample(max(lengths), seed=1)
     return [list(likely[:n]) for n in lengths]
-
-
-@pytest.mark.parametrize(
-    ("stay", "epsilon", "scale"),
-    [((0.1, 0.1), 1, 0.563), ((0.9, 0.6), 1, 3.336), ((0.3, 0.3), 1, 0.728), ((0.9, 0.9), 1, 8.64)],
-)
-def test_known_scales_of_long_series(stay, epsilon, scale):
-    chain = pk.MarkovChain.steady([[stay[0], 1 - stay[0]], [1 - stay[1], stay[1]]])
-    made = pk.exact_sum(chain, pk.count(1, 10**6), epsilon)
-    assert made.scale == pytest.approx(scale, rel=1e-3)
-    assert made.evidence.bound == "window"
-    assert made.guarantee is pk.Guarantee.PUFFERFISH
-    mean = pk.exact_sum(chain, pk.mean([0, 1], 10**6), epsilon)
-    assert mean.scale == pytest.approx(scale / 10**6, rel=1e-3)
 
 
 @pytest.mark.slow
@@ -151,11 +137,6 @@ def test_where_it_does_not_apply(beliefs, query, why):
     assert not pk.plan(beliefs, query, 1).rows[-1]["applicable"]
 
 
-def test_data_with_gaps_are_refused():
-    with pytest.raises(pk.NotApplicable):
-        pk.exact_sum(STICKY, pk.count(1, 3), 1).release([0, None, 1])
-
-
 def test_in_a_plan():
     table = pk.plan(ALTERNATING, pk.count(1, 40), 1)
     assert table.best.mechanism == "exact_sum"
@@ -182,17 +163,6 @@ def test_how_tight_each_row_of_a_plan_is():
     assert "99%" in str(vector)
     anywhere = pk.ChainClass.any_start(STICKY.transition)
     assert all(row["tightness"] is None for row in pk.plan(anywhere, pk.count(1, 30), 1).rows)
-
-
-@pytest.mark.slow
-def test_a_plan_leaves_out_what_takes_long():
-    slow = pk.MarkovChain.steady([[0.9995, 0.0005], [0.0005, 0.9995]])
-    row = next(
-        r for r in pk.plan(slow, pk.count(1, 10**5), 1).rows if r["mechanism"] == "exact_sum"
-    )
-    assert not row["applicable"]
-    assert row["slow"]
-    assert "ask for it by name" in row["why"]
 
 
 def test_a_session_charges_the_second_by_entries(tmp_path):
@@ -246,15 +216,6 @@ def test_verify_reads_the_bound():
     assert not pk.verify(replace(release, evidence=replace(release.evidence, bound="curve"))).ok
     # A scale of this kind is no scale of another mechanism.
     assert not pk.verify(replace(release, mechanism="wasserstein")).ok
-
-
-def test_an_audit_fails_halved_noise():
-    from pufferkit.audit import exact_loss
-
-    made = pk.exact_sum(ALTERNATING, pk.count(1, 8), 1)
-    assert exact_loss(made) <= 1
-    assert exact_loss(made) > 0.999
-    assert exact_loss(replace(made, scale=made.scale / 2)) > 1.3
 
 
 def test_a_known_first_entry_does_not_widen_the_windows():

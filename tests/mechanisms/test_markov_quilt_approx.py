@@ -88,21 +88,6 @@ def test_never_less_noise_than_the_exact_mechanism_over_all_starts(chain, length
     assert approx(theta, length, epsilon, bound) >= exact(theta, length, epsilon) * (1 - 1e-9)
 
 
-@given(positive_chains(3), lengths, epsilons)
-def test_a_class_known_by_its_mixing_covers_the_chains_in_it(chain, length, epsilon):
-    steady = pk.MarkovChain.steady(chain.transition)
-    theta = pk.ChainClass.mixing(chain.size, steady.pi_min, steady.eigengap)
-    inside = pk.ChainClass.any_start(chain.transition)
-    for bound in ("paper", "tight"):
-        assert approx(theta, length, epsilon, bound) >= exact(inside, length, epsilon) * (1 - 1e-9)
-
-
-@given(st.floats(0.02, 0.5), st.floats(0.5, 0.98), lengths, epsilons, bounds)
-def test_binary_interval(low, high, length, epsilon, bound):
-    theta = pk.ChainClass.binary(low, high)
-    assert approx(theta, length, epsilon, bound) >= exact(theta, length, epsilon) * (1 - 1e-9)
-
-
 @given(positive_chains(4), st.integers(1, 300), epsilons)
 def test_tight_is_never_more_noise_than_the_paper(chain, length, epsilon):
     own, steady = chain.believed, pk.MarkovChain.steady(chain.transition)
@@ -159,30 +144,10 @@ def test_chains_without_a_gap_are_refused(chain, message, bound):
         pk.markov_quilt_approx(theta, pk.count(0, 1000), 1, bound=bound)
 
 
-def test_printed_gap_would_break_the_lemma_for_that_chain():
-    matrix = [[0, 1, 0], [0, 0, 1], [0.5, 0.5, 0]]
-    chain = pk.MarkovChain.steady(matrix)
-    product = chain.transition @ chain.reversal.transition
-    gap = 1 - max(v for v in np.abs(np.linalg.eigvals(product)) if v < 1 - 1e-9)
-    broken = [
-        n
-        for n in range(1, 40)
-        if pk.max_influence(chain, n + 1, None, n)
-        > brute.mixing_bound(chain.pi_min, gap, None, n) + 1e-9
-    ]
-    assert broken
-
-
 def test_nearly_no_gap_means_group_privacy_not_an_error():
     slow = pk.MarkovChain.steady([[1 - 1e-9, 1e-9], [1e-9, 1 - 1e-9]])
     for bound in ("paper", "tight"):
         assert approx(slow, 1000, 1, bound) == close(1000)
-
-
-def test_one_state():
-    for bound in ("paper", "tight"):
-        one = approx(pk.MarkovChain([1], [[1]]), 50, 2, bound)
-        assert 0.5 <= one * (1 + 1e-12) <= 25 * (1 + 1e-9)
 
 
 def test_states_too_rare_for_a_float_are_no_accident():

@@ -168,12 +168,6 @@ def test_mean_is_total_over_length():
     assert wasserstein(chain, mean([0, 1], 100), 1).scale == pytest.approx(0.04)
 
 
-def test_rational_values():
-    chain = MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
-    half = total([Fraction(1, 3), Fraction(5, 6)], 100)
-    assert wasserstein(chain, half, 1).scale == pytest.approx(2)
-
-
 def test_class_takes_the_larger_and_names_it():
     chains = [MarkovChain.steady([[p, 1 - p], [1 - p, p]]) for p in (0.7, 0.9)]
     calibration = wasserstein(ChainClass.of(*chains), count(1, 100), 1)
@@ -230,12 +224,6 @@ def test_secrets_of_your_own():
     assert wasserstein(joint, count(1, 3), 1, secrets=secrets).scale == pytest.approx(3)
 
 
-def test_any_query_on_a_joint():
-    joint = flu_clique(3, [Fraction(1, 4)] * 4)
-    largest = Query("largest", lambda row: float(max(row)), 1, 3)
-    assert wasserstein(joint, largest, 1).scale == pytest.approx(1)
-
-
 @pytest.mark.parametrize(
     ("beliefs", "query", "problem"),
     [
@@ -256,13 +244,6 @@ def test_too_long_for_memory_is_refused_before_starting():
     chain = MarkovChain.steady(rng.dirichlet(np.ones(12), 12))
     with pytest.raises(NotApplicable, match="GB"):
         wasserstein(chain, total(list(range(12)), 20_000), 1)
-
-
-def test_progress_is_told():
-    seen = []
-    chain = MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
-    wasserstein(chain, count(1, 20), 1, progress=lambda done, whole: seen.append((done, whole)))
-    assert seen[-1] == (10, 10)
 
 
 def test_plans_show_it_where_it_applies():

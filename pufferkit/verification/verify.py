@@ -12,7 +12,7 @@ below the tolerance and neglected.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
@@ -239,11 +239,27 @@ def _of_record(record: Mapping[str, Any], most_work: float, beside: Path | None 
         check_format("releases" if "rows" in record else "release", record)
         if "rows" in record:
             return _of_rows(ReleaseTable(record), beside, most_work)
-        verdict = _of_one(Release.from_dict(record), most_work)
+        release = Release.from_dict(record)
+        verdict = _of_one(release, most_work)
     except _UNUSABLE as error:
         return not_well_formed(error)
     matters = (matter for name, matter in _BESIDE.items() if name in record)
-    return replace(verdict, assumptions=(*verdict.assumptions, *matters))
+    useful = _usefulness(release) if verdict.ok else ()
+    return replace(
+        verdict,
+        checks=(*verdict.checks, *useful),
+        assumptions=(*verdict.assumptions, *matters),
+    )
+
+
+def _usefulness(release: Release) -> Iterator[str]:
+    """What follows from the noise; a record states nothing of usefulness that could be false."""
+    if release.noise != "noisy choice":
+        reach = max(high - low for low, high in release.as_drawn().interval()) / 2
+        yield (
+            f"usefulness: with probability 95% a number as drawn is within {reach:.6g} of the "
+            "exact answer; what else is said of it follows from this and the beliefs"
+        )
 
 
 _BESIDE = {

@@ -131,3 +131,13 @@ def test_pairs_of_secrets_are_hidden_by_w_alone(name):
     verdict = pk.verify({**record, "verification_data": data, "guarantee": "secrets"})
     assert not verdict.ok
     assert any(problem.startswith("secrets: ") for problem in verdict.problems)
+
+
+@pytest.mark.parametrize("name", ["quilt", "curve histogram"])
+def test_a_verdict_says_how_near_the_numbers_are(name):
+    release = CASES[name]().release([0, 1] * 30)
+    ((low, high), *_) = release.as_drawn().interval()
+    (said,) = (words for words in pk.verify(release).checks if words.startswith("usefulness: "))
+    assert f"within {(high - low) / 2:.6g} of the exact answer" in said
+    less = replace(release, scale=release.scale / 2)
+    assert not any(words.startswith("usefulness") for words in pk.verify(less).checks)

@@ -37,7 +37,7 @@ from pufferkit.account.amounts import (
 from pufferkit.account.chain import Balance, checked_name
 from pufferkit.account.ledger import Ledger, Read, Terms, over_budget
 from pufferkit.account.marks import SeriesData
-from pufferkit.account.pay import Clock, Owed, Payer, Payment, horizon_of, standing_of
+from pufferkit.account.pay import Clock, Owed, Payer, Payment, data_of, horizon_of, standing_of
 from pufferkit.account.periods import Period, Window, by_rule, inside, period_of, rule_of
 from pufferkit.account.spending import Spending, entry_rows, joined
 from pufferkit.account.theorems import ANY_START, check_start
@@ -659,11 +659,8 @@ class Subject:
     def cost(self, wanted: Wanted, noise: Calibration) -> float:
         """What a release would add to the total; nothing is written."""
         asked = self.asked(wanted, noise)
-        owed, marks = self.owed(asked), self.marks
-        if marks is not None:
-            self.account.ledger.check_data(
-                {self.account.name: marks}, confirm_data=self.account._meant
-            )
+        owed = self.owed(asked)
+        self.account.ledger.check_data(data_of([asked]), confirm_data=self.account._meant)
         return in_epsilon(owed.total - owed.balance.total)
 
     def pay(

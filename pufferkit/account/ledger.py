@@ -829,7 +829,8 @@ class Ledger(Transactions, Shown):
 
     def check_data(self, data: Mapping[str, Data], *, confirm_data: bool = False) -> None:
         """Raise now the error that a charge about these data would raise."""
-        self._read(lambda connection: self._recognition.check(connection, data, confirm_data))
+        if data:
+            self._read(lambda connection: self._recognition.check(connection, data, confirm_data))
 
     def change_budget(self, account: str, budget: float, *, why: str = "") -> Balance:
         """Change a budget; the chain records who changed it, when and why.

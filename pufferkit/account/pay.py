@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from pufferkit.account.amounts import spent_micro, spent_pico
@@ -24,7 +24,7 @@ from pufferkit.beliefs.base import Beliefs, beliefs_from_dict
 from pufferkit.data.calendar import Calendar
 from pufferkit.errors import LedgerError, OverBudget
 from pufferkit.mechanisms.influence_curve import HORIZON, goes_on
-from pufferkit.records import unsourced
+from pufferkit.records import ByDigest, unsourced
 
 Value = Mapping[str, Any]
 About = Mapping[str, Any]
@@ -96,8 +96,9 @@ class Owed(NamedTuple):
 Refused = Callable[[Owed], OverBudget]
 """The error for an account that cannot pay."""
 
-Priced = tuple[int, Standing, Mapping[str, Any], Sequence[Mapping[str, Any]]]
-"""The total of an account after a release, its standing, that as a record, and what is recorded."""
+Priced = tuple[int, Standing, Mapping[str, Any], Sequence[tuple[int, Mapping[str, Any]]]]
+"""The total of an account after a release, its standing, that as a record, and the promise and the
+record of each charge."""
 
 
 class Payer:
@@ -129,17 +130,7 @@ class Payer:
         self._terms: dict[Any, Terms] = {}
         self._priced: dict[Any, Priced] = {}
 
-    def forget(self) -> None:
-        """Drop prices and terms, which grow with the number of subjects."""
-        self._priced.clear()
-        self._terms.clear()
-
     # -- places ---------------------------------------------------------------------------------
-
-    @cached_property
-    def _record(self) -> Mapping[str, Any] | None:
-        """The record of the beliefs, which the ledger keeps if JSON keeps their labels."""
-        return kept(self.theta)
 
     def terms(self, about: About, known: About | None) -> Terms:
         """The terms of an account, which it states when it is opened."""
@@ -147,7 +138,7 @@ class Payer:
         stated = {**about, **({"horizon": self.horizon} if limited else {})}
         alike = known is None, *stated.items()
         if alike not in self._terms:
-            record = self._record if known is None else None
+            record = kept(ByDigest(self.theta)) if known is None else None
             self._terms[alike] = Terms(self._budget, "composed", stated, record)
         return self._terms[alike]
 
@@ -232,7 +223,7 @@ class Payer:
         """
         names = list(dict.fromkeys(one.account for one in asked))
         keys = list(dict.fromkeys(one.key for one in asked))
-        data = {one.account: one.data for one in asked if one.data is not None}
+        data = data_of(asked)
         while True:
             read = self.ledger.look(names, keys) if read is None else read
             values: list[Value | None] = [read.values.get((one.account, one.key)) for one in asked]
@@ -247,7 +238,7 @@ class Payer:
                 charge if number is None else charge._replace(value=drawn[number])
                 for charge, number in zip(charges, numbers, strict=True)
             ]
-            if not stored and data:
+            if not stored:
                 self.ledger.check_data(data, confirm_data=self._meant)
             if not stored or self.ledger.charge_many(
                 stored, read=read, data=data, confirm_data=self._meant
@@ -289,13 +280,14 @@ class Payer:
         for part in releases.values():
             priced = self._price(standing, total, [one for _, one in part], lengths)
             total, standing, state, bodies = priced
-            for place, ((number, one), body) in enumerate(zip(part, bodies, strict=True), 1):
-                assert one.spending is not None
+            for place, ((number, one), (epsilon, body)) in enumerate(
+                zip(part, bodies, strict=True), 1
+            ):
                 charges.append(
                     Charge(
                         one.account,
                         one.key,
-                        spent_micro(one.spending.epsilon),
+                        epsilon,
                         total,
                         body,
                         after=balance.entries,
@@ -331,12 +323,18 @@ class Payer:
                 after = after.after(spending, lengths, rule=rule, bought=bought)
             state, more = after.to_dict(), {"beliefs": self.theta.digest, "rule": rule}
             more |= {} if bought is None else {"bought": bought}
+            more["segments"] = state["segments"]
             bodies = [
-                _body(one.facts, spending) | more | {"segments": state["segments"]}
+                (spent_micro(spending.epsilon), _body(one.facts, spending) | more)
                 for one, spending in zip(part, stored, strict=True)
             ]
             self._priced[alike] = now, after, state, bodies
         return self._priced[alike]
+
+
+def data_of(asked: Iterable[Payment]) -> dict[str, Data]:
+    """The data of the accounts that pay, where they are recognised."""
+    return {one.account: one.data for one in asked if one.data is not None}
 
 
 def check_affordable(owed: Sequence[Owed], refused: Refused | None = None) -> None:
@@ -475,8 +473,13 @@ def horizon_of(
     return HORIZON if horizon is None else int(horizon)
 
 
-def kept(theta: Beliefs) -> Mapping[str, Any] | None:
-    """The record of the beliefs without provenance; ``None`` if JSON does not keep their labels."""
+@lru_cache(maxsize=8)
+def kept(known: ByDigest[Beliefs]) -> Mapping[str, Any] | None:
+    """The record of beliefs, which the ledger keeps; ``None`` if JSON does not keep their labels.
+
+    It is without provenance, which their digest leaves out.
+    """
+    theta = known.itself
     try:
         record: Mapping[str, Any] = json.loads(json.dumps(unsourced(theta.to_dict())))
         return record if beliefs_from_dict(record).digest == theta.digest else None

@@ -40,10 +40,11 @@ _TABLES = {
     "digest VARCHAR(64) NOT NULL, UNIQUE (account, kind, key), UNIQUE (account, seq)",
     "states": "account VARCHAR(200) NOT NULL PRIMARY KEY, seq BIGINT NOT NULL, state TEXT NOT NULL",
 }
-_COLUMNS = {
-    name: tuple(part.split()[0] for part in text.split(", UNIQUE")[0].split(", "))
-    for name, text in _TABLES.items()
-}
+
+
+def _columns_of(table: str) -> list[str]:
+    """The columns of a table, each a name, a type and what it must be."""
+    return _TABLES[table].split(", UNIQUE")[0].split(", ")
 
 
 class Connection:
@@ -79,8 +80,7 @@ class Connection:
         Of entries a row with the same key is an error.
         """
         if self.server and len(rows) > 1:
-            objects = [dict(zip(_COLUMNS[table], row, strict=True)) for row in rows]
-            self.execute(_put_many(table), (json.dumps(objects, ensure_ascii=False),))
+            self.execute(_put_many(table), [list(column) for column in zip(*rows, strict=True)])
         elif len(rows) > 1:
             self.driver.executemany(_put(table), rows)
         elif rows:
@@ -199,22 +199,23 @@ def _for_server(statement: str) -> str:
 
 @cache
 def _put(table: str) -> str:
-    marks = ", ".join("?" * len(_COLUMNS[table]))
+    marks = ", ".join("?" * len(_columns_of(table)))
     return f"INSERT INTO pufferkit_{table} VALUES ({marks}){_replacing(table)}"
 
 
 @cache
 def _put_many(table: str) -> str:
-    name = f"pufferkit_{table}"
-    rows = f"json_populate_recordset(NULL::{name}, ?)"
-    return f"INSERT INTO {name} SELECT * FROM {rows}{_replacing(table)}"
+    """On a server: one array for each column, sent as binary, which costs it half."""
+    kinds = (part.split()[1] for part in _columns_of(table))
+    arrays = ", ".join("%b::bigint[]" if "INT" in kind else "%b::text[]" for kind in kinds)
+    return f"INSERT INTO pufferkit_{table} SELECT * FROM unnest({arrays}){_replacing(table)}"
 
 
 def _replacing(table: str) -> str:
     """An entry is never replaced."""
     if table == "entries":
         return ""
-    key, *rest = _COLUMNS[table]
+    key, *rest = (part.split()[0] for part in _columns_of(table))
     new = ", ".join(f"{column} = excluded.{column}" for column in rest)
     return f" ON CONFLICT ({key}) DO UPDATE SET {new}"
 

@@ -53,6 +53,7 @@ from pufferkit.account.pay import (
     Value,
     balance_of,
     check_affordable,
+    data_of,
     horizon_of,
     short_of,
 )
@@ -641,16 +642,16 @@ class Accounts:
     ) -> None:
         budget, meant = allowed_micro(accounts.budget), accounts.confirm_data
         self.ledger, self.prefix, self.run = accounts.ledger, accounts.prefix, run
-        self._payer = Payer(self.ledger, run.beliefs, run.horizon, budget, confirm_data=meant)
+        self._terms = self.ledger, run.beliefs, run.horizon, budget
         self._data, self._meant, self._keeper = data or {}, meant, f"{self.prefix}{EVERYBODY}"
-        self._spendings: dict[Any, tuple[Spending, Facts]] = {}
         notes = run.beliefs.caveats
         self._notes: Facts = (("notes", tuple(notes)),) if notes else ()
+        self._forget()
 
-    def forget(self) -> None:
-        """Drop the caches, which grow with the number of subjects."""
-        self._spendings.clear()
-        self._payer.forget()
+    def _forget(self) -> None:
+        """A new batch: prices and terms of the last one would grow with the number of subjects."""
+        self._payer = Payer(*self._terms, confirm_data=self._meant)
+        self._spendings: dict[Any, tuple[Spending, Facts]] = {}
 
     def check_all(self, batches: Iterable[Batch]) -> None:
         """Raise unless every account can pay; nothing is written.
@@ -660,7 +661,6 @@ class Accounts:
         alike: set[Any] = set()
         for batch in batches:
             self._check(batch, alike)
-            self.forget()
 
     @_uncollected()
     def _check(self, batch: Batch, alike: set[Any]) -> None:
@@ -679,10 +679,8 @@ class Accounts:
                 alike.add(asked)
         payments = self._payments(telling, read)
         check_affordable(self._payer.owing(read, payments), _refused)
-        data = {one.account: one.data for one in payments if one.data is not None}
-        data |= {n: self._data[n] for n in of_account if n not in read.opened and n in self._data}
-        if data:
-            self.ledger.check_data(data, confirm_data=self._meant)
+        fresh = {n: self._data[n] for n in of_account if n not in read.opened and n in self._data}
+        self.ledger.check_data(data_of(payments) | fresh, confirm_data=self._meant)
 
     @_uncollected()
     def pay(
@@ -698,7 +696,7 @@ class Accounts:
         rows, read = self._look(batch, [one.key for one in shared])
         asked, stored = self._payments(rows, read), self._stored(shared, read, used)
         if stored:
-            self._check_data(asked)
+            self.ledger.check_data(data_of(asked), confirm_data=self._meant)
             return stored, least
         asked += [self._record(one, read, least) for one in shared]
 
@@ -758,18 +756,11 @@ class Accounts:
         for batch in batches():
             for before in held:
                 total = max(total, self.pay(before)[1])
-                self.forget()
             again.add(self._rows(batch))
             held = [batch]
         if again.digest != used.digest:
             raise ValueError(CHANGED)
         return self.pay(held[0], shared, used.digest, total)[0]
-
-    def _check_data(self, payments: Sequence[Payment]) -> None:
-        """Refuse data of other accounts, and data that changed."""
-        data = {one.account: one.data for one in payments if one.data is not None}
-        if data:
-            self.ledger.check_data(data, confirm_data=self._meant)
 
     # -- payments ------------------------------------------------------------------------------
 
@@ -778,6 +769,7 @@ class Accounts:
 
     def _look(self, batch: Batch, kept: Sequence[str] = ()) -> tuple[list[Row], Read]:
         """The rows of a batch, and what the ledger holds of them, in one read."""
+        self._forget()
         rows = self._rows(batch)
         names = [checked_name("account", n) for n in dict.fromkeys(row.account for row in rows)]
         keys = list(dict.fromkeys(row.key for row in rows))

@@ -491,7 +491,6 @@ def paid_rows(
                 cost = one.run.epsilon * least if holds_everywhere else in_epsilon(total)
                 costs[place] = max(costs[place], cost)
             done += len(rows)
-        accounts.forget()
         if progress is not None:
             progress(done, sum(len(one.scales) for one in parts))
     return noisy, costs

@@ -22,9 +22,10 @@ from __future__ import annotations
 import os
 import pickle
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -103,7 +104,8 @@ def _of_each(
     place = None if accounts is None else f"{folder}/_trial-{uuid.uuid4().hex[:16]}"
     spark_storage.try_executors(session, place)
     with table.counted(single=_needs_entries(table, run)) as counted:
-        first = next(counted.sizes())  # which stands for the others
+        sizes = counted.sizes()
+        first = next(sizes)  # which stands for the others
         run = _settled(counted, run, accounts, first)
         _refuse(counted, run)
         scales = _Scales.of(run, counted.lengths.longest)
@@ -124,7 +126,7 @@ def _of_each(
         else:
             paying = Accounts(accounts, run)
             packs = _Packs(counted, run, scales, accounts.prefix)
-            paying.check_all(packs.batches())
+            paying.check_all(packs.batches(chain([first], sizes)))
             paths = []
             for rows, done in packs.paid(paying):
                 path = f"{own}/{len(paths):06}"
@@ -299,9 +301,9 @@ class _Packs:
     prefix: str
     together: bool = False
 
-    def batches(self) -> Iterator[Batch]:
-        """The rows to charge; counts of states stay on the cluster."""
-        for sizes in self.counted.sizes():
+    def batches(self, public: Iterable[Table] | None = None) -> Iterator[Batch]:
+        """The rows to charge, by what is public; counts of states stay on the cluster."""
+        for sizes in self.counted.sizes() if public is None else public:
             account_names(sizes, self.prefix)  # they must identify subjects
             _check_clock(sizes, self.run)  # of all, before one is charged
             yield from batches_of([self._asked(sizes, rows_used(sizes, self.run.question))])

@@ -76,12 +76,14 @@ def _sampler(atoms: dict[str, Any], size: int, scale: float, **grid: int) -> Any
     return measurements.make_laplace(domain, metrics.l1_distance(T=float), scale=scale, **grid)
 
 
+@lru_cache(8)
 def grid_measurement(size: int, scale: float, k: int, lipschitz: float) -> tuple[Any, float]:
     """The sampler on multiples of 2^k, and its charge for this distance, rounding included."""
     measurement = _sampler({"T": float, "nan": False}, size, scale, k=k)
     return measurement, float(measurement.map(lipschitz))
 
 
+@lru_cache(8)
 def whole_measurement(size: int, scale: float) -> tuple[Any, float]:
     """The sampler on whole numbers, and its charge for a distance of 1."""
     measurement = _sampler({"T": "i64"}, size, scale)

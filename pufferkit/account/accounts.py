@@ -49,10 +49,10 @@ from pufferkit.data.joint import joint_query
 from pufferkit.data.query import Query, Question, bound
 from pufferkit.data.series import Series
 from pufferkit.errors import LedgerError, NotApplicable, NoTheorem, OverBudget, printable
-from pufferkit.mechanisms.calibration import ALONE, Calibration, check_states, in_order, requested
+from pufferkit.mechanisms.calibration import Calibration, check_states, in_order, requested
 from pufferkit.mechanisms.influence_curve import endless
 from pufferkit.mechanisms.joint_plan import JointPlan, check_pairs, joint_plan
-from pufferkit.mechanisms.plan import MECHANISMS, OPTIONS, Plan, calibrate, plan
+from pufferkit.mechanisms.plan import COMPOSING, Plan, calibrate, plan
 from pufferkit.mechanisms.release import Release
 from pufferkit.mechanisms.usefulness import questioned, warn_if_drowned
 from pufferkit.records import canonical, digest
@@ -95,10 +95,9 @@ class AccountPlan(Shown):
 def best_for(beliefs: Beliefs, query: Query, epsilon: float) -> Calibration:
     """The least noise among mechanisms with a per-entry bound, which compose."""
     made: list[Calibration] = []
-    for name in MECHANISMS:
-        if name not in ALONE | OPTIONS | {"entry_dp"}:  # which hides no entries
-            with suppress(NotApplicable):
-                made.append(calibrate(name, beliefs, query, epsilon))
+    for name in COMPOSING:
+        with suppress(NotApplicable):
+            made.append(calibrate(name, beliefs, query, epsilon))
     return min(made, key=lambda one: one.mean_scale)
 
 

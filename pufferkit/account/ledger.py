@@ -79,7 +79,6 @@ from pufferkit.account.marks import Data, Recognition
 from pufferkit.account.standing import Standing
 from pufferkit.account.store import (
     GENESIS,
-    SCHEMA_VERSION,
     Connection,
     DriverError,
     Place,
@@ -410,19 +409,13 @@ class Transactions:
             return act(connection), Head(*connection.head)
 
         def locked() -> tuple[Answered, Head]:
-            current, place.current = place.current, False  # known again if all goes well
+            named, place.named = place.named, False  # known again if all goes well
             with place.transaction(writes=True) as connection:
                 connection.lock()
-                version = connection.ask("schema")
-                if not current:
+                if not named:
                     self._name_keys(connection)
                 result = checked(connection)
-                if current and version() != str(SCHEMA_VERSION):
-                    raise LedgerError(
-                        f"ledger: {place.name} was replaced, or changed by another version of "
-                        "pufferkit; nothing was written. Ask again"
-                    )
-            place.current = True
+            place.named = True
             return result
 
         if not self.exists:

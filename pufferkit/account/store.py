@@ -13,7 +13,7 @@ import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from pathlib import Path
@@ -30,7 +30,6 @@ SCHEMA_VERSION = 1
 GENESIS = "0" * 64
 
 _TABLES = {
-    "meta": "name VARCHAR(40) NOT NULL PRIMARY KEY, value TEXT NOT NULL",
     "head": "id INTEGER NOT NULL PRIMARY KEY, seq BIGINT NOT NULL, digest VARCHAR(64) NOT NULL",
     "entries": "seq INTEGER NOT NULL PRIMARY KEY, account VARCHAR(200) NOT NULL, "
     "kind VARCHAR(10) NOT NULL, key VARCHAR(64) NOT NULL, epsilon BIGINT NOT NULL, "
@@ -40,6 +39,9 @@ _TABLES = {
     "digest VARCHAR(64) NOT NULL, UNIQUE (account, kind, key), UNIQUE (account, seq)",
     "states": "account VARCHAR(200) NOT NULL PRIMARY KEY, seq BIGINT NOT NULL, state TEXT NOT NULL",
 }
+
+_HEAD = "SELECT id, seq, digest FROM pufferkit_head"
+"""The version of the tables, and the end of the chain."""
 
 
 def _columns_of(table: str) -> list[str]:
@@ -110,17 +112,24 @@ class Connection:
     def lock(self) -> None:
         """Take the write lock of a ledger on a server; later queries see current data."""
         if self.server:
-            self._head = self.execute("SELECT seq, digest FROM pufferkit_head FOR UPDATE")
+            self._head = self.execute(f"{_HEAD} FOR UPDATE")
 
     @property
     def stored_head(self) -> tuple[int, str] | None:
-        """Number and digest of the last entry, queried once; ``None`` if the head is missing."""
+        """Number and digest of the last entry, queried once; ``None`` if the head is missing.
+
+        Raises if the tables are those of another version.
+        """
         if not isinstance(self._head, tuple):
-            answer = self._head or self.execute("SELECT seq, digest FROM pufferkit_head")
-            row = answer.fetchone()
+            row = (self._head or self.execute(_HEAD)).fetchone()
             if row is None:
                 return None
-            self._head = (int(row[0]), str(row[1]))
+            if row[0] != SCHEMA_VERSION:
+                raise LedgerError(
+                    "ledger: it was replaced, or changed by another version of pufferkit; nothing "
+                    "was written"
+                )
+            self._head = (int(row[1]), str(row[2]))
         return self._head
 
     @property
@@ -175,22 +184,6 @@ class Connection:
         rows = self.execute(f"SELECT {column} FROM {listed} WHERE {where} AND {text}", (value,))
         return {name.removeprefix("pufferkit_") for (name,) in rows}
 
-    def noted(self, name: str) -> str | None:
-        """A value the ledger has noted about itself under a name."""
-        return self.ask(name)()
-
-    def ask(self, name: str) -> Callable[[], str | None]:
-        """The same, asked now and looked at later."""
-        asked = self.execute("SELECT value FROM pufferkit_meta WHERE name = ?", (name,))
-        # SQLite answers at once, and a query that is not read to its end keeps the file open.
-        rows = None if self.server else asked.fetchall()
-
-        def answer() -> str | None:
-            answers = asked.fetchall() if rows is None else rows
-            return str(answers[0][0]) if answers else None
-
-        return answer
-
 
 @cache
 def _for_server(statement: str) -> str:
@@ -232,20 +225,17 @@ def fill(connection: Connection) -> None:
     connection.execute(
         "CREATE INDEX pufferkit_marked ON pufferkit_entries (account, seq) WHERE marks <> ''"
     )
-    connection.put("meta", [("schema", str(SCHEMA_VERSION))])
     connection.put("head", [(SCHEMA_VERSION, 0, GENESIS)])
 
 
 def is_ledger(connection: Connection) -> bool:
     """Whether these are the tables of a ledger; raises if they are of another version."""
-    if not {"meta", "head", "entries"} <= connection.tables():
+    if not {"head", "entries"} <= connection.tables():
         return False
-    stored = connection.noted("schema")
-    if stored is None or not stored.isdigit():
-        return False
-    if int(stored) != SCHEMA_VERSION:
+    row = connection.execute(_HEAD).fetchone()
+    if row is not None and row[0] != SCHEMA_VERSION:
         raise ValueError(
-            f"ledger: it was written by another version of pufferkit (schema {stored}, this one "
+            f"ledger: it was written by another version of pufferkit (schema {row[0]}, this one "
             f"knows {SCHEMA_VERSION}); use that version"
         )
     return True
@@ -297,8 +287,8 @@ class Place:
     server = False
     held = False
     """Whether connections are kept until the place is closed."""
-    current = False
-    """Whether the tables are known to be of this version."""
+    named = False
+    """Whether the chain is known to name the keys that are used."""
 
     def __init__(self) -> None:
         self._idle: list[tuple[Any, Any]] = []
@@ -569,7 +559,7 @@ class Server(Place):
     def is_ledger(self) -> bool | None:
         """Whether the database has a ledger; ``None`` if it has none of its tables."""
         with self.transaction() as connection:
-            if "meta" not in connection.tables():
+            if "head" not in connection.tables():
                 return None
             return is_ledger(connection)
 
@@ -577,7 +567,7 @@ class Server(Place):
         """Create a ledger in the database; another process may do so first."""
         with self.transaction(writes=True) as connection:
             connection.execute("SELECT pg_advisory_xact_lock(7305520)")
-            if "meta" not in connection.tables():
+            if "head" not in connection.tables():
                 fill(connection)
 
     def _open(self) -> Any:

@@ -69,7 +69,7 @@ from pufferkit.data.table import Counts, Table, Windows
 from pufferkit.errors import OverBudget
 from pufferkit.mechanisms.calibration import Calibration
 from pufferkit.mechanisms.influence_curve import endless, goes_on
-from pufferkit.mechanisms.plan import MECHANISMS
+from pufferkit.mechanisms.plan import COMPOSING, MECHANISMS
 from pufferkit.mechanisms.quantiles import CHOSEN, better_way
 from pufferkit.records import canonical, digest, plain
 from pufferkit.rounding import round_up
@@ -109,15 +109,6 @@ def shared_lengths(lengths: Counts, scale: Callable[[int], float]) -> Counts:
 
 # -- subject run ---------------------------------------------------------------------------------
 
-
-MECHANISM_NAMES = (
-    "influence_curve",
-    "markov_quilt",
-    "markov_quilt_approx",
-    "markov_quilt_approx_tight",
-    "gk16",
-    "group_dp",
-)
 
 FRESH_STARTS = (
     "every segment is assumed to start from it, also after a declared break; "
@@ -166,8 +157,8 @@ class FleetRun:
         """A checked run; questions that need more than counts apply to whole series."""
         asked = query if isinstance(query, Question) else question(query)
         windows = windows if asked.counting else None
-        if mechanism not in MECHANISM_NAMES:
-            known = ", ".join(MECHANISM_NAMES)
+        if mechanism not in COMPOSING:
+            known = ", ".join(COMPOSING)
             raise ValueError(f"mechanism: must be one of {known}, got {mechanism!r}")
         theta = as_chain_class(beliefs)
         if len(theta.states) < 2:

@@ -76,6 +76,9 @@ MOST_BINS = 6
 QUICK = tuple(name for name in MECHANISMS if name not in ALONE | OPTIONS)
 """Mechanisms that need no distribution of a sum and no search of directions, and so are quick."""
 
+COMPOSING = tuple(name for name in QUICK if name != "entry_dp")
+"""Those that hide every entry, and compose with other releases by what an entry spends."""
+
 LONG_WORK = 5e8
 """Most nanoseconds, about, that a plan spends on a mechanism that may take long."""
 

@@ -98,14 +98,12 @@ def test_a_second_keeper_has_an_anchor_and_a_key_of_its_own(signed, tmp_path):
 # -- the key by which data are recognised ----------------------------------------------------------
 
 
-@pytest.mark.parametrize("how", ["key file", "meta", "first entry", "marks too", "renamed"])
+@pytest.mark.parametrize("how", ["key file", "first entry", "marks too", "renamed"])
 def test_recognition_of_data_cannot_be_reset(tmp_path, how):
     path, key = tmp_path / "ledger.db", tmp_path / "ledger.db.key"
     with Ledger(path) as ledger:
         Asking(DATA, CHAIN, 1.0, ledger, name="anna").release(count(1, 2000), 0.9)
     key.unlink()
-    if how != "key file":
-        rewrite(path, "DELETE FROM pufferkit_meta WHERE name = 'key'")
     if how in ("first entry", "marks too"):
         rewrite(path, "DELETE FROM pufferkit_entries WHERE seq = 1")
     if how == "marks too":

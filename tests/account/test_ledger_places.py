@@ -88,7 +88,7 @@ def test_an_empty_or_foreign_file_is_not_turned_into_a_ledger(path, content):
         path.write_bytes(content)
     else:
         connection = sqlite3.connect(path)
-        name = "notes" if content == "foreign" else "pufferkit_meta"
+        name = "notes" if content == "foreign" else "pufferkit_head"
         connection.execute(f"CREATE TABLE {name} (name text, value text)")
         connection.commit()
         connection.close()
@@ -227,7 +227,7 @@ def test_what_is_made_is_for_its_owner_alone(tmp_path):
             ledger = Ledger(place / "l.db", anchor=place / "head", anchor_key=place / "head.key")
             ledger.open_account("alice", 1)
             other = sqlite3.connect(place / "l.db")
-            other.execute("SELECT * FROM pufferkit_meta").fetchone()
+            other.execute("SELECT * FROM pufferkit_head").fetchone()
             ledger.spend("alice", 0.1)
             modes = {p: stat.S_IMODE(os.stat(place / p).st_mode) for p in os.listdir(place)}
             other.close()
@@ -246,7 +246,7 @@ def test_a_ledger_on_a_read_only_mount_is_verified(path, monkeypatch, with_log):
     ledger.open_account("alice", 1)
     reader = sqlite3.connect(path) if with_log else None
     if reader is not None:
-        reader.execute("SELECT count(*) FROM pufferkit_meta").fetchone()  # keeps the log
+        reader.execute("SELECT count(*) FROM pufferkit_head").fetchone()  # keeps the log
     ledger.spend("alice", 0.1)
     ledger.close()
     place = path.parent / "mounted"

@@ -24,15 +24,6 @@ def test_numbers_of_section_4_1():
     assert success_bound(0.5, 4) == pytest.approx(4 * math.exp(0.5) / (1 + 4 * math.exp(0.5)))
 
 
-def test_the_printed_bound_lies_below_always_guessing_the_commoner_state():
-    """[B] 4.3 prints e^eps / (m + e^eps); here m = 4, and the prior alone gives 0.8."""
-    chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
-    m = prior_odds(chain, 1)
-    assert m == pytest.approx(4)
-    printed = math.exp(0.5) / (m + math.exp(0.5))
-    assert printed < chain.stationary.max() < success_bound(0.5, m)
-
-
 @given(st.floats(0, 50), st.floats(1e-6, 1e6))
 def test_charged_epsilon_inverts_the_bound(epsilon, odds):
     bound = success_bound(epsilon, odds)

@@ -1,12 +1,9 @@
 """What audits are made of: draws given a secret, distributions, densities, events."""
 
-from fractions import Fraction
-
 import numpy as np
 import pytest
 
 import pufferkit as pk
-from pufferkit import noise
 from pufferkit.audit.answer_model import (
     AnswerDistribution,
     SampledModel,
@@ -20,16 +17,6 @@ from pufferkit.audit.limits import choose
 
 LAZY = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
 THREE = pk.MarkovChain.steady([[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.1, 0.1, 0.8]])
-
-
-def test_many_releases_at_once_carry_the_noise_of_one():
-    trials, scale = 40_000, 1.7
-    many = np.array(noise.laplace([(Fraction(3),)], [0] * trials, scale, 1.0, 10.0))
-    step = 2.0 ** noise.grid_exponent(1.0, 1, 10.0)
-    assert (many / step == np.round(many / step)).all()
-    deviation = np.abs(many - 3).mean()  # its standard error is scale / 200
-    assert abs(deviation / scale - 1) < 0.035
-    assert len(np.unique(many)) > 0.99 * trials
 
 
 @pytest.mark.parametrize("known", [{2: 1}, {0: 0, 4: 1}, {}, {3: 0, 2: 1}])

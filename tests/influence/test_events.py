@@ -142,16 +142,6 @@ def test_labels_of_windows(seed):
         assert reached <= bound * (1 + 1e-9), secrets
 
 
-def test_one_entry_is_what_it_always_was():
-    chain = MarkovChain.steady([[0.9, 0.1, 0.0], [0.2, 0.5, 0.3], [0.0, 0.4, 0.6]])
-    metric = np.abs(np.subtract.outer([0, 1, 2], [0, 1, 2])) / 2
-    usual = InfluenceCurve(chain, 200, metric)
-    theta = ChainClass.of(chain).with_secrets(Secrets.runs(1))
-    assert InfluenceCurve(theta, 200, metric).entry_epsilon(1) == pytest.approx(
-        usual.entry_epsilon(1), rel=1e-4
-    )
-
-
 @pytest.mark.parametrize("seed", range(6))
 def test_sums_with_noise_keep_the_promise(seed):
     rng = np.random.default_rng(seed)

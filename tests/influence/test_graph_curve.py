@@ -115,21 +115,6 @@ def test_wide_parts_are_drawn_again_or_paid_for(monkeypatch):
         pk.MarkovRandomField.grid(3, 3, 0.1).distribution("1,1")
 
 
-def test_a_class_loses_what_its_hardest_field_loses():
-    edges = [(0, 1), (1, 2), (2, 0)]
-    fields = [pk.MarkovRandomField.ising(edges, coupling) for coupling in (0.1, 0.5, 0.3)]
-    b, loss = curve_of(fields).solve(1.0)
-    assert loss.model == 1
-    assert b == pytest.approx(curve_of(fields[1]).solve(1.0)[0], rel=1e-5)
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_more_spending_never_loses_less(seed):
-    curve = curve_of(random_field(seed, values=3, most=5))
-    losses = [curve.loss(b).value for b in (0.01, 0.1, 0.5, 2.0, 8.0)]
-    assert losses == sorted(losses)
-
-
 def cliques_with_zeros(rng, scopes, zeros, values=2):
     """Potentials of whole cliques, so that separators have several nodes; some weights are 0."""
     sizes = rng.integers(2, values + 1, 1 + max(max(scope) for scope in scopes))

@@ -340,3 +340,12 @@ def test_any_start_needs_no_more_noise_where_fewer_blocks_are_tried(monkeypatch)
     every = pk.ChainClass.any_start(moved / moved.sum(axis=1, keepdims=True))
     assert calibration.scale <= 1.02 * pk.influence_curve(every, query, 1).scale
     assert pk.verify(calibration.release(np.arange(10**5) % 24)).ok
+
+
+def test_progress_is_reported():
+    told = []
+    chain = pk.MarkovChain.steady([[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.3, 0.3, 0.4]])
+    pk.plan(chain, pk.histogram([0, 1, 2], 50), 1, progress=lambda *at: told.append(at))
+    curve = [(done, whole) for name, done, whole in told if name == "influence_curve"]
+    assert curve
+    assert all(0 < done <= whole for done, whole in curve)

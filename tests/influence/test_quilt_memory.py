@@ -43,21 +43,6 @@ def test_what_does_not_fit_is_refused_before_it_is_tabled(chain, length, gigabyt
         pk.markov_quilt(chain, pk.count(1, length), 1)
 
 
-def test_slow_chains_that_fit_are_answered():
-    slow = pk.MarkovChain([1.0, 0.0], [[1 - 1e-3, 1e-3], [1e-3, 1 - 1e-3]])
-    same = pk.markov_quilt(slow, pk.count(1, 2000), 1).scale
-    assert pk.markov_quilt(slow, pk.count(1, 10**6), 1).scale >= same
-
-
-def test_ratios_are_kept_up_to_a_limit(monkeypatch):
-    chain = pk.MarkovChain.steady([[0.95, 0.05], [0.1, 0.9]])
-    scale = pk.markov_quilt(chain, pk.count(1, 10**6), 1).scale
-    chain_tables._tables.cache_clear()
-    monkeypatch.setattr(chain_tables, "_RATIOS", 0)  # then eight of each
-    assert pk.markov_quilt(chain, pk.count(1, 10**6), 1).scale == scale
-    chain_tables._tables.cache_clear()
-
-
 def test_chains_whose_matrices_do_not_fit_are_refused(monkeypatch):
     monkeypatch.setattr(chain_tables, "MOST_GIGABYTES", 1e-6)
     with pytest.raises(pk.NotApplicable, match=r"chain of 3 states need about 3.74e-06 GB"):

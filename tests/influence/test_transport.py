@@ -108,15 +108,6 @@ def test_equals_the_linear_programme_on_tie_heavy_distributions(mu, nu):
     assert w_infinity(mu, nu) == by_feasibility(mu, nu)
 
 
-@pytest.mark.slow
-@given(distribution, distribution, distribution)
-@settings(deadline=None)
-def test_it_is_a_metric(mu, nu, rho):
-    assert w_infinity(mu, mu) == 0
-    assert w_infinity(mu, nu) == w_infinity(nu, mu)
-    assert w_infinity(mu, rho) <= w_infinity(mu, nu) + w_infinity(nu, rho)
-
-
 def test_float_values_round_up():
     distance = w_infinity({0.1: 1}, {0.4: 1})
     assert isinstance(distance, float)

@@ -10,8 +10,6 @@ from hypothesis import strategies as st
 import pufferkit as pk
 from pufferkit.beliefs.bayesian_network import BayesianNetwork
 from pufferkit.influence.curve import graphs
-from pufferkit.influence.curve.steps import KnownRows
-from pufferkit.influence.kernels import Kernel
 from pufferkit.influence.quilts.networks import hardest_node
 from tests.oracles import brute_curve as chains_brute
 from tests.oracles import brute_network as brute
@@ -57,20 +55,6 @@ def tree_entry_epsilon(networks, epsilon: float) -> float:
 @pytest.fixture
 def without_jumps(monkeypatch):
     monkeypatch.setattr(graphs, "_MOST_JUMPS", 0)
-
-
-# --- steps of kernels that are not square ---------------------------------------------------------
-
-
-@given(seeds, amounts)
-def test_steps_of_rectangular_kernels(seed, a):
-    rng = np.random.default_rng(seed)
-    rows, columns = rng.integers(1, 5, 2)
-    kernel = np.array([brute.random_distribution(rng, columns, True) for _ in range(rows)])
-    step = KnownRows(Kernel(kernel, kernel > 0), np.ones(rows, dtype=bool), 0.0)
-    truth = brute.step(kernel, a)
-    assert step.pairs(a) == close(truth, abs=1e-12)
-    assert step.largest(a) == close(truth.max(), abs=1e-12)
 
 
 # --- the theorem ----------------------------------------------------------------------------------
@@ -169,16 +153,6 @@ def test_a_path_loses_at_most_what_the_chain_does(seed, b):
     assert curve.epsilon(b) <= one_number * (1 + 1e-6)
 
 
-@pytest.mark.parametrize("b", [0.1, 0.5, 2])
-def test_a_path_with_full_support_is_the_chain(b):
-    initial, transition = [0.3, 0.3, 0.4], [[0.6, 0.3, 0.1], [0.2, 0.7, 0.1], [0.1, 0.2, 0.7]]
-    curve = pk.InfluenceCurve(pk.MarkovChain(initial, transition), 12)
-    network = path(initial, transition, 12)
-    assert tree_loss(network, b)[0] == close(curve.epsilon(b), rel=1e-3)
-    theorem = chains_brute.theorem_losses(np.array(transition), np.full(12, b), initial)
-    assert tree_loss(network, b)[0] <= theorem.max() * (1 + 1e-9)
-
-
 def test_jumps_matter_where_one_step_does_not_contract(monkeypatch):
     """A walk on a ring of six, always on to a neighbour: every second entry is one of three."""
     walk = [[(0, 0.5, 0, 0, 0, 0.5)[(y - x) % 6] for y in range(6)] for x in range(6)]
@@ -258,15 +232,6 @@ def test_a_node_with_one_possible_value_hides_nothing_and_passes_nothing_on():
     assert curve_of(split).losses(1.0) == close({1: 1, 2: 0, 3: 1})
 
 
-def test_a_hub_with_many_leaves():
-    leaf = {(0,): [0.8, 0.2], (1,): [0.2, 0.8]}
-    parents = {0: (), **dict.fromkeys(range(1, 400), (0,))}
-    network = BayesianNetwork(parents, {0: {(): [0.5, 0.5]}, **dict.fromkeys(range(1, 400), leaf)})
-    one = log1p(0.8 * expm1(0.01)) - log1p(0.2 * expm1(0.01))
-    value, node = tree_loss(network, 0.01)
-    assert (value, node) == (close(0.01 + 399 * one), 0)
-
-
 def test_underflow_costs_noise_never_privacy():
     """Each node is 1 with probability 1e-40 times that of its parent: 1e-320 after eight."""
     rare = {(0,): [1, 0], (1,): [1, 1e-40]}
@@ -338,12 +303,6 @@ def test_a_class_takes_its_hardest_network():
         assert networks[binding.model] is hard
         assert tree_loss(networks, 0.5)[0] == tree_loss(hard, 0.5)[0]
         assert curve_of(networks).losses(0.5) == curve_of(hard).losses(0.5)
-
-
-def test_a_class_may_list_its_nodes_in_different_orders():
-    tables = {1: {(): [0.5, 0.5]}, 2: {(): [0.2, 0.8]}}
-    two = [BayesianNetwork({1: (), 2: ()}, tables), BayesianNetwork({2: (), 1: ()}, tables)]
-    assert curve_of(two).losses([1.0, 0.25]) == close({1: 1, 2: 0.25})
 
 
 def test_a_profile_has_one_amount_for_each_node():

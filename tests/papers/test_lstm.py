@@ -81,44 +81,6 @@ def test_training_can_be_repeated_and_leaves_the_generator_alone(torch):
     assert (torch.random.get_rng_state() == before).all()
 
 
-def test_it_stops_early_and_shows_progress(torch, capsys):
-    truth = np.zeros(400, dtype=int)
-    long = Training(window=3, hidden=4, epochs=10_000, patience=1, rate=1.0, progress=True)
-    report = cross_validate(truth, truth, folds=2, training=long)
-    assert report.accuracy == 1
-    assert capsys.readouterr().out == ""
-
-
-@pytest.mark.parametrize("window", [1, 2, 5, 8, 300])
-def test_every_entry_is_guessed_from_the_middle_half_of_a_window(torch, window):
-    from papers.lstm import Trained
-
-    def places(windows):  # a network that says how far an entry is from the nearer end
-        length = windows.shape[1]
-        steps = torch.arange(length)
-        return torch.minimum(steps, length - 1 - steps).expand(len(windows), length)
-
-    for length in (window, window + 1, 3 * window + 2):
-        edge = Trained(places, 2, window).logits_at(np.zeros(length, dtype=int), np.arange(length))
-        ends = np.minimum(np.arange(length), np.arange(length)[::-1])
-        assert (edge.numpy() >= np.minimum(ends, window // 4)).all()
-
-
-@pytest.mark.parametrize("window", [1, 500])
-def test_any_window_will_do(torch, window):
-    """Also one longer than the series."""
-    truth = np.random.default_rng(6).integers(0, 2, 300)
-    training = Training(window=window, hidden=4, epochs=20, batch=30)
-    assert cross_validate(truth, truth, folds=3, training=training).accuracy > 0.9
-
-
-def test_labels(torch):
-    chain = pk.MarkovChain.steady([[0.9, 0.1], [0.2, 0.8]], states=["rest", "run"])
-    few = Training(window=5, hidden=4, epochs=1, examples=300)
-    guesses = LSTM(chain, np.eye(2), training=few).guess(["rest", "run", "rest"])
-    assert set(guesses) <= {"rest", "run"}
-
-
 @pytest.mark.parametrize(
     ("call", "said"),
     [

@@ -11,8 +11,7 @@ import pytest
 
 import papers
 from papers import measured_series as files
-from papers.quilt_data import TABLE_1, TABLE_3
-from papers.quilt_speed import TABLE_2, _grid
+from papers.quilt_speed import _grid
 from papers.quilt_synthetic import gk16_line
 from papers.result import by_these_rows
 from pufferkit import plots
@@ -114,18 +113,6 @@ def test_table_1(measured):  # noqa: F811
 
 
 @pytest.mark.slow
-def test_published_numbers_stand_beside_ours(measured):  # noqa: F811
-    row = one(
-        run("quilt-table-1", data=measured),
-        group="all minutes",
-        task="individual",
-        mechanism="markov_quilt",
-    )
-    assert row["published, older woman"] == TABLE_1["individual", "markov_quilt"][1] == 0.1742
-    assert TABLE_3["markov_quilt"] == (0.1298, 0.0188, 0.0022)
-
-
-@pytest.mark.slow
 def test_table_3(measured):  # noqa: F811
     result = run("quilt-table-3", data=measured)
     assert len({row["household"] for row in result.rows}) == 2
@@ -211,23 +198,10 @@ def test_times_are_compared_only_where_the_problem_is_theirs(measured):  # noqa:
     assert compared == {"synthetic"}
 
 
-@pytest.mark.slow
-def test_table_2_without_data_is_synthetic_only():
-    assert {row["problem"] for row in run("quilt-table-2").rows} == {"synthetic"}
-
-
 def test_the_grid_of_the_paper():
     stays = _grid(quick=False)
     assert len(stays) == 81
     assert (stays[0], stays[1], stays[-1]) == (0.1, 0.11, 0.9)
-
-
-@pytest.mark.slow
-def test_paper_size_has_the_published_times():
-    result = run("quilt-table-2-size")
-    assert TABLE_2["power"]["markov_quilt"] == (282.2273,)
-    assert all(row["published"] is None for row in result.rows)  # quick: not their size
-    assert all(row["seconds"] > 0 for row in result.rows)
 
 
 def test_counterexample_of_theorem_3_4():
@@ -264,31 +238,11 @@ def test_year():
 
 
 @pytest.mark.slow
-def test_figure_1_of_the_local_paper():
-    result = run("local-figure-1")
-    best = {(r["epsilon"], r["adversary"]): r for r in result.rows if r["cheapest"] is not None}
-    assert best[2.0, "ignorant"]["rho_0"] == pytest.approx(0.342902, abs=1e-6)
-    assert best[2.0, "ignorant"]["cheapest"] == pytest.approx(0.255443, abs=1e-6)
-    assert best[0.5, "ignorant"]["rho_0"] == pytest.approx(0.415235, abs=1e-6)
-    assert best[2.0, "ignorant"]["loss_every"] > 2 >= best[2.0, "every"]["loss_every"]
-
-
-@pytest.mark.slow
 def test_figure_2_of_the_local_paper():
     result = run("local-figure-2")
     assert one(result, theta=0.02, noise="dp")["correlation_aware"] > 0.8
     for row in rows_of(result, noise="ours"):
         assert row["correlation_aware"] <= row["bound"] + 1e-9
-
-
-@pytest.mark.slow
-def test_figure_3_of_the_local_paper():
-    result = run("local-figure-3")
-    row = one(result, epsilon=1.0)
-    assert row["approximate"] == pytest.approx(0.4328, abs=5e-5)
-    assert row["ignorant"] == pytest.approx(0.3649, abs=5e-5)
-    for row in result.rows:
-        assert row["dp"] < row["ignorant"] <= row["every"] < row["approximate"] < row["zhao_6"]
 
 
 @pytest.mark.slow

@@ -508,6 +508,10 @@ def as_numbers(table: Opened, column: str) -> tuple[pl.Expr, tuple[str, ...]]:
         cell.filter(cell.is_in(marks)).unique().implode().alias("marks"),
         cell.str.contains(r"^[+-]?[0-9]*,[0-9]+$").any().alias("comma"),
         cell.str.contains(r"^[+-]?[0-9]*\.[0-9]+$").any().alias("point"),
+        cell.filter(cell.str.contains(",", literal=True))
+        .str.contains(r"^[+-]?[1-9][0-9]{0,2}(,[0-9]{3})+$")
+        .all()
+        .alias("thousands"),
     ).collect()
     notes = []
     marked = sorted(there["marks"].to_list()[0] or [])
@@ -520,6 +524,12 @@ def as_numbers(table: Opened, column: str) -> tuple[pl.Expr, tuple[str, ...]]:
             raise ValueError(
                 f"{table.name}: column {column!r} has numbers with a comma and numbers with a "
                 "point; give the decimal sign (decimal=',' or --decimal ,)"
+            )
+        if comma and table.form.separator == "," and there["thousands"].item():
+            raise ValueError(
+                f"{table.name}: column {column!r} has commas before three digits, which may "
+                "separate thousands; write the numbers without them, or if they are decimal "
+                "commas, say so (decimal=',' or --decimal ,)"
             )
         decimal = "," if comma else "."
         if comma:

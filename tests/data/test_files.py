@@ -89,6 +89,16 @@ def test_both_decimal_signs_and_words_are_refused(tmp_path):
     assert series.missing == 1
 
 
+def test_commas_that_may_separate_thousands_are_refused(tmp_path):
+    path = text(tmp_path, 't,x\n0,"1,234"\n1,345\n')
+    with pytest.raises(ValueError, match=r"thousands.*--decimal ,"):
+        pk.read(path, state="x", bins=[300])
+    series = pk.read(path, state="x", bins=[300], text=TextFormat(decimal=","))
+    assert series.codes.tolist() == [0, 1]
+    for clear in ('t,x\n0,"1,234"\n1,"0,345"\n', "t;x\n0;1,234\n1;345\n"):
+        assert "decimal comma" in pk.read(text(tmp_path, clear), state="x", bins=[300]).read_as
+
+
 DATES = [
     ("16/12/2006 17:24:00", "1/1/2007 0:00:00", "day first"),
     ("12/16/2006 17:24", "1/1/2007 00:00", "month first"),

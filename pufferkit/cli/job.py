@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -22,7 +22,7 @@ from pufferkit.cli import inputs, outputs, terminal
 from pufferkit.cli.flags import File, option
 from pufferkit.cli.inputs import with_options
 from pufferkit.cli.question_options import OPTIONS, QuestionOptions
-from pufferkit.data.files import FILE
+from pufferkit.data.files import FILE, MARKS
 from pufferkit.shown import Statement
 
 if TYPE_CHECKING:
@@ -237,12 +237,27 @@ def init(
     else:
         states = ", ".join(map(str, data.states[:_SHOWN]))
         statements.append(f"states: {states}{' ...' if len(data.states) > _SHOWN else ''}")
+        statements += _odd(data.states)
     job = _written(file, chosen, form, rows, question, model, epsilon, ledger, numbers, several)
     outputs.write_all({target: job.encode()})
     record = {"job": str(target), "columns": chosen}
     told = [Statement("remark", line) for line in statements]
     terminal.answer(told, record if as_json else None)
     terminal.written([target])
+
+
+def _odd(states: Sequence[Hashable]) -> Iterator[str]:
+    """States that may be meant otherwise: marks of a missing value, and spellings of one word."""
+    texts = [state for state in states if isinstance(state, str)]
+    marks = [text for text in texts if text.strip() in (*MARKS, "-")]
+    if marks:
+        listed = ", ".join(map(repr, marks))
+        yield f"{listed}: counted as states; if not observed is meant, give --missing"
+    words = [text.strip().casefold() for text in texts]
+    alike = [text for text, word in zip(texts, words, strict=True) if words.count(word) > 1]
+    if alike:
+        listed = ", ".join(map(repr, alike[:_SHOWN]))
+        yield f"{listed}: states of their own that differ in capitals or blanks alone"
 
 
 def _columns(

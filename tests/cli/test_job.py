@@ -178,6 +178,16 @@ def test_a_clock_that_jitters_is_told_its_step(tmp_path, monkeypatch):
     assert "step: 5m" in good("init", "jitter.csv", "--every", "300s")
 
 
+def test_states_that_look_like_something_else_are_said(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("odd.csv").write_text("state\nrest\n REST \nNA\nrun\nrest\n")
+    said = good("init", "odd.csv")
+    assert "'NA': counted as states; if not observed is meant, give --missing" in said
+    assert "' REST ', 'rest': states of their own" in said
+    Path("job.toml").unlink()
+    assert "'NA'" not in good("init", "odd.csv", "--missing", "NA")
+
+
 def test_what_a_wide_table_and_several_files_are_taken_for(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rows = [

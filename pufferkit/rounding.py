@@ -39,6 +39,11 @@ def round_up(value: float, ulps: int = 4) -> float:
     return value
 
 
+def bounding(bounds: Floats) -> Floats:
+    """The bounds, infinite where one is no finite number: such a bound bounds nothing."""
+    return np.where(np.isfinite(bounds), bounds, inf)
+
+
 def as_fraction(name: str, value: Any) -> Fraction:
     """A number as an exact fraction; a float counts as the decimal it prints as."""
     if isinstance(value, Rational) and not isinstance(value, bool):

@@ -123,7 +123,7 @@ from pufferkit.influence.curve.steps import (
 from pufferkit.influence.curve.transport_plans import bases_in, bases_of, bipartite, packed
 from pufferkit.influence.progress import Progress
 from pufferkit.records import packed_matrix
-from pufferkit.rounding import EPS, largest_within
+from pufferkit.rounding import EPS, bounding, largest_within
 
 CostRuns = Sequence[tuple[int, Floats]]
 """Numbers of consecutive entries, and the cost of each of them."""
@@ -492,7 +492,7 @@ class _Sweep:
             bound = steps(variation)
             if spent > 0:
                 bound = (spent + bound) * (1 + 2 * EPS)
-            better = (bound < least) & np.isfinite(bound)
+            better = bounding(bound) < least
             least, taken = np.where(better, bound, least), np.where(better, size, taken)
         return least, taken
 
@@ -880,6 +880,11 @@ class PartCurve:
         Pairs of values that an entry cannot have lose nothing. Stretches that lose no more than
         another one, for every pair, may be left out.
         """
+        rows = self._all_rows(runs, most)
+        return rows and [(first, last, bounding(pairs)) for first, last, pairs in rows]
+
+    def _all_rows(self, runs: CostRuns, most: float) -> list[LossRow] | None:
+        """The same, as the sides give it."""
         if self.part.sojourns is not None:
             return self._of_sojourns(runs, most)
         hidden = self._hidden(runs)
@@ -1329,7 +1334,7 @@ class PartCurve:
     def loss(self, runs: CostRuns, most: float = LARGEST) -> EntryLoss:
         """The largest loss, where it is, and the losses of all pairs there.
 
-        A bound that is not a finite number bounds nothing; exchanging all entries always does.
+        Exchanging all entries bounds every loss.
         """
         weights = self.part.secret.weights
         whole = everything(runs) * (1.0 if weights is None else float(weights.max()))
@@ -1337,7 +1342,7 @@ class PartCurve:
         if not rows:
             return EntryLoss(whole * (1 + 2 * EPS), 1)
         first, last, losses = max(rows, key=lambda row: float(row[2].max()))
-        if not all(np.isfinite(row[2]).all() for row in rows) or float(losses.max()) > whole:
+        if float(losses.max()) > whole:
             return EntryLoss(whole * (1 + 2 * EPS), 1)
         return EntryLoss(float(losses.max()) * (1 + 2 * EPS), (first + last) // 2, losses)
 

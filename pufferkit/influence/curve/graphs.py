@@ -89,7 +89,7 @@ from pufferkit.influence.curve.engine import PRECISION
 from pufferkit.influence.curve.steps import LARGEST, Transport, closure, off_diagonal
 from pufferkit.influence.curve.transport_plans import bases_of, packed
 from pufferkit.influence.progress import Progress
-from pufferkit.rounding import EPS, largest_within, round_up
+from pufferkit.rounding import EPS, bounding, largest_within, round_up
 
 Index = NDArray[np.intp]
 
@@ -605,9 +605,8 @@ class Passes:
                     ways.setdefault("plans", {})[c, s] = b"".join(bases_of(steps))
         seen += self._by_jumps(level, best, search)
         result = (best + variations[level.entry_rows]) * (1 + 2 * EPS)
-        result = np.where(np.isfinite(result), result, np.inf)  # what is no number bounds nothing
         everything = self._beyond[level.messages][level.entry_message]
-        result = np.minimum(result, everything[:, None, None]) * outside
+        result = np.minimum(bounding(result), everything[:, None, None]) * outside
         self._sent[level.entries] = result
         np.add.at(self._sums, self._slot_of[level.entries], result)
         if ways is not None:

@@ -83,7 +83,7 @@ from math import exp, expm1, tanh
 import numpy as np
 
 from pufferkit.checks import Floats
-from pufferkit.rounding import EPS
+from pufferkit.rounding import EPS, bounding
 
 CORNERS = 9
 """Up to so many coordinates all corners of the box are tried."""
@@ -147,7 +147,7 @@ def row_costs(rows: Floats, worth: Floats, beside: Beside) -> Floats:
         first = _tangents(rows, worth, means, shift, room) + both + half
         more = grown * np.expm1(np.maximum(beside.step, beside.step.T))
         second = _differences(rows, away, shift + both, half, (grown, more), room)
-        costs = np.minimum(np.where(np.isfinite(first), first, np.inf), second)
+        costs = np.minimum(bounding(first), second)
     return np.asarray(np.maximum(costs, 0.0) + 4 * room)
 
 
@@ -221,7 +221,7 @@ def _differences(
         curved = grown * curved + more[:, y] * float(row @ (beyond[y] + fall[y]))
         bracket = shift[:, y] + curved + room * (1 + beyond[y].max())
         costs[:, y] = np.log1p(np.exp(half[y] + room) * bracket * (1 + room))
-    return np.where(np.isfinite(costs), costs, np.inf)
+    return bounding(costs)
 
 
 def regime_costs(

@@ -234,7 +234,7 @@ class ShapedCurve:
                 continue
             rows = self._curve(place)[0].losses(self._runs(place, runs))
             own = [np.inf] if not rows else np.max([loss for *_, loss in rows], axis=0).ravel()
-            losses.append(np.nan_to_num(own, nan=np.inf))
+            losses.append(np.asarray(own))
         return losses
 
     def _by_windows(self, place: int, shape: Shape, *, inner: bool = False) -> Floats:

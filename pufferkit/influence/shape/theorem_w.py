@@ -52,7 +52,7 @@ from pufferkit.influence.curve.engine import Part
 from pufferkit.influence.curve.steps import Transport
 from pufferkit.influence.shape.costs import centred, signs
 from pufferkit.influence.shape.shaping import Shape
-from pufferkit.rounding import EPS
+from pufferkit.rounding import EPS, bounding
 
 CUTS = (-1.0, -0.6, 0.6, 1.0)
 """Where the box of directions is cut, in every coordinate."""
@@ -248,8 +248,7 @@ class _Tilts:
             moved = exchanged.reshape(k, windows_) + met
             found = np.minimum(logs.max(axis=3), self._mixed(logs, chances, moved))
             largest = np.moveaxis(found, 2, 0) + self.room
-        useless = np.isnan(largest) | (not self.most <= _LARGEST)
-        return np.where(useless, inf, largest)
+        return bounding(largest if self.most <= _LARGEST else np.full_like(largest, inf))
 
     def _mixed(self, logs: Floats, chances: Floats, moved: Floats) -> Floats:
         """The second bound: the largest ratio of means of a function of the ends."""
@@ -262,8 +261,7 @@ class _Tilts:
         sums = below.sum(axis=3, keepdims=True) + more * np.cumsum(below, axis=3)
         largest = np.maximum((tops / sums).max(axis=3), above.sum(axis=3) / below.sum(axis=3))
         bound = np.log(largest) * (1 + 8 * EPS) + 64 * logs.shape[3] * EPS
-        useless = np.isnan(bound) | (logs == inf).any(axis=3)
-        return np.where(useless, inf, bound)
+        return bounding(np.where((logs == inf).any(axis=3), inf, bound))
 
     def _ratios(self, group: Sequence[tuple[int, int]]) -> tuple[Floats, Floats, Floats]:
         """What outputs tell of x against x' with the ends given, and of the ends; p_x(v)."""

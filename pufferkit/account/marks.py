@@ -48,7 +48,7 @@ from pufferkit.account.chain import (
     read_key,
 )
 from pufferkit.account.store import Connection
-from pufferkit.beliefs.provenance import Words
+from pufferkit.data.passages import Words
 from pufferkit.errors import LedgerError
 
 if TYPE_CHECKING:

@@ -8,14 +8,8 @@ import pytest
 
 import pufferkit as pk
 from pufferkit.beliefs.base import as_beliefs, beliefs_from_dict
-from pufferkit.beliefs.provenance import (
-    FALSE_ALARMS,
-    Passages,
-    Provenance,
-    check_not_fitted_on,
-    passages_of,
-    share_a_passage,
-)
+from pufferkit.beliefs.provenance import Provenance, check_not_fitted_on
+from pufferkit.data.passages import FALSE_ALARMS, Passages, passages_of, share_a_passage
 from pufferkit.fitting.fit import fit
 from pufferkit.local import cheapest_noise
 from tests.asking import Asking

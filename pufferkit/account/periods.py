@@ -121,6 +121,11 @@ def by_rule(data: Series, rule: str) -> tuple[list[Period], list[Period]]:
     for period in _periods(rule, first, after):
         complete = period.begin >= first and period.end <= after
         (whole if complete else partial).append(period)
+    if not whole:
+        raise ValueError(
+            f"window: the data cover no window of {rule} whole; name a period, like 2026-09-15, or "
+            "both ends"
+        )
     return whole, partial
 
 

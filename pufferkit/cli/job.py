@@ -69,7 +69,14 @@ class JobCommand(terminal.Command):
             }
             if taken:
                 terminal.note(f"from {path}: {', '.join(name.replace('_', '-') for name in taken)}")
-        rest: list[str] = super().parse_args(ctx, args)
+        try:
+            rest: list[str] = super().parse_args(ctx, args)
+        except typer.BadParameter as error:  # or of its kind: a missing one
+            none_missing = type(error) is typer.BadParameter
+            if none_missing or lines is not None or self.name in ("choose", "fit"):
+                raise
+            missing = error.format_message().rstrip(".")
+            raise ValueError(f"{missing}; or pufferkit init FILE writes a job with it") from None
         return rest
 
 

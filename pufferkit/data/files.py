@@ -36,6 +36,9 @@ FILE = "file"
 INDEX = "index"
 """The name of a first column that has none: the row names of R, or the index of pandas."""
 
+_INDEX_OF_PANDAS = "__index_level_0__"
+"""Its name in a Parquet file."""
+
 STANDARD_INPUT = "-"
 
 MARKS = ("?", "NA", "N/A", "NaN", "nan", "null", "NULL", "None")
@@ -223,7 +226,8 @@ def _opened(file: Path, form: TextFormat) -> Opened:
         if file.suffix.lower() == ".csv":
             raise ValueError(f"{file}: is a Parquet file; rename it to {file.stem}.parquet")
         lazy = pl.scan_parquet(file if content is None else io.BytesIO(content), glob=False)
-        lazy.collect_schema()
+        if INDEX not in lazy.collect_schema().names():
+            lazy = lazy.rename({_INDEX_OF_PANDAS: INDEX}, strict=False)
         return Opened(name, lazy, False, form, size=size, paths=(file,))
     if file.suffix.lower() == ".parquet":
         raise ValueError(f"{file}: is not a Parquet file; if it is CSV, rename it")

@@ -53,6 +53,12 @@ def test_a_rule_gives_a_release_for_each_whole_window(tmp_path):
     assert len(anna.ledger.entries()) == entries
 
 
+@pytest.mark.parametrize("rule", ["month", "year", "60d"])
+def test_a_rule_without_a_whole_window_is_refused(tmp_path, rule):
+    with pytest.raises(ValueError, match=f"no window of {rule} whole"):
+        pk.release(hours(20), CHAIN, pk.count(1), 1, account=account(tmp_path), window=rule)
+
+
 def test_late_rows_on_a_grid_are_on_the_grid(tmp_path):
     day, before = datetime(2026, 11, 16), datetime(2026, 11, 15, 23)
     late = [before + timedelta(minutes=n) for n in range(30)]

@@ -141,6 +141,13 @@ def test_times_as_text_in_tables(tmp_path: Path, kind: str):
             pk.read(days[kind], state="x", time="t", text=form)
 
 
+def test_the_index_of_pandas_in_parquet(tmp_path: Path):
+    pandas = pytest.importorskip("pandas")
+    index = pandas.date_range(BEGIN, periods=120, freq="5min")
+    pandas.DataFrame({"x": STATES}, index=index).to_parquet(tmp_path / "rows.parquet")
+    assert pk.read(tmp_path / "rows.parquet", state="x", time="index").step == 300
+
+
 def test_levels_of_an_index():
     pandas = pytest.importorskip("pandas")
     when = pandas.date_range(BEGIN, periods=60, freq="5min")

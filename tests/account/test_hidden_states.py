@@ -1,13 +1,11 @@
 """Accounts under beliefs with hidden states: the entries do not separate what is around them."""
 
-import numpy as np
 import pytest
 
 import pufferkit as pk
 from pufferkit.account.spending import Spending
 from pufferkit.account.theorems import compose
 from pufferkit.errors import NoTheorem
-from tests.asking import Asking
 
 REGIMES = pk.RegimeClass([[0.95, 0.05], [0.1, 0.9]], [[0.8, 0.2], [0.3, 0.7]])
 ORDER = pk.ChainClass.order(2, [[[0.9, 0.1], [0.5, 0.5]], [[0.6, 0.4], [0.2, 0.8]]])
@@ -48,19 +46,6 @@ def test_a_clock_with_a_first_slot_has_no_windows_elsewhere():
     fixed = pk.ChainClass.seasonal([[[0.9, 0.1], [0.4, 0.6]], [[0.5, 0.5], [0.5, 0.5]]], start=0)
     joint = compose([spent(fixed, 6, (3, 8))], fixed, 12)
     assert {row.rule: row.why for row in joint.considered}["single"] != ""
-
-
-@pytest.mark.slow
-def test_a_session_under_hidden_regimes(tmp_path):
-    data = np.random.default_rng(0).integers(0, 2, 300).tolist()
-    session = Asking(data, REGIMES, 2.0, tmp_path / "l.db")
-    query, left = pk.histogram([0, 1], 100), []
-    for n, window in enumerate(((1, 100), (101, 200), (1, 100))):
-        assert pk.verify(session.release(query, 0.4, window=window, label=str(n))).ok
-        left.append(session.remaining)
-    assert left[0] >= left[1] > left[2]
-    with pytest.raises(pk.OverBudget):
-        session.release(query, 1.9, window=(1, 100), label="more")
 
 
 def test_releases_of_unknown_kind_have_no_theorem():

@@ -5,12 +5,11 @@ from math import inf, isinf
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import pufferkit as pk
 from tests.oracles import brute
-from tests.strategies.generators import chains
 
 close = pytest.approx
 PAPER = [[0.9, 0.1], [0.4, 0.6]]
@@ -35,26 +34,6 @@ def intervals(draw):
     return low, high, draw(inside), draw(inside)
 
 
-@pytest.mark.slow
-@given(intervals(), st.integers(1, 9), st.integers(0, 8), st.integers(0, 9))
-@example((0.2, 0.9, 0.2, 0.9), 5, 3, 3)
-@example((0.0, 1.0, 0.5, 1.0), 3, 1, 2)
-@example((0.1, 0.3, 0.1, 0.3), 7, 2, 3)
-@example((0.4, 0.6, 0.4, 0.6), 4, 3, 2)
-@settings(max_examples=300)
-def test_influence_of_a_binary_chain_is_at_most_that_of_a_corner(interval, node, left, right):
-    low, high, p0, p1 = interval
-    left, right = left % node or None, right or None
-
-    def influence(a: float, b: float) -> float:
-        return pk.max_influence(pk.ChainClass.any_start(staying(a, b)), node, left, right)
-
-    corners = max(influence(low, low), influence(high, high))
-    assert influence(p0, p1) <= corners + 1e-10
-    of_class = pk.max_influence(pk.ChainClass.binary(low, high), node, left, right)
-    assert of_class == corners or of_class == close(corners)
-
-
 @given(intervals(), st.integers(1, 5), st.integers(0, 4), st.integers(0, 4))
 def test_corner_bound_by_the_definition(interval, node, left, right):
     """The same without pufferkit's own influence on the inner side."""
@@ -72,20 +51,6 @@ def test_binary_class_covers_every_chain_inside(interval, length, epsilon):
     assert bound >= scale(pk.ChainClass.any_start(staying(p0, p1)), length, epsilon) * (1 - 1e-9)
     corners = [scale(pk.ChainClass.any_start(staying(p, p)), length, epsilon) for p in (low, high)]
     assert bound == close(max(corners), rel=1e-9)
-
-
-def test_binary_class_covers_a_grid_of_chains():
-    """The issue's certificate, checked the slow way: a fine grid never exceeds the corners."""
-    low, high = 0.15, 0.8
-    bound = scale(pk.ChainClass.binary(low, high), 200, 1)
-    grid = np.linspace(low, high, 8)
-    inner = [scale(pk.ChainClass.any_start(staying(p, q)), 200, 1) for p in grid for q in grid]
-    assert max(inner) == close(bound)
-
-
-def test_binary_class_may_be_one_chain():
-    one = scale(pk.ChainClass.binary(0.7, 0.7), 50, 1)
-    assert one == close(scale(pk.ChainClass.any_start(staying(0.7, 0.7)), 50, 1))
 
 
 @pytest.mark.parametrize(("low", "high"), [(0, 0.5), (0.5, 1), (0, 1), (1, 1), (0, 0)])
@@ -111,36 +76,6 @@ def test_mixing_bounds_hold_for_every_binary_chain_inside(interval):
 
 
 # --- what classes hold ----------------------------------------------------------------------------
-
-
-def test_a_chain_is_a_class_of_one():
-    chain = pk.MarkovChain.steady(PAPER)
-    assert scale(chain, 100, 1) == scale(pk.ChainClass.of(chain), 100, 1)
-
-
-def test_descriptions_tell_the_classes_apart():
-    steady, own = pk.MarkovChain.steady(PAPER), pk.MarkovChain([1, 0], PAPER)
-    kinds = [
-        pk.ChainClass.of(steady),
-        pk.ChainClass.of(own),
-        pk.ChainClass.of(steady, own),
-        pk.ChainClass.any_start(PAPER),
-        pk.ChainClass.any_start(PAPER, PAPER),
-        pk.ChainClass.binary(0.2, 0.8),
-        pk.ChainClass.mixing(2, 0.2, 0.75),
-        pk.ChainClass.mixing(2, 0.2, 0.75, reversible=True),
-    ]
-    assert len({theta.description for theta in kinds}) == len(kinds)
-    assert all(theta.description in repr(theta) for theta in kinds)
-
-
-@given(st.lists(chains(3, least=3), min_size=1, max_size=3))
-def test_finite_class_json_both_ways(members):
-    theta = pk.ChainClass.of(*(chain.believed for chain in members))
-    back = pk.ChainClass.from_json(theta.to_json())
-    assert back.states == theta.states
-    assert back.description == theta.description
-    assert scale(back, 20, 1) == close(scale(theta, 20, 1))
 
 
 @pytest.mark.parametrize(

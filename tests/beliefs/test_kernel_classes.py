@@ -160,12 +160,6 @@ def test_data_beside_slow_regimes_are_drawn_from_the_middle_of_a_long_sojourn():
     assert moves == pytest.approx(inside * r / (root * r[:, None]))
 
 
-def test_few_people_are_refitted_by_default():
-    model = CLASSES["each"].models[0]
-    theta = pk.fit(model.sample(300, 1).tolist(), "regimes", regimes=2, restarts=1)
-    assert len(theta.models) == 21
-
-
 @pytest.mark.parametrize(
     ("make", "words"),
     [

@@ -257,17 +257,6 @@ def test_a_password_is_not_repeated(folder: Path):
         assert "secret" not in refusal(*args)
 
 
-@pytest.mark.slow
-def test_a_damaged_parquet_file_is_an_error_of_one_line(folder: Path):
-    polars.DataFrame({"when": range(20), "state": ["rest", "run"] * 10}).write_parquet("d.parquet")
-    whole = Path("d.parquet").read_bytes()
-    for at in range(4, len(whole), 97):
-        Path("d.parquet").write_bytes(whole[:at] + bytes([whole[at] ^ 255]) + whole[at + 1 :])
-        result = run("release", "d.parquet", *RELEASE[2:], "--mechanism", "group_dp")
-        assert result.exit_code in (0, 2)
-        assert isinstance(result.exception, (SystemExit, type(None)))
-
-
 @pytest.mark.parametrize("bad", [b"\xff", b"\xc3", b"\xe2\x82"])
 def test_bytes_that_are_no_text_near_the_end_of_a_file_are_named(folder, bad):
     rows = [f"{n % 3},{n},{('rest', 'run')[n % 2]}" for n in range(60_000)]

@@ -169,8 +169,8 @@ def test_no_reweighting_exceeds_the_diameter_step(kernel, a, seed):
         assert (brute.step(reweighted(kernel, weights), a) <= promised + 1e-11).all()
 
 
-@pytest.mark.parametrize("a", [1e-6, 0.1, 1.0, 5.0, 20.0, 36.0, 45.0, 60.0, 76.0, 100.0, 700.0])
-@pytest.mark.parametrize("spread", [0.3, 4.0, 30.0, 60.0, 90.0, 400.0])
+@pytest.mark.parametrize("a", [1e-6, 1.0, 20.0, 45.0, 76.0, 700.0])
+@pytest.mark.parametrize("spread", [0.3, 30.0, 90.0, 400.0])
 def test_the_diameter_step_is_reached(a, spread):
     """Mirrored columns with one weighted by e^{-a/2} reach it, at any size."""
     ratio = np.exp(-spread / 2)

@@ -7,7 +7,7 @@ under 1e-9 and rejects 0.8 and 1.25 of it.
 import subprocess
 import sys
 from fractions import Fraction
-from math import exp, inf, log, nan, sqrt
+from math import inf, nan, sqrt
 
 import numpy as np
 import pytest
@@ -45,14 +45,6 @@ def test_noise_is_laplace_of_its_scale(scale):
     assert not looks_laplace(draws, 1.25)
 
 
-def test_the_test_itself_accepts_the_distribution_and_rejects_others():
-    rng = np.random.default_rng(5)
-    for factor in (0.8, 1.0, 1.25):
-        assert looks_laplace(rng.laplace(0, factor, DRAWS), 1) == (factor == 1)
-    assert not looks_laplace(rng.normal(0, sqrt(2), DRAWS), 1)
-    assert not looks_laplace(rng.laplace(0.15, 1, DRAWS), 1)
-
-
 def test_noise_stays_around_the_answer():
     assert looks_laplace(draw(2.0, centre=Fraction(1, 3)), 1)
     assert looks_laplace(draw(2.0, centre=10**7, largest=10**7), 1)
@@ -73,8 +65,8 @@ def test_every_call_draws_anew():
 # --- the grid -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("lipschitz", [1.0, 2.0, 0.02, 1 / 3, 7e-9, 1e6])
-@pytest.mark.parametrize("size", [1, 2, 51])
+@pytest.mark.parametrize("lipschitz", [2.0, 1 / 3, 7e-9, 1e6])
+@pytest.mark.parametrize("size", [1, 51])
 @pytest.mark.parametrize("largest", [None, 1.0, 1e7])
 def test_outputs_lie_on_the_grid_and_the_grid_is_paid_for(lipschitz, size, largest):
     largest = largest and largest * lipschitz
@@ -95,34 +87,6 @@ def test_rounding_to_the_grid_is_to_the_nearest_step():
     step = 2.0 ** noise.grid_exponent(1, 1)
     tiny = [one(Fraction(step) * Fraction(100.4), 1e-15, 1) / step for _ in range(20)]
     assert set(tiny) == {100}
-
-
-def test_counts_of_a_very_long_series():
-    """T = 10^7 over 51 bins: the grid is still far finer than the noise, and still paid for."""
-    exact = [Fraction(10**7)] + [Fraction(0)] * 50
-    noisy = noise.laplace([exact], [0], 2.0, 2.0, largest=1e7)
-    assert 2.0 <= noise.paid_scale(2.0, 2.0, 51, 1e7) < 2.0001
-    assert abs(noisy[0] - 10**7) < 200
-    assert np.abs(noisy[1:]).max() < 200
-
-
-def test_neighbours_have_the_same_possible_outputs():
-    """What Mironov's attack looks for: both answers reach the same grid, whatever they are."""
-    step = Fraction(2) ** noise.grid_exponent(1, 1)
-    for answer in (Fraction(0), Fraction(1), Fraction(1, 3), Fraction(10**6 + 1, 7)):
-        value = Fraction(one(answer, 1.0, 1.0))
-        assert (value / step).denominator == 1
-
-
-def test_likelihood_ratio_of_neighbours_is_at_most_epsilon():
-    """Counts 0 and 1 at scale 2: at every threshold the odds move by at most exp(1/2)."""
-    zero, one = draw(2.0) * 2, draw(2.0) * 2 + 1
-    for threshold in (-3, -1, 0, 0.5, 1, 2, 4):
-        p, q = (zero > threshold).mean(), (one > threshold).mean()
-        spread = 7 * sqrt((p * (1 - p) + q * (1 - q)) / DRAWS)
-        assert q <= exp(0.5) * p + 2 * spread
-    middle = ((one > 1).mean(), (zero > 1).mean())
-    assert log(middle[0] / middle[1]) == pytest.approx(0.5, abs=0.15)
 
 
 # --- refusals -------------------------------------------------------------------------------------

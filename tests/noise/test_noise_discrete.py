@@ -65,8 +65,8 @@ def test_how_much_smaller_than_laplace_noise(b, saved):
     assert expected_size(1 / b) == 1 / b
 
 
-@pytest.mark.parametrize("b", [0.01, 0.3, 1.0, 2.5, 9.0, 800.0])
-@pytest.mark.parametrize("level", [0.2, 0.5, 0.95, 0.999])
+@pytest.mark.parametrize("b", [0.01, 1.0, 9.0, 800.0])
+@pytest.mark.parametrize("level", [0.2, 0.95, 0.999])
 @pytest.mark.parametrize("count", [1, 5])
 def test_intervals_hold_at_least_their_level_and_no_shorter_one_does(b, level, count):
     m = half_width(1 / b, level, count, ONE)
@@ -223,10 +223,3 @@ def test_a_record_says_which_noise_and_verify_knows_it():
     for name in ("noise", "unit"):
         with pytest.raises(ValueError, match=f"{name} must be given"):
             pk.Release.from_dict({key: value for key, value in record.items() if key != name})
-
-
-def test_the_account_charges_discrete_noise_like_any():
-    spent = pk.Spending.of(pk.influence_curve(CHAIN, pk.count(1, 30), 2))
-    assert spent.entry_epsilon == pytest.approx(
-        1 / pk.influence_curve(CHAIN, pk.count(1, 30), 2).scale
-    )

@@ -477,12 +477,8 @@ def _calibration(
 
 
 def _plain(proofs: Sequence[QuiltRuns]) -> list[Any]:
-    """The quilts of every chain, as lists; those of an earlier chain by its number."""
-    first = {runs: number for number, runs in reversed(list(enumerate(proofs)))}
-    return [
-        [list(run) for run in runs] if first[runs] == number else first[runs]
-        for number, runs in enumerate(proofs)
-    ]
+    """The quilts of every chain, as lists."""
+    return [[list(run) for run in runs] for runs in proofs]
 
 
 # --- the active quilt of every node, and the noise that each node needs -------------------------

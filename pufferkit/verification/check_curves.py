@@ -46,7 +46,6 @@ _FAR = 500.0
 _ENDLESS = 1 << 50
 """Entries of a sojourn of any length: floats count them exactly."""
 
-_MOST_BLOCKS = 64
 _UP = 1 + 16 * EPS
 
 PaidRuns = Sequence[tuple[int, Floats]]
@@ -393,10 +392,7 @@ class _SideProof:
             self.limits[first] = last, own["limit"] and _limit(own["limit"], self.size)
         self.blocks: dict[int, list[int]] = {}
         for first, sizes in recorded["blocks"]:
-            if (
-                len(sizes) > _MOST_BLOCKS
-                or not 1 <= min(sizes, default=1) <= max(sizes, default=1) <= self.length
-            ):
+            if not 1 <= min(sizes, default=1) <= max(sizes, default=1) <= self.length:
                 raise TypeError("a proof names blocks that are not there")
             self.blocks[first] = sizes
         self.steps = Evaluator(recorded["plans"], work)

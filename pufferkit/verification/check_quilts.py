@@ -73,11 +73,10 @@ def by_quilts(claim: Claim) -> float:
         f"{record.mechanism}: the recorded Markov quilts for {theta.description}, from {how}, over "
         f"segments of up to {max(segment.length for segment, _ in cases):,} entries"
     )
-    for case, (segment, window) in enumerate(cases):
+    for (segment, window), recorded in zip(cases, claim.proof["quilts"], strict=True):
         sides = _covering(theta, claim, segment.length)
-        runs = quilts_of_case(claim.proof, case, len(cases), len(sides))
-        for side, own in zip(sides, runs, strict=True):
-            scores.append(score_of_chain(side, own, segment, room, claim.work, window))
+        for side, runs in zip(sides, recorded, strict=True):
+            scores.append(score_of_chain(side, runs, segment, room, claim.work, window))
     return claim.lipschitz * largest([*scores, _named_score(claim)])
 
 
@@ -242,16 +241,6 @@ class Nearby(NamedTuple):
         high = np.minimum(nodes + right - 1, self.length) if right else self.length
         inside = high - low if self.until is None else self.until[high] - self.until[low]
         return float(inside.max())
-
-
-def quilts_of_case(data: Mapping[str, Any], case: int, cases: int, chains: int) -> list[Any]:
-    """The recorded runs of every chain, for one pattern of gaps or one width of a window."""
-    rows = data["quilts"][case]
-    if len(data["quilts"]) != cases or len(rows) != chains:
-        raise TypeError(f"there must be quilts for {cases} case(s) and {chains} chain(s)")
-    if any(isinstance(row, int) and not 0 <= row < chains for row in rows):
-        raise TypeError("quilts refer to a chain that is not there")
-    return [rows[row] if isinstance(row, int) else row for row in rows]
 
 
 def spans_of(recorded: Any, nodes: int, length: int) -> Iterator[tuple[int, int, int, int]]:

@@ -17,7 +17,7 @@ D^2), c the sum of the absolute covariances of b under z. Nothing here is read f
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from itertools import product
 from math import isfinite
@@ -42,41 +42,25 @@ _MOST_WHOLE = 1 << 20
 _CLOSE = 1e-6
 
 
-@dataclass(frozen=True, eq=False)
-class _Recorded:
-    """Directions, the numbers that are mixed, and the scales of a record, well formed."""
+class _Shape:
+    """What entries add, the mixtures that got noise, and their scales, of a record."""
 
-    added: list[list[int]]
-    mix: list[list[int]]
-    scales: list[Fraction]
-    unit: Fraction
-    coordinates: list[int]
-    reach: int | None
-
-    @classmethod
-    def of(cls, record: Release) -> _Recorded:
+    def __init__(self, record: Release) -> None:
         told = (record.verification_data or {})["shape"]
-        scales = [Fraction(text) for text in told["scales"]]
-        unit = Fraction(told["unit"])
-        if min(scales) <= 0 or unit <= 0:
+        self.scales, self.unit = [Fraction(text) for text in told["scales"]], Fraction(told["unit"])
+        self.added, self.mix = (np.array(told[name], np.int64) for name in ("added", "mix"))
+        self.coordinates = np.array(told["coordinates"], float)
+        self.reach: int | None = told["reach"]
+        many, mixed = len(record.labels), len(self.scales)
+        if min(*self.scales, self.unit) <= 0:
             raise TypeError("the scales and the unit of a shape are above 0")
-        for name, width in (("added", len(record.labels)), ("mix", len(scales))):
-            rows = told[name]
-            if any(len(row) != width or max(map(abs, row)) > _MOST_WHOLE for row in rows):
-                raise TypeError(f"the matrix {name} of a shape has rows of {width} small numbers")
-        if len(told["mix"]) != len(record.labels):
-            raise TypeError("the matrix mix of a shape has a row for each number")
-        own = told["coordinates"]
-        if len(own) != len(scales):
-            raise TypeError("a shape has a coordinate for each scale")
-        if (told["reach"] or 1) > max(record.lengths):
+        if max(np.abs(self.added).max(), np.abs(self.mix).max()) > _MOST_WHOLE:
+            raise TypeError("the matrices of a shape have small numbers")
+        shapes = self.added.shape[1:], self.mix.shape, self.coordinates.shape
+        if shapes != ((many,), (many, mixed), (mixed,)):
+            raise TypeError("the matrices of a shape have a number for each label and each scale")
+        if (self.reach or 1) > max(record.lengths):
             raise TypeError("windows reach over no more entries than the series has")
-        return cls(told["added"], told["mix"], scales, unit, own, told["reach"])
-
-    @property
-    def directions(self) -> list[list[int]]:
-        columns = list(zip(*self.mix, strict=True))
-        return [[sum(map(int.__mul__, row, one)) for one in columns] for row in self.added]
 
 
 def by_directions(claim: Claim) -> float:
@@ -86,9 +70,9 @@ def by_directions(claim: Claim) -> float:
     if models_of(theta):
         raise BadBeliefs("are networks, not chains with hidden regimes, which shaped noise needs")
     theta.check_length(length)
-    shape = _Recorded.of(record)
+    shape = _Shape(record)
     _check_sums(claim, shape)
-    directions = np.array(shape.directions, dtype=float)
+    directions = (shape.added @ shape.mix).astype(float)
     # Recorded scales with room for rounding, as for other mechanisms.
     rates = np.array([float(1 / s) for s in shape.scales]) / (1 + TOLERANCE) * (1 + 1e-15)
     apart = np.abs(directions[:, None, :] - directions[None, :, :])
@@ -124,17 +108,16 @@ def by_directions(claim: Claim) -> float:
     return claim.scale_for(worst)
 
 
-def _check_sums(claim: Claim, shape: _Recorded) -> None:
+def _check_sums(claim: Claim, shape: _Shape) -> None:
     """The question determines what entries add; the answer as drawn has the noisy coordinates."""
-    weights, states = claim.query.weights, claim.beliefs.states
+    weights, states = claim.query.weights or {}, claim.beliefs.states
     nothing = (Fraction(0),) * len(claim.record.labels)
-    rows = [(weights or {}).get(state, nothing) for state in states]
-    if weights is None or [[w / shape.unit for w in row] for row in rows] != shape.added:
+    rows = [[w / shape.unit for w in weights.get(state, nothing)] for state in states]
+    if not weights or rows != shape.added.tolist():
         raise TypeError("what entries add, in units, is not that of the question")
     told = np.array([float(Fraction(number) / shape.unit) for number in claim.record.raw])
-    mixed = np.array(shape.mix, float).T @ told
-    size = np.abs(np.array(shape.mix, float)).T @ np.abs(told) + 1
-    if not np.all(np.abs(mixed - np.array(shape.coordinates, float)) <= _CLOSE * size):
+    size = np.abs(shape.mix.T) @ np.abs(told) + 1
+    if not np.all(np.abs(shape.mix.T @ told - shape.coordinates) <= _CLOSE * size):
         raise TypeError("the coordinates are not those of the answer as drawn")
 
 

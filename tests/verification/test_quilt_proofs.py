@@ -149,12 +149,12 @@ def test_proofs_are_small():
         assert len(str(noise.verification_data)) < 4000
 
 
-def test_members_with_the_same_quilts_name_them_once():
+def test_proofs_of_many_members_are_small():
     chains = [pk.MarkovChain.steady([[0.9, 0.1], [p, 1 - p]]) for p in np.linspace(0.3, 0.5, 40)]
     noise = pk.markov_quilt(pk.ChainClass.of(*chains), pk.count(1, 1000), 1)
     (case,) = noise.verification_data["quilts"]
     assert len(case) == 40
-    assert sum(isinstance(own, int) for own in case) >= 35
+    assert len(str(case)) < 40 * 100
     assert pk.verify(noise.release([0, 1] * 500)).ok
 
 

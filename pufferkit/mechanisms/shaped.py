@@ -20,12 +20,13 @@ from pufferkit.influence.progress import Progress
 from pufferkit.influence.shape.design import (
     Regimes,
     bases,
+    best_directions,
     best_scales,
     wanted_basis,
     whole_directions,
 )
 from pufferkit.influence.shape.shaping import LARGEST_WHOLE, Rotated, Shape, bin_errors
-from pufferkit.influence.shape.theorem_s import ShapedCurve
+from pufferkit.influence.shape.theorem_s import NoisyRun, ShapedCurve
 from pufferkit.influence.shape.theorem_w import AlikeChain
 from pufferkit.mechanisms.calibration import GAPS, Calibration, chains_only, checked
 from pufferkit.mechanisms.release import Evidence, Release
@@ -56,6 +57,9 @@ _FEW = 2
 _ROUNDS, _REACHES, _SHORT = 12, (1.0, 1.5, 2.0, 3.0, 4.0, 6.0), 64
 """Rounds of a search, windows that are tried, in memories of the chain, and the longest series that
 may be one window for all entries."""
+
+_TURNING = 10.0
+"""Seconds in which directions are turned."""
 
 _SHARP = 30.0
 """The largest error of a number stands for a soft maximum of this sharpness."""
@@ -413,6 +417,8 @@ class _Search:
                 if "W" in theorems:
                     tried.append(self._by_windows(part, basis, begin))
         best = min(tried, key=lambda one: one.error)
+        if best.mix is not None and best.reach is None and self.objective != "equal":
+            best = self._turned(best)
         if best.mix is None:
             raise NotApplicable(
                 "no scales were found at which shaped noise loses epsilon; use influence_curve"
@@ -427,6 +433,31 @@ class _Search:
         shape = Shape(self.added.astype(np.int64) @ mix, (1e6,) * mix.shape[1])
         equal = [own.max() for own in self.curve(None).pairs(shape)]
         return [self.parts[int(np.argmax(equal))]]
+
+    def _turned(self, best: _Proposal) -> _Proposal:
+        """The least error with directions of their own, from those of the best basis."""
+        told = self.added @ best.mix
+        inside = wanted_basis(self.added)
+        start = inside.T @ (told - told.mean(axis=0)) / best.scales
+
+        def losses(rates: Floats) -> Floats:
+            runs = [NoisyRun(max(self.lengths), inside @ rates)]
+            return np.concatenate(self.curve(None).pairs(runs))
+
+        def error(rates: Floats) -> float:
+            basis = inside @ rates
+            return self._error(self._mixed(basis, _FINE), self._sized(basis, _FINE, np.ones(1)))
+
+        rates = best_directions(
+            losses,
+            error,
+            start,
+            self.epsilon,
+            seconds=_TURNING,
+            progress=self.progress,
+        )
+        turned = self._in_digits(inside @ rates, np.ones(rates.shape[1]), None)
+        return min(best, turned, key=lambda one: one.error)
 
     def _by_windows(self, part: Part, basis: Floats, begin: Floats) -> _Proposal:
         """The least error by windows: their reach is chosen at scales in given proportions."""
@@ -465,9 +496,12 @@ class _Search:
 
     def _of_basis(self, basis: Floats, begin: Floats, reach: int | None) -> _Proposal:
         """The least error in this basis, the mixture, and its scales."""
-        scales, best = self._scales(basis, begin, reach, _ROUNDS), _Proposal(reach)
-        if scales is None:
-            return best
+        scales = self._scales(basis, begin, reach, _ROUNDS)
+        return _Proposal(reach) if scales is None else self._in_digits(basis, scales, reach)
+
+    def _in_digits(self, basis: Floats, scales: Floats, reach: int | None) -> _Proposal:
+        """Whole directions of the digits that serve best, and their scales."""
+        best = _Proposal(reach)
         for digits in _DIGITS:
             mix = self._mixed(basis, digits)
             told = self.added @ mix

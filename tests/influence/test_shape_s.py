@@ -7,6 +7,7 @@ import pytest
 
 import pufferkit as pk
 from pufferkit.errors import NoTheorem
+from pufferkit.influence.shape.design import best_directions
 from pufferkit.influence.shape.shaping import Shape, back_on_bins, bin_errors
 from pufferkit.influence.shape.theorem_s import NoisyRun, ShapedCurve, loss_s
 from pufferkit.influence.shape.theorem_w import windows
@@ -109,6 +110,21 @@ def test_the_histogram_comes_back_unchanged_without_noise():
         shape.directions.T @ counts - shape.directions.sum(axis=0) * counts.sum() / 4
     )
     assert back == pytest.approx(counts)
+
+
+def test_directions_turn_to_where_little_is_told():
+    """Two numbers of which only the difference is to be hidden: their sum gets little noise."""
+    hidden = np.array([1.0, -1.0])
+
+    def losses(rates):
+        return np.array([np.abs(hidden @ rates).sum(), 0.01 * np.abs(np.ones(2) @ rates).sum()])
+
+    def error(rates):
+        return float(np.linalg.norm(np.linalg.inv(rates), axis=1).sum())
+
+    found = best_directions(losses, error, 0.5 * np.eye(2), 1.0, seconds=10)
+    assert losses(found).max() <= 1.02
+    assert error(found) < 0.55 * error(0.5 * np.eye(2))
 
 
 @pytest.mark.parametrize(("noise", "one"), [("laplace", 1.0), ("sech", 1.16624)])

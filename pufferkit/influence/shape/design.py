@@ -7,14 +7,17 @@ steps. Where the largest loss changes from pair to pair, no slope of it would le
 
 *Directions.* Two bases of what is asked for are tried: the *net shifts*, how far an entry moves the
 expected answer of a long series, by singular vectors; and the means of the regimes, by singular
-vectors, then the rest, in which they agree, along rare levels. The answer is rounded to whole
-numbers of one to three digits.
+vectors, then the rest, in which they agree, along rare levels. From the best of them every number
+of every direction is moved, all at once: in steps of a linear programme with the slopes of the
+error and of the losses of all pairs, no number by more than a share that shrinks where a step
+gains nothing. The answer is rounded to whole numbers of one to three digits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import product
 from time import process_time
 
 import numpy as np
@@ -27,14 +30,19 @@ from pufferkit.influence.progress import Progress
 Losses = Callable[[Floats], Floats]
 """From scales to the losses of all pairs of secrets."""
 
-_NUDGE, _FAR = 0.02, 0.3
-"""For slopes, and the share of the largest loss above which that of a pair may come to bind."""
+_NUDGE, _TURN, _FAR = 0.02, 0.005, 0.3
+"""For slopes of scales and of directions, and the share of the largest loss above which that of a
+pair may come to bind."""
 
 _FARTHEST, _SHORTEST = 2.0, 1.02
 """Factors by which a scale moves in the first round, and at which the search ends."""
 
 _INSIDE, _SHARPNESS, _NEWTON = 0.1, tuple(10.0**n for n in range(1, 7)), 30
 """Where Newton's method begins between the walls, its barriers, and its most steps."""
+
+_FARTHEST_TURN, _SHORTEST_TURN, _TURNS = 0.2, 0.004, 40
+"""Shares of its length by which a direction turns in the first step, and at which the search ends;
+and the most steps."""
 
 _CLOSE, _TRIES = 0.01, 8
 """Scales are brought to a loss within this share of epsilon."""
@@ -141,6 +149,73 @@ def _moved(
             if gain < _GAIN:
                 break
     return np.asarray(1 / ratios) if np.isfinite(ratios).all() else np.ones(len(scales))
+
+
+def best_directions(
+    losses: Losses,
+    error: Callable[[Floats], float],
+    start: Floats,
+    epsilon: float,
+    *,
+    seconds: float,
+    progress: Progress | None = None,
+) -> Floats:
+    """Directions of unit scale, in columns, of less error than those to begin with, if there are.
+
+    Parameters
+    ----------
+    losses, error
+        Of directions of unit scale: those of all pairs of secrets, and what is to be small.
+    start
+        Directions whose losses are about epsilon.
+    epsilon, seconds, progress
+        As for `best_scales`.
+    """
+    from scipy.optimize import linprog  # noqa: PLC0415  (loaded when first used)
+
+    def fitted(rates: Floats) -> tuple[Floats | None, Floats]:
+        factors, now = _fitted(lambda s: losses(rates / s), np.ones(1), epsilon)
+        return (None if factors is None else rates / factors), now
+
+    begun, farthest = process_time(), _FARTHEST_TURN
+    ends, rates = begun + seconds, start
+    least, now = error(rates), losses(rates)
+    if begun + 4 * rates.size * (process_time() - begun) > ends:
+        return rates  # not even two steps
+    for turn in range(_TURNS):
+        if progress is not None:
+            progress(turn + 1, _TURNS)
+        # Along what is told least, directions that tell much turn least.
+        frame = np.linalg.svd(rates)[0]
+        told = np.linalg.norm(frame.T @ rates, axis=1)
+        sizes = np.minimum(told[:, None], np.linalg.norm(rates, axis=0))
+        slopes, falls = [], []
+        # Losses have kinks where regimes agree, so each way has a slope.
+        for way, place in product((_TURN, -_TURN), range(rates.size)):
+            turned = np.zeros_like(rates)
+            turned.flat[place] = way * sizes.flat[place]
+            nudged = rates + frame @ turned
+            slopes.append((error(nudged) / least - 1) / _TURN)
+            falls.append((losses(nudged) - now) / (epsilon * _TURN))
+            if process_time() > ends:
+                return rates
+        near = now > _FAR * now.max()
+        lines, room = np.array(falls).T[near], 1 + _CLOSE - now[near] / epsilon
+        if not (np.isfinite(lines).all() and np.isfinite(slopes).all()):
+            return rates
+        better: tuple[Floats, Floats, float] | None = None
+        while better is None and farthest > _SHORTEST_TURN:
+            step = linprog(slopes, A_ub=lines, b_ub=np.maximum(room, 0.0), bounds=(0, farthest)).x
+            if step is not None:
+                more, less = step.reshape(2, *rates.shape)
+                moved, seen = fitted(rates + frame @ ((more - less) * sizes))
+                if moved is not None and (value := error(moved)) < least * (1 - _GAIN):
+                    better = moved, seen, value
+            farthest = farthest * 1.3 if better else farthest / 2
+        if better is None:
+            break
+        rates, now, least = better
+    return rates
 
 
 def _fitted(losses: Losses, scales: Floats, epsilon: float) -> tuple[Floats | None, Floats]:

@@ -222,7 +222,7 @@ class ShapedCurve:
         }
 
     @one_thread()
-    def pairs(self, shape: Shape) -> list[Floats]:
+    def pairs(self, shape: Shape | Sequence[NoisyRun]) -> list[Floats]:
         """The losses of all pairs of secrets of each part, for a search; infinite without a bound.
 
         Entries near the ends of a series are left out where windows have others.
@@ -230,6 +230,7 @@ class ShapedCurve:
         runs, losses = self._given(shape), []
         for place in range(len(self.parts)):
             if self.reach is not None:
+                assert isinstance(shape, Shape)
                 losses.append(self._by_windows(place, shape, inner=True).ravel())
                 continue
             rows = self._curve(place)[0].losses(self._runs(place, runs))

@@ -212,12 +212,8 @@ class CountedTable:
         while True:
             each = self.kept.mapInArrow(partial(workers.measure, reading=reading), workers.MEASURES)
             with job("counting"):
-                lines = (
-                    each.groupBy("longest")
-                    .agg(*(f.sum(name).alias(name) for name in sums), f.max("crowded").alias("no"))
-                    .orderBy("longest")
-                    .collect()
-                )
+                added = (f.sum(name).alias(name) for name in sums)
+                lines = each.groupBy("longest").agg(*added, f.max("crowded").alias("no")).collect()
             if not any(line["no"] for line in lines):
                 break
             # Rounding moved two rows of some subject to one place; then there is no clock.
@@ -225,7 +221,8 @@ class CountedTable:
         if not lines:
             raise ValueError("table: no row has a state; there is nothing to release")
         totals = [sum(int(line[name]) for line in lines) for name in sums]
-        lengths = LongestSegments(np.array([int(line["longest"]) for line in lines]), *totals)
+        longest = np.array(sorted(int(line["longest"]) for line in lines))
+        lengths = LongestSegments(longest, *totals)
         return replace(reading, segmented=lengths.segments > lengths.subjects), lengths
 
     @property

@@ -51,7 +51,7 @@ def try_executors(session: Any, folder: str | None) -> None:
     try:
         if folder is not None:
             trial.write.mode("errorifexists").parquet(folder)
-            trial = session.read.parquet(folder)
+            trial = session.read.schema(trial.schema).parquet(folder)
         lacks = {row[0] for row in trial.collect()} - {""}
     except Exception as error:
         raise ValueError(

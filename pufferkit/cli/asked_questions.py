@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -88,13 +89,12 @@ def record(release: Release, reading: Derived | None) -> str:
 
 
 def derived(reading: Derived) -> dict[str, Any]:
-    """A derived answer as plain data."""
-    return {
-        "what": reading.what,
-        "how": reading.how,
-        "level": reading.level,
-        "rows": reading.table_rows(),
-    }
+    """A derived answer as plain data; JSON has no word for an end without a bound."""
+    rows = [
+        {name: "unbounded" if cell == inf else cell for name, cell in row.items()}
+        for row in reading.table_rows()
+    ]
+    return {"what": reading.what, "how": reading.how, "level": reading.level, "rows": rows}
 
 
 def asked(

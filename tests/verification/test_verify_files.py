@@ -1,11 +1,14 @@
 """Releases under chains are verified from what they record; lowered scales and limits are not."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import pufferkit as pk
+from pufferkit.checks import json_value
+from pufferkit.cli.asked_questions import record
 from pufferkit.verification.verify import verify
 
 CHAIN = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
@@ -103,6 +106,34 @@ def test_files(tmp_path):
         assert "not well formed" in str(verdict)
     path.write_bytes(bytes(range(256)))
     assert "is not JSON" in verify(path).problems[0]
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ('"epsilon": 0.1', "'epsilon' is given twice"),
+        ('"read_from": {"file": "a", "file": "b"}', "'file' is given twice"),
+        ('"read_from": {"rows": NaN}', "NaN is not a number"),
+    ],
+)
+def test_a_file_that_readers_may_take_in_two_ways_is_not_well_formed(more, words, tmp_path):
+    path = tmp_path / "release.json"
+    text = pk.markov_quilt(CHAIN, QUERY, 1).release([0, 1] * 30).to_json()
+    path.write_text(f"{{{more}, {text[1:]}")
+    verdict = verify(path)
+    assert not verdict.ok
+    assert words in verdict.problems[0]
+
+
+def test_the_record_of_a_stay_without_an_upper_end_is_json_that_every_reader_takes(tmp_path):
+    noise = pk.influence_curve(CHAIN, pk.stays(1, 60), 0.01)
+    release = replace(noise.release([0, 1] * 30), raw=(20.0, 0.0), value=(20.0, 0.0))
+    reading = release.derive("mean stay")
+    assert reading.high == (np.inf,)
+    path = tmp_path / "release.json"
+    path.write_text(record(release, reading))
+    assert json_value("record", path.read_text())["derived"]["rows"][0]["high"] == "unbounded"
+    assert "is not JSON" not in "".join(verify(path).problems)
 
 
 def test_long_stationary_chains_are_checked_by_certificate():

@@ -210,10 +210,12 @@ class Shown:
 
     def _repr_html_(self) -> str:
         rows = self.shown_rows()
-        words = f"<pre>{escape(str(self))}</pre>"
+        said = self.statements()
+        text = "\n".join(line for own in said for line in own.lines()) or str(self)
+        words = f"<pre>{escape(text)}</pre>"
         if not rows:
             return words
-        shown = in_html(self.statements(), rows)
+        shown = in_html(said, rows)
         return f"{shown}<details><summary>as text</summary>{words}</details>"
 
     def plot(self) -> Any:

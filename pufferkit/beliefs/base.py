@@ -50,7 +50,7 @@ from pufferkit.data.series import Series
 from pufferkit.data.table import Table
 from pufferkit.errors import NotApplicable
 from pufferkit.records import Asked, JsonRecord, plain, unsourced
-from pufferkit.shown import Matrix, Shown
+from pufferkit.shown import Matrix, Shown, Statement
 
 if TYPE_CHECKING:
     from pufferkit.beliefs.bayesian_network import BayesianNetwork
@@ -273,6 +273,12 @@ class Beliefs(Shown, JsonRecord, Asked, ABC):
         if len(every) == 1:
             return every[0].table_rows()
         return [{"of": one.name, **row} for one in every for row in one.table_rows()]
+
+    def statements(self) -> list[Statement]:
+        """What the beliefs are, their chains, matrices or nodes, and their caveats."""
+        from pufferkit.beliefs.words import statements  # noqa: PLC0415
+
+        return statements(self)
 
     def __str__(self) -> str:
         return f"{type(self).__name__}({self.description})"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 import typer
 
 import pufferkit as pk
-from pufferkit.cli import belief_words, inputs, outputs, terminal
+from pufferkit.cli import inputs, outputs, terminal
 from pufferkit.cli.flags import Text, option, real, refuse_given, whole
 from pufferkit.cli.inputs import Form, with_options
 from pufferkit.cli.job import JobCommand
@@ -168,7 +168,7 @@ def show(
     """Print chains with their stationary distribution and mixing, or networks."""
     beliefs = inputs.read_model(model)
     record = {"description": beliefs.description, **beliefs.to_dict()}
-    terminal.answer(belief_words.statements(beliefs), record if as_json else None)
+    terminal.answer(beliefs, record if as_json else None)
 
 
 @app.command()

@@ -18,9 +18,6 @@ from pufferkit.data import queries
 from pufferkit.data.query import NAMES, Question, question
 from pufferkit.records import read_text
 
-if TYPE_CHECKING:
-    pass
-
 MIDDLES = "middles"
 
 _METAVARS = {

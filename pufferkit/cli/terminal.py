@@ -91,6 +91,10 @@ def _name(argument: Any) -> str:
     return str(argument.metavar or argument.name.upper())
 
 
+class OneLineCommand(_OneLine, Command):
+    """A command on its own that reports every error as one line."""
+
+
 class Commands(typer.Typer):
     """A group of commands."""
 
@@ -102,10 +106,6 @@ class Commands(typer.Typer):
     ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """A command of the group."""
         return super().command(name, cls=cls, **options)
-
-
-class OneLineCommand(_OneLine, Command):
-    """A command on its own that reports every error as one line."""
 
 
 def _explained(error: BaseException) -> str | None:

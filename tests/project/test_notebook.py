@@ -123,7 +123,9 @@ def test_everything_shows_itself(things, name):
 def test_classes_show_themselves(things):
     for name in ("of", "binary", "mixing", "hull", "regimes"):
         theta = things[name][0]
-        assert escape(theta.description) in theta._repr_html_()
+        page = theta._repr_html_()
+        assert escape(theta.description) in page
+        assert all(escape(caveat) in page for caveat in theta.caveats)
         assert theta.description in repr(theta)
 
 

@@ -1,15 +1,15 @@
-"""Beliefs as statements, for ``pufferkit beliefs show``: chains, networks, joint tables."""
+"""What beliefs say of themselves: their chains, matrices or nodes, and what is to be known."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-import pufferkit as pk
-from pufferkit.errors import printable
-from pufferkit.shown import Matrix, Statement, aligned, grid, wrapped
+from pufferkit.errors import NotApplicable, printable
+from pufferkit.shown import MOST_ROWS, Matrix, Statement, aligned, grid, wrapped
 
 if TYPE_CHECKING:
     from pufferkit.beliefs.base import Beliefs
@@ -19,8 +19,8 @@ _SHOWN = 4
 
 
 def statements(beliefs: Beliefs) -> list[Statement]:
-    """What the beliefs are, their chains, matrices or nodes, and what is to be known of them."""
-    kind, tables = beliefs.to_dict()["kind"], list(_tables(beliefs))
+    """What the beliefs are, the first of their tables, and what is to be known of them."""
+    kind, tables = beliefs.to_dict()["kind"], list(islice(_tables(beliefs), _SHOWN + 1))
     if beliefs.entries is not None:
         kind = beliefs.listed[0].to_dict()["kind"]  # type: ignore[attr-defined]
     said = [Statement("head", f"{kind}: {beliefs.description}")]
@@ -28,7 +28,7 @@ def statements(beliefs: Beliefs) -> list[Statement]:
         names = ", ".join(printable(state) for state in beliefs.states)
         said.append(Statement("head", f"states: {names}"))
     said += [Statement("table", "\n" + table) for table in tables[:_SHOWN]]
-    remarks = [] if len(tables) <= _SHOWN else [f"{len(tables) - _SHOWN} more; --json shows them"]
+    remarks = [] if len(tables) <= _SHOWN else ["there are more; the JSON has them all"]
     return said + [Statement("remark", line) for line in (*remarks, *beliefs.caveats)]
 
 
@@ -50,8 +50,8 @@ def _tables(beliefs: Beliefs) -> Iterator[str]:
         return
     try:
         members = beliefs.members()
-    except pk.NotApplicable:
-        with suppress(pk.NotApplicable):
+    except NotApplicable:
+        with suppress(NotApplicable):
             yield _mixes(beliefs.mixing_bounds()[0].contraction)
             return
         for matrix in matrices:
@@ -63,13 +63,15 @@ def _tables(beliefs: Beliefs) -> Iterator[str]:
 
 def _nodes(one: Any) -> Iterator[str]:
     """The parts of a field; and the distribution of every node, where it can be computed."""
-    if isinstance(one, pk.MarkovRandomField):
+    field = hasattr(type(one), "width")
+    if field:
         sizes = sorted((len(part) for part in one.components), reverse=True)
         yield f"  {len(sizes):,} independent parts, the largest of {sizes[0]:,} nodes"
     try:
-        if isinstance(one, pk.MarkovRandomField):
+        if field:
             yield f"  exact distributions take tables of {one.width} nodes at once"
-        for node in getattr(one, "nodes", None) or one.names:
+        nodes = getattr(one, "nodes", None) or one.names
+        for node in islice(nodes, MOST_ROWS):
             name, parents = printable(node), getattr(one, "parents", {}).get(node)
             above = ", ".join(map(printable, parents or ()))
             values = one.values(node) if callable(one.values) else one.values[node]
@@ -80,7 +82,9 @@ def _nodes(one: Any) -> Iterator[str]:
             cells = (f"{printable(x)} {float(p):.6g}" for x, p in zip(values, own, strict=True))
             line = f"{name}{f' given {above}' if above else ''}: {', '.join(cells)}"
             yield from (f"  {part}" for part in wrapped(line, 78))
-    except pk.NotApplicable as reason:
+        if len(nodes) > MOST_ROWS:
+            yield f"  {len(nodes) - MOST_ROWS:,} more"
+    except NotApplicable as reason:
         yield from (f"  {part}" for part in wrapped(str(reason), 78))
 
 

@@ -6,6 +6,7 @@ import pytest
 import pufferkit as pk
 from pufferkit.beliefs import chain_parts
 from pufferkit.influence.curve.engine import PartCurve, loss
+from pufferkit.influence.curve.steps import Transport
 from pufferkit.influence.profile import InfluenceCurve
 
 
@@ -89,3 +90,18 @@ def test_many_dense_states_have_one_variation_for_all_with_a_word(monkeypatch):
     assert "one bound for all pairs of values" in str(one_number.evidence)
     shown = " ".join(str(pk.plan(chain, query, 1)).split())
     assert "one bound for all pairs of values" in shown
+
+
+def test_a_search_with_seasons_begins_near_its_end(monkeypatch):
+    solved, ask = [], Transport.__call__
+
+    def counted(self, limit):
+        solved.append(limit)
+        return ask(self, limit)
+
+    monkeypatch.setattr(Transport, "__call__", counted)
+    rng, slots = np.random.default_rng(3), 30
+    beliefs = pk.ChainClass.seasonal([rng.dirichlet(np.ones(16), 16) for _ in range(slots)])
+    made = pk.influence_curve(beliefs, pk.count(1, 1000), 1)
+    assert len(solved) < 2 * slots * 8  # both sides, four scales, the record
+    assert pk.verify(made.release([0, 1] * 500)).ok

@@ -172,6 +172,9 @@ _WITHIN = 0.98
 _TRIES, _ROOM = 8, 0.03
 """A limit is tried near a guess, then where a cost higher by this share leads from there."""
 
+_ABOVE = 0.6
+"""Of the loss that is left a guess of a limit takes this share, so that it is one at once."""
+
 _MANY = 16
 """Fewer entries are sooner computed one by one than a compiled loop is set up."""
 
@@ -182,6 +185,9 @@ _GROWTH, _MOST_SIZES, _ALL_SIZES = 1.25, 50, 16
 
 _EXPLICIT_STEPS = 400, 2_000
 """Entries that are computed one by one with seasons, of one run of costs and of several."""
+
+_ROUGH_ROUNDS = 2
+"""Rounds of quick lower bounds before a search with seasons; each tells the cost more closely."""
 
 _MOST_PERIODS = 400
 """Rounds of the clock after which no limit is expected: variations of slow chains grow on."""
@@ -847,6 +853,9 @@ LossRow = tuple[int, int, Floats]
 
 Sides = tuple[list[Stretch], list[Stretch]]
 
+Circle = tuple[list[Floats], list[Floats]]
+"""What a side adds at every slot, and the limits that imply it."""
+
 
 @dataclass
 class PartCurve:
@@ -862,6 +871,7 @@ class PartCurve:
     _enough: tuple[bytes, Sides | None] = (b"", None)
     _shown: tuple[Floats, Floats] | None = None
     _rounds: dict[bool, tuple[float, list[Floats]]] = field(default_factory=dict)
+    _turned: dict[bool, tuple[bytes, Circle]] = field(default_factory=dict)
     _begun: dict[int, Floats] = field(default_factory=dict)
 
     @property
@@ -941,6 +951,8 @@ class PartCurve:
         limits = list(near if self._shown is None else self._shown)
         if self._shown is None and all(getattr(own, "rough", None) for own in steps):
             limits = [rough_limit(own, cost + more) for own in steps if own is not None]
+            left = most - float(self._weighed(limits[0] + limits[1] - cost, self._together).max())
+            limits = [limit + max(_ABOVE * left, 0) * (more > 0) for limit in limits]
         for _ in range(_TRIES if None not in steps else 0):
             adds = [own(c) for own, c in zip(steps, limits, strict=True) if own is not None]
             further = [closure(plus(cost, own)) for own in adds]
@@ -1274,9 +1286,7 @@ class PartCurve:
             rows.append((1, self.length, losses))
         return rows
 
-    def _circle(
-        self, cost: Floats, most: float, *, to_left: bool
-    ) -> tuple[list[Floats], list[Floats]] | None:
+    def _circle(self, cost: Floats, most: float, *, to_left: bool) -> Circle | None:
         """What a side adds at every slot, and the limits C that imply it.
 
         Slots are visited against the direction in which the side runs, so that each step is taken
@@ -1287,6 +1297,8 @@ class PartCurve:
         """
         clock = self.part.clock
         assert clock is not None
+        if to_left in self._turned and self._turned[to_left][0] == cost.tobytes():
+            return self._turned[to_left][1]
         steps, ahead = (clock.left, -1) if to_left else (clock.right, 1)
         period, outside = len(steps), off_diagonal(len(cost))
         order = range(period) if to_left else range(period - 1, -1, -1)
@@ -1306,7 +1318,9 @@ class PartCurve:
                     return None
                 if turn and float(np.abs(update - limits[slot]).max()) <= 0.5 * slack:
                     self._rounds[to_left] = float(cost.max()), limits
-                    return tables, [limit - 0.5 * slack * outside for limit in limits]
+                    found = tables, [limit - 0.5 * slack * outside for limit in limits]
+                    self._turned[to_left] = cost.tobytes(), found
+                    return found
                 limits[slot] = update
         return None
 
@@ -1389,6 +1403,8 @@ class PartCurve:
     def _beginning(self, metric: Floats, epsilon: float) -> float:
         """Where to begin the search of a b: about where it ends, if rough bounds tell that."""
         part, start = self.part, epsilon * _BEGIN
+        if part.clock is not None and not self._entry_by_entry([(self.length, metric)]):
+            return self._beginning_round(part.clock, metric, epsilon) or start
         if part.left is None or part.right is None or not part.secret.is_entry:
             return start
         both = part.left, part.right
@@ -1412,6 +1428,34 @@ class PartCurve:
             return start
         share, limits = rough
         self._begun = dict(enumerate(limits))
+        return share * epsilon
+
+    def _beginning_round(self, clock: Seasons, metric: Floats, epsilon: float) -> float | None:
+        """The same with seasons, by rounds of rough bounds; ``None`` if there are none."""
+        sides = clock.left, clock.right
+        both = [[getattr(own, "rough", None) for own in side] for side in sides]
+        if not self.part.secret.is_entry or self.part.emission is not None or not metric.any():
+            return None
+        if not all(own for side in both for own in side):
+            return None
+        share, limits = 1.0, [[epsilon * metric] * len(clock.left)] * 2
+        for _ in range(_ROUGH_ROUNDS):
+            cost = share * epsilon * metric
+            limits = [
+                _round_of(rough, cost, limit, ahead)
+                for rough, limit, ahead in zip(both, limits, (-1, 1), strict=True)
+            ]
+            losses = [
+                self._weighed(limits[0][slot] + limits[1][slot] - cost, np.outer(here, here))
+                for slot, here in enumerate(self.part.possible)
+            ]
+            most = float(np.max(losses))
+            if not 0 < most < LARGEST:
+                return None
+            more = epsilon / most
+            share, limits = share * more, [[more * own for own in side] for side in limits]
+        largest = share * epsilon * float(metric.max())
+        self._rounds = {True: (largest, limits[0]), False: (largest, limits[1])}
         return share * epsilon
 
     def useful(self, epsilon: float) -> float:
@@ -1555,6 +1599,16 @@ def block_sizes(length: int) -> list[int]:
 def loss(part: Part, runs: CostRuns) -> EntryLoss:
     """The largest loss of an entry of a series of these costs."""
     return PartCurve(part, sum(count for count, _ in runs)).loss(runs)
+
+
+def _round_of(
+    rough: Sequence[Callable[[Floats], Floats]], cost: Floats, limits: list[Floats], ahead: int
+) -> list[Floats]:
+    """About the variation at every slot, once more round the clock."""
+    limits, period = list(limits), len(rough)
+    for slot in range(period) if ahead < 0 else range(period - 1, -1, -1):
+        limits[slot] = closure(cost + rough[slot](limits[(slot + ahead) % period]))
+    return limits
 
 
 def _power(steps: Steps | None, limit: Floats, cost: Floats) -> Floats:

@@ -81,6 +81,9 @@ _ROUGH_TURNS = 2
 _LEAST = 1e-300
 """A flow that is there and counts for nothing."""
 
+_HEAVY = 0.3
+"""A root with such a share of the heaviest mass stays the root."""
+
 _NEGATIVE = -1e-13
 """A flow is negative if it is below this share of the masses it is the difference of."""
 
@@ -342,7 +345,7 @@ def optimal_flow(p, q, cost, across, raised, known, arc_y, arc_z, stay, flow, pi
     least, far = numbers[5], numbers[6]
     arcs, root, last = size - 1, -1, False
     if known:
-        root = 0
+        root = (p + q).argmax()
         _hang(root, arcs, arc_y, arc_z, parent, through, order, place, count, links)
         _potentials(cost, 0.0, arc_y, parent, through, order, g)
         arcs, last = _lowered(p, q, cost, across, raised / 4, arcs, arc_y, arc_z, g, least)
@@ -359,14 +362,14 @@ def optimal_flow(p, q, cost, across, raised, known, arc_y, arc_z, stay, flow, pi
         if not (above > 0.0 and below > 0.0):  # potentials too far apart for floats
             return _no_flow(arc_y, arc_z, flow, stay, size)
         above, below = 1.0 / above, 1.0 / below
-        # With the heaviest state as the root, flows are sums of what is light.
+        # With a heavy state as the root, flows are sums of what is light.
         heaviest = 0
         for node in range(size):
             here, there = supply[node] * above, demand[node] * below
             net[node], gross[node] = here - there, here + there
             if gross[node] > gross[heaviest]:
                 heaviest = node
-        if heaviest != root:
+        if root < 0 or gross[root] < _HEAVY * gross[heaviest]:
             root = heaviest
             _hang(root, arcs, arc_y, arc_z, parent, through, order, place, count, links)
         worst, leaving = 0.0, -1

@@ -1433,10 +1433,13 @@ class PartCurve:
     def _beginning_round(self, clock: Seasons, metric: Floats, epsilon: float) -> float | None:
         """The same with seasons, by rounds of rough bounds; ``None`` if there are none."""
         sides = clock.left, clock.right
-        both = [[getattr(own, "rough", None) for own in side] for side in sides]
+        both: list[list[Callable[[Floats], Floats]]] = [
+            [own.rough for own in side if getattr(own, "rough", None)]  # type: ignore[attr-defined]
+            for side in sides
+        ]
         if not self.part.secret.is_entry or self.part.emission is not None or not metric.any():
             return None
-        if not all(own for side in both for own in side):
+        if [len(side) for side in both] != [len(side) for side in sides]:
             return None
         share, limits = 1.0, [[epsilon * metric] * len(clock.left)] * 2
         for _ in range(_ROUGH_ROUNDS):

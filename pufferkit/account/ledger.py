@@ -714,8 +714,6 @@ class Ledger(Transactions, Shown):
     0.0
     >>> book.account("alice").entries, [one.account for one in book.accounts()]
     (4, ['alice'])
-    >>> list(book.balances(["alice", "bob"]))
-    ['alice']
     >>> [entry.kind for entry in book.entries("alice")][:2]
     ['open', 'charge']
     >>> book.verify()
@@ -1050,10 +1048,6 @@ class Ledger(Transactions, Shown):
         """The beliefs with this digest, as their record; ``None`` if no account pays under them."""
         entries = self._read(lambda c: list(entries_named(c, [LEDGER], BELIEFS, [digest])))
         return entries[0].body["record"] if entries else None
-
-    def balances(self, accounts: Iterable[str]) -> dict[str, Balance]:
-        """The balances of these accounts; accounts that do not exist are left out."""
-        return self._read(lambda connection: accounts_named(connection, accounts))
 
     def entries(self, account: str | None = None) -> list[Entry]:
         """All entries in order, or those of one account."""

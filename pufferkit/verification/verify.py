@@ -187,7 +187,10 @@ def verify(release: Any, *, most_work: float = MOST_WORK) -> Verdict:
     """
     if isinstance(release, (str, Path)):
         return _of_file(Path(release), most_work)
-    record = release.to_dict() if hasattr(release, "to_dict") else release
+    try:
+        record = release.to_dict() if hasattr(release, "to_dict") else release
+    except _UNUSABLE as error:
+        return not_well_formed(error)
     if not isinstance(record, Mapping):
         raise ValueError(f"release: got {type(record).__name__}, not a release, a record or a path")
     return _of_record(record, most_work)
@@ -241,13 +244,13 @@ def _of_record(record: Mapping[str, Any], most_work: float, beside: Path | None 
             return _of_rows(ReleaseTable(record), beside, most_work)
         release = Release.from_dict(record)
         verdict = _of_one(release, most_work)
+        useful = tuple(_usefulness(release) if verdict.ok else ())
     except _UNUSABLE as error:
         return not_well_formed(error)
     matters = (matter for name, matter in _BESIDE.items() if name in record)
-    useful = _usefulness(release) if verdict.ok else ()
     return replace(
         verdict,
-        checks=(*verdict.checks, *useful),
+        checks=verdict.checks + useful,
         assumptions=(*verdict.assumptions, *matters),
     )
 

@@ -141,3 +141,9 @@ def test_a_verdict_says_how_near_the_numbers_are(name):
     assert f"within {(high - low) / 2:.6g} of the exact answer" in said
     less = replace(release, scale=release.scale / 2)
     assert not any(words.startswith("usefulness") for words in pk.verify(less).checks)
+
+
+def test_a_release_that_cannot_be_written_ends_in_a_verdict():
+    release = CASES["curve"]().release([0, 1] * 30)
+    for change in ({"guarantee": "most"}, {"raw": (1e308,), "value": (1e308,)}, {"lengths": 5}):
+        assert not pk.verify(replace(release, **change)).ok

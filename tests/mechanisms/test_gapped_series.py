@@ -4,15 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
 
 import pufferkit as pk
 from pufferkit.beliefs.chain_class import as_chain_class
 from pufferkit.mechanisms.markov_quilt import by_mixing, max_influence
 from tests.asking import Asking
 from tests.oracles import brute
-from tests.strategies.generators import chains
 
 STICKY = [[0.9, 0.1], [0.1, 0.9]]
 CLIMBING = [[0.8, 0.2, 0.0], [0.1, 0.7, 0.2], [0.0, 0.3, 0.7]]
@@ -67,31 +64,6 @@ def test_quilts_count_observed_entries(start, transition):
             assert noise.scale == pytest.approx(wanted, rel=1e-6)
         else:
             assert wanted * (1 - 1e-3) <= noise.scale <= wanted * (1 + 2e-3)
-
-
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-@settings(max_examples=20)
-@given(
-    chain=chains(3, least=2),
-    observed=st.lists(st.booleans(), min_size=2, max_size=6).filter(any),
-    epsilon=st.sampled_from([0.3, 1.0, 4.0]),
-    shares=st.lists(st.integers(0, 3), min_size=3, max_size=3),
-)
-def test_every_entry_of_the_span_is_hidden(mechanism, chain, observed, epsilon, shares):
-    """Against the definition: sums whose states are not equally far apart too."""
-    initial, transition = chain
-    values = shares[: len(transition)]
-    assume(len(set(values)) > 1)
-    data = series(observed, len(transition))
-    try:
-        noise = MECHANISMS[mechanism](
-            pk.MarkovChain(initial, transition), pk.total(values, data), epsilon
-        )
-    except pk.NotApplicable:
-        assume(False)
-    answer = brute.of_observed(brute.sum_of(values), observed)
-    loss = brute.privacy_loss(initial, transition, len(observed), answer, noise.scale)
-    assert loss <= epsilon * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("start", CLASSES)

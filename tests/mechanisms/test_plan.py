@@ -4,11 +4,8 @@ from math import inf, nan, sinh
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import pufferkit as pk
-from tests.strategies.generators import chains, epsilons
 
 STATES = ["rest", "run"]
 CHAIN = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]], states=STATES)
@@ -29,20 +26,6 @@ def test_plan_lists_every_mechanism_with_its_own_scale():
     assert not rows["entry_dp"]["pufferfish"]
     assert not rows["gk16"]["applicable"]
     assert "norm" in rows["gk16"]["why"]
-
-
-@pytest.mark.slow
-@settings(max_examples=10)
-@given(chains(3, least=2), st.integers(1, 30), epsilons)
-def test_plan_is_sorted_and_its_best_is_the_least_that_hides_entries(chain, length, epsilon):
-    plan = pk.plan(chain.believed, pk.count(0, length), epsilon)
-    kinds = [(not row["applicable"], not row["pufferfish"]) for row in plan.rows]
-    assert kinds == sorted(kinds)
-    hiding = [row["scale"] for row in plan.rows if row["pufferfish"]]
-    assert hiding == sorted(hiding)
-    assert plan.best.scale == min(hiding)
-    assert plan.best.guarantee != pk.entry_dp(pk.count(0, length), epsilon).guarantee
-    assert plan.best.scale <= pk.markov_quilt(chain.believed, pk.count(0, length), epsilon).scale
 
 
 def test_expected_error_counts_every_coordinate():

@@ -130,7 +130,8 @@ THEOREMS = {
     "quilts around a block": (
         "influence/test_events.py: test_quilts_around_several_entries_keep_the_promise"
     ),
-    "quilts over gaps": "mechanisms/test_gapped_series.py: test_every_entry_of_the_span_is_hidden",
+    "quilts over gaps": "mechanisms/test_gaps.py: "
+    "test_every_entry_is_hidden_whether_it_was_observed_or_not",
 }
 
 

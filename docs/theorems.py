@@ -28,6 +28,10 @@ NAME = re.compile(
 """Of a paper with its number, or of our own up to the first stop."""
 
 
+ENDS = re.compile(r"\n\n(?=\*?Proof|Theorem:|[A-Z]\w+\n---|# )")
+"""A statement ends where its proof, another theorem or a section begins."""
+
+
 class Theorem(NamedTuple):
     """A theorem, and the function, class or module that is it."""
 
@@ -61,10 +65,10 @@ def _of(node: ast.AST, lines: list[str], file: str, place: str) -> Iterator[Theo
     if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)):
         text = inspect.cleandoc(ast.get_docstring(node) or "")
         for found in NAME.finditer(text):
-            name, (paragraph, *_) = found[1].strip(), text[found.start() :].split("\n\n")
+            name, (statement, *_) = found[1].strip(), ENDS.split(text[found.start() :].strip())
             start = max(getattr(node, "lineno", 1) - 1, 0)
             line = next(n for n in range(start, len(lines)) if f"Theorem: {name}" in lines[n])
-            yield Theorem(name, file, line + 1, place, paragraph)
+            yield Theorem(name, file, line + 1, place, statement.rstrip())
     for inner in ast.iter_child_nodes(node):
         own = getattr(inner, "name", "")
         if isinstance(inner, (ast.FunctionDef, ast.ClassDef)):

@@ -54,7 +54,7 @@ _PRECISION = 1e-4
 _FEW = 2
 """With so many regimes windows gain nothing."""
 
-_ROUNDS, _REACHES, _SHORT = 12, (1.0, 1.5, 2.0, 3.0, 4.0, 6.0), 64
+_ROUNDS, _REACHES, _SHORT = 12, (1.0, 1.5, 2.0, 3.0, 3.5, 4.0, 6.0), 64
 """Rounds of a search, windows that are tried, in memories of the chain, and the longest series that
 may be one window for all entries."""
 

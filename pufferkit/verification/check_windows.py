@@ -33,8 +33,8 @@ from pufferkit.checks import Floats
 from pufferkit.rounding import EPS
 from pufferkit.verification.claims import Allowance, BadBeliefs
 
-_CUTS = np.array([-1.0, -0.6, 0.6, 1.0])
-_CUT_UP_TO, _TOGETHER = 4, 7
+_TWO, _FOUR = [-1.0, -0.9, -0.7, -0.4, -0.1, 0.1, 0.4, 0.7, 0.9, 1.0], [-1.0, -0.6, 0.6, 1.0]
+_TOGETHER = 7
 _LARGEST, _RAREST = 300.0, 1e-200
 _CORNERS_AT_ONCE = 32
 
@@ -106,7 +106,7 @@ class _WindowProof:
             if not self._safe(window, chance):
                 return inf
             own, ratio = self._corners(window, logs, mean, variance.sum(axis=0) / 2)
-            if self.m <= _CUT_UP_TO:
+            if self.m <= 4:
                 ratio = np.minimum(ratio, self._cells(window, mean))
             beyond = sum(end for end, n in zip(ends, window, strict=True) if n == self.reach)
             worst = 0.0
@@ -159,21 +159,22 @@ class _WindowProof:
     def _cells(self, window: tuple[int, int], mean: Floats) -> Floats:
         """J by the cells of the box."""
         found: Any = inf * -1.0
-        grid = np.array(list(product(range(len(_CUTS)), repeat=self.m)))
-        logs = self._logs(window, _CUTS[grid])
+        cuts = np.array(_TWO if self.m <= 2 else _FOUR)
+        grid = np.array(list(product(range(len(cuts)), repeat=self.m)))
+        logs = self._logs(window, cuts[grid])
         place = {tuple(point): n for n, point in enumerate(grid.tolist())}
-        cells = list(product(range(len(_CUTS) - 1), repeat=self.m))
-        centres = np.array([[(_CUTS[n] + _CUTS[n + 1]) / 2 for n in cell] for cell in cells])
+        cells = list(product(range(len(cuts) - 1), repeat=self.m))
+        centres = np.array([[(cuts[n] + cuts[n + 1]) / 2 for n in cell] for cell in cells])
         below, tilted, variance = self._moments(window, centres)
         squares = variance + (tilted - mean) ** 2
         for n, cell in enumerate(cells):
-            sides = np.array([[_CUTS[i], _CUTS[i + 1]] for i in cell])
+            sides = np.array([[cuts[i], cuts[i + 1]] for i in cell])
             nearest = np.where(sides[:, 0] * sides[:, 1] <= 0, 0, np.abs(sides).min(axis=1))
             inside = np.clip(nearest, 1e-9, 1 - 1e-12)
             curved = np.where(nearest > 0, inside / np.arctanh(inside), 1.0) * (1 + 1e-9)
             corners = [tuple(np.add(cell, step)) for step in product((0, 1), repeat=self.m)]
             which = [place[tuple(int(i) for i in corner)] for corner in corners]
-            away = np.tensordot(_CUTS[np.array(corners)] - centres[n], tilted[n], axes=1)
+            away = np.tensordot(cuts[np.array(corners)] - centres[n], tilted[n], axes=1)
             floor = below[n] + away - np.tensordot(curved / 2, squares[n], axes=1)
             found = np.maximum(found, (logs[which][:, :, None] - floor[:, None]).max(axis=0))
         return np.asarray(found)

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from fractions import Fraction
+from itertools import product
 
 import numpy as np
 import pytest
@@ -64,6 +65,30 @@ def test_windows_hide_every_entry_of_a_chain(epsilon, matrix):
         made = pk.shaped(chain, pk.histogram(STATES, length), epsilon)
         assert made.reach
         assert loss_by_definition(made, matrix, KNOWN, length, rng) <= epsilon * (1 + 1e-9)
+
+
+def test_the_ends_of_a_cycle_lose_most():
+    """The first entry has cancellation on one side only: noise for inner ones would be too little.
+
+    Exact losses at outer outputs, where every coordinate is far beyond all answers.
+    """
+    chain, kernel = pk.MarkovChain.steady(CHAIN), np.array(CHAIN)
+    shape = pk.shaped(chain, pk.histogram(STATES, 2000), 0.2).rotated.shape
+    added = shape.directions * shape.rates
+
+    def outer_loss(before, after):
+        losses = []
+        for sign in product((-1, 1), repeat=shape.coordinates):
+            weights = np.exp(added @ sign - np.mean(added @ sign))
+            told = weights
+            for step, count in ((kernel.T, before), (kernel, after)):  # all states are as frequent
+                told = told * np.linalg.matrix_power(step * weights, count).sum(axis=1)
+            losses.append(np.ptp(np.log(told)))
+        return max(losses)
+
+    first, middle = outer_loss(0, 400), outer_loss(200, 200)
+    assert 2.5 * middle < first <= 0.2
+    assert first > 0.8 * 0.2
 
 
 def test_short_segments_are_covered_too():

@@ -54,11 +54,13 @@ from pufferkit.influence.shape.costs import centred, signs
 from pufferkit.influence.shape.shaping import Shape
 from pufferkit.rounding import EPS, bounding
 
-CUTS = (-1.0, -0.6, 0.6, 1.0)
-"""Where the box of directions is cut, in every coordinate."""
+_FINE, _ROUGH = (-1.0, -0.9, -0.7, -0.4, -0.1, 0.1, 0.4, 0.7, 0.9, 1.0), (-1.0, -0.6, 0.6, 1.0)
 
-MOST_CUT, GROUP = 4, 7
-"""Up to so many coordinates the box is cut; beyond so many they are grouped."""
+CUTS = {1: _FINE, 2: _FINE, 3: _ROUGH, 4: _ROUGH}
+"""Where the box of so many directions is cut, in every coordinate."""
+
+GROUP = 7
+"""Beyond so many coordinates they are grouped."""
 
 _LARGEST = 300.0
 """Larger exponents may overflow."""
@@ -232,7 +234,7 @@ class _Tilts:
     def size(self, group: Sequence[tuple[int, int]]) -> int:
         """About how many numbers one window of this kind takes."""
         tilts = 2 ** max(map(len, self.parts))
-        tilts = max(tilts, len(CUTS) ** self.m) if self.m <= MOST_CUT else tilts
+        tilts = max(tilts, len(CUTS.get(self.m, ())) ** self.m)
         ended = sum(own == self.reach for own in group[0]) if group else 0
         return int(len(self.worth) * self.hidden**ended * (tilts + len(self.worth)))
 
@@ -281,7 +283,7 @@ class _Tilts:
                 np.maximum(most, log[:, None] - shift[None], out=most)
             apart += share * most
             own += share * np.einsum("xxe->xe", most)
-        if self.m <= MOST_CUT:
+        if self.m in CUTS:
             apart = np.fmin(apart, self._cut(group, mean))
         possible = likely > 0
         apart = np.where(possible[None], np.where(possible[:, None], apart, -inf), inf)
@@ -296,7 +298,7 @@ class _Tilts:
 
     def _cut(self, group: Sequence[tuple[int, int]], mean: Floats) -> Floats:
         """The bound by cells."""
-        cuts, m = np.array(CUTS), self.m
+        cuts, m = np.array(CUTS[self.m]), self.m
         corners = np.array(list(product(range(len(cuts)), repeat=m)))
         logs = self._logs(group, cuts[corners])
         cells = np.array(list(product(range(len(cuts) - 1), repeat=m)))

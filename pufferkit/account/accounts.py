@@ -828,8 +828,7 @@ def _bound(
         return several, joint_query({name: own for name, (own, _) in several.items()}, states)
     if not isinstance(query, (Query, Question)):
         raise ValueError(
-            f"query: expected a Query, got {query!r:.60}; make it over the data, like "
-            "histogram(data.states, data)"
+            f"query: must be a question, such as histogram() or count('walking'), got {query!r:.60}"
         )
     return None, query if isinstance(query, Query) else bound(query, states, over)
 

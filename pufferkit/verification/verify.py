@@ -278,6 +278,9 @@ def _of_rows(table: ReleaseTable, beside: Path | None, most_work: float) -> Verd
     verdicts = [(name, row.lengths[0], _of_one(row, most_work)) for name, row in table.hardest()]
     wrong += [f"{name}: {problem}" for name, _, own in verdicts for problem in own.problems]
     checked = all(own.checked for _, _, own in verdicts)
+    matters = [matter for _, _, own in verdicts for matter in own.assumptions]
+    if table.question.per is not None:  # by which the noise of a row was divided
+        matters.append(f"that each row is of as many {table.question.per} as recorded")
     return replace(
         min((own for _, _, own in verdicts), key=lambda own: own.margin),
         ok=checked and not wrong,
@@ -286,7 +289,7 @@ def _of_rows(table: ReleaseTable, beside: Path | None, most_work: float) -> Verd
             f"segments up to {n}: {check}" for _, n, own in verdicts for check in own.checks
         ),
         problems=tuple(wrong),
-        assumptions=tuple(dict.fromkeys(m for _, _, own in verdicts for m in own.assumptions)),
+        assumptions=tuple(dict.fromkeys(matters)),
         rows=table.size,
     )
 

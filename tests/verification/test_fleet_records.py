@@ -60,6 +60,8 @@ def test_an_honest_record_passes(record):
     verdict = pk.verify(record)
     assert verdict.ok, str(verdict)
     assert verdict.rows == len(record["rows"]["scale"])
+    shares = record["kind"] == "relative frequencies"  # noise is divided by what a row is of
+    assert ("that each row is of as many entries as recorded" in verdict.assumptions) == shares
 
 
 def test_rows_are_whole_counts_with_whole_noise(record):

@@ -32,13 +32,12 @@ Dates = Literal["day-first", "month-first"]
 Header = Literal["yes", "no"]
 RepeatedHour = Literal["refuse", "shift", "keep-first"]
 
-Model = Annotated[
-    Path, option("Beliefs: a JSON file, see 'beliefs'; - is stdin.", "FILE", "--model")
-]
-Epsilon = Annotated[float, real("Privacy loss; smaller is more private.", "X", "--epsilon")]
-MaybeEpsilon = Annotated[
-    float | None, real("Privacy loss; smaller is more private.", "X", "--epsilon")
-]
+_MODEL = option("Beliefs: a JSON file, see 'beliefs'; - is stdin.", "FILE", "--model")
+Model = Annotated[Path, _MODEL]
+MaybeModel = Annotated[File, _MODEL]
+_EPSILON = real("Privacy loss; smaller is more private.", "X", "--epsilon")
+Epsilon = Annotated[float, _EPSILON]
+MaybeEpsilon = Annotated[float | None, _EPSILON]
 Mechanism = Annotated[
     Text,
     option(

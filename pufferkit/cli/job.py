@@ -19,7 +19,6 @@ import typer
 
 import pufferkit as pk
 from pufferkit.cli import inputs, outputs, terminal
-from pufferkit.cli.flags import File, option
 from pufferkit.cli.inputs import with_options
 from pufferkit.cli.question_options import OPTIONS, QuestionOptions
 from pufferkit.data.files import FILE, MARKS
@@ -181,9 +180,7 @@ def init(
     state: inputs.MaybeState = None,
     subject: inputs.Subject = None,
     entry: inputs.Entry = None,
-    model: Annotated[
-        File, option("Beliefs: a JSON file, see 'beliefs'; - is stdin.", "FILE", "--model")
-    ] = None,
+    model: inputs.MaybeModel = None,
     epsilon: inputs.MaybeEpsilon = None,
     ledger: inputs.MaybeLedger = None,
     out: inputs.Out = None,

@@ -34,7 +34,7 @@ _EPOCH = datetime(1970, 1, 1)
 NO_CALENDAR = (
     "calendar: this query is about hours or days, but the times of the entries are unknown; give "
     'calendar=Calendar("2024-03-04 00:00", every="1m"), or a series read with its times on an even '
-    "clock"
+    "clock (--data FILE --time COL)"
 )
 
 

@@ -7,6 +7,7 @@ import pytest
 
 import pufferkit as pk
 from pufferkit.errors import NoTheorem
+from pufferkit.influence.shape.costs import Beside, row_costs
 from pufferkit.influence.shape.design import best_directions
 from pufferkit.influence.shape.shaping import Shape, back_on_bins, bin_errors
 from pufferkit.influence.shape.theorem_s import NoisyRun, ShapedCurve, loss_s
@@ -69,6 +70,15 @@ def test_a_direction_in_which_the_regimes_agree_is_quiet():
     loud = loss_s(theta.parts(1000), [NoisyRun.of(Shape(disagree, (200,)), 1000)])
     assert quiet < 0.02
     assert loud > 4 * quiet
+
+
+def test_costs_are_numbers_however_far_apart_entries_are():
+    rows, before = np.array([[0.5, 0.5], [0.9, 0.1]]), 0.0
+    beside = Beside(np.array([[0.0, 0.5], [0.5, 0.0]]), np.zeros((2, 2)))
+    for far in (1.0, 100.0, 230.0, 240.0, 299.0):
+        largest = row_costs(rows, np.array([[-far], [far]]), beside).max()
+        assert before < largest < np.inf
+        before = largest
 
 
 def test_equal_rows_reveal_only_the_entry():

@@ -83,7 +83,7 @@ from math import exp, expm1, tanh
 import numpy as np
 
 from pufferkit.checks import Floats
-from pufferkit.rounding import EPS, bounding
+from pufferkit.rounding import EPS, LARGEST_EXPONENT, bounding
 
 CORNERS = 9
 """Up to so many coordinates all corners of the box are tried."""
@@ -160,12 +160,15 @@ def _moved(rows: Floats, worth: Floats, beside: Floats) -> Floats:
     """How far what is beside moves the mean of X: t for every row, rounded up."""
     spread = float(np.abs(worth[:, None, :] - worth[None, :, :]).sum(axis=2).max())
     either = np.maximum(beside, beside.T)
-    most, widened = float(either.max()), expm1(1.5 * spread) / (1.5 * spread or 1.0)
+    most, room = float(either.max()), 1 + _ROOM * (len(worth) + worth.shape[1] + 8)
+    farthest = spread * tanh(most / 4)
+    if 1.5 * spread > LARGEST_EXPONENT:
+        return np.full(len(rows), farthest * room)
+    widened = expm1(1.5 * spread) / (1.5 * spread or 1.0)
     spared = 2 * np.einsum("zx,zw,xw->z", rows, rows, np.sinh(either / 2) ** 2, optimize=True)
     varies = np.minimum(exp(most) * np.sqrt(spared), np.sinh(most / 2))
     moved = np.sqrt(_spread(rows, worth)) * varies * (widened if spread else 1.0)
-    room = 1 + _ROOM * (len(worth) + worth.shape[1] + 8)
-    return np.asarray(np.minimum(moved, spread * tanh(most / 4)) * room)
+    return np.asarray(np.minimum(moved, farthest) * room)
 
 
 def _tangents(rows: Floats, worth: Floats, means: Floats, shift: Floats, room: float) -> Floats:

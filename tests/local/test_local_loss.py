@@ -4,7 +4,7 @@ import pickle
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from itertools import combinations, product
-from math import exp, inf, isinf, log, tanh
+from math import exp, inf, isfinite, isinf, log, tanh
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import pufferkit as pk
-from pufferkit.local import loss, losses, tanh_bound
+from pufferkit.local import loss, losses, sides, tanh_bound
 from pufferkit.local.losses import (
     entry_bound,
     largest_entry_epsilon,
@@ -21,7 +21,7 @@ from pufferkit.local.losses import (
     side_bound,
     tanh_pair,
 )
-from pufferkit.local.sides import Binary, answers
+from pufferkit.local.sides import Binary, Interval, answers, spread
 from tests.oracles.brute_local import brute_loss, emission, joint, losses_of_set, theorem_1
 from tests.strategies.generators import chains
 
@@ -449,6 +449,54 @@ def test_the_largest_entry_epsilon_is_private_and_the_last_that_is():
     assert largest_entry_epsilon(
         pk.MarkovChain.steady([[0.5, 0.5], [0.5, 0.5]]), 0.7
     ) == pytest.approx(0.7)
+
+
+@pytest.mark.parametrize(
+    ("side", "own", "wanted"),
+    [
+        ((-1.0, 2.0), (0.5, -0.25), (-1.25, 2.5)),
+        ((-1.0, 2.0), (inf, -0.25), (-1.25, inf)),
+        ((-1.0, 2.0), (0.5, -inf), (-inf, 2.5)),
+        ((-1.0, 2.0), (inf, -inf), (-inf, inf)),
+        ((-inf, -inf), (inf, -0.25), (-inf, -inf)),
+        ((inf, inf), (-inf, 0.5), (inf, inf)),
+        ((-inf, 3.0), (inf, 1.0), (-inf, inf)),
+        ((inf, inf), (inf, 0.0), (inf, inf)),
+        ((-1.0, inf), (-inf, 0.5), (-inf, inf)),
+    ],
+)
+def test_an_answer_widens_a_side_by_what_can_occur_with_it(side, own, wanted):
+    assert spread(Interval(*side), own) == wanted
+
+
+@pytest.mark.parametrize("q", [0.01, 0.2, 0.9])
+@pytest.mark.parametrize("short", [0, 3, 10**6])
+def test_long_traces_are_short_steps_one_after_the_other(q, short, monkeypatch):
+    """Plain, compiled from some step on, or at a limit: the same numbers."""
+    chain = binary(q, 0.3, [0.9, 0.1])
+    own = answers(0.2, 0.3)
+    two = Binary.of(chain)
+    monkeypatch.setattr(sides, "SHORT", short)
+    for image, start, trace in [
+        (two.right, 0.0, two.unknown_right(own, 60)),
+        (two.left, log(9), two.unknown_left(own, 60)),
+        (two.left, inf, two.known("left", 0, own, 60)),
+        (two.right, -inf, two.known("right", 1, own, 60)),
+    ]:
+        low = high = reference = start
+        for m in range(61):
+            if isfinite(reference):
+                assert trace.low[m] == pytest.approx(low - reference, abs=1e-12)
+                assert trace.high[m] == pytest.approx(high - reference, abs=1e-12)
+            else:
+                assert (trace.low[m], trace.high[m]) == (inf, -inf)
+            silent = m == 0 and not isfinite(start)
+            ends = [
+                image(low + (0 if silent else min(own))),
+                image(high + (0 if silent else max(own))),
+            ]
+            low, high = sorted(ends)
+            reference = image(reference)
 
 
 @pytest.mark.parametrize(

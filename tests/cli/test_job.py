@@ -166,6 +166,12 @@ def test_eighteen_commands_and_every_option_explained_once():
     assert len(said) <= 78
 
 
+def test_a_missing_option_names_the_command_that_writes_a_job(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert "pufferkit init FILE" in refusal("plan")
+    assert "init" not in refusal("plan", "--epsilon", "x")
+
+
 def test_a_clock_that_jitters_is_told_its_step(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     moments = (

@@ -119,6 +119,7 @@ def test_widths_units_and_labels(house):
     Path("labels.csv").write_text("from,label\n,low\n1,high\n")
     told = pk.ChainClass.from_json(good(*fit, "--levels", "labels.csv"))
     assert told.states == ("low", "high")
+    assert "--unit" in refusal(*fit, "--levels", "labels.csv", "--unit", "kW")
     assert "--unit" in refusal(*fit, "--levels", "500W:2kW") or "unit=" in refusal(
         *fit, "--levels", "500W:2kW"
     )

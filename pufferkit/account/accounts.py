@@ -412,6 +412,12 @@ class Account(Shown):
             raise ValueError("beliefs: were bought from data; open another account for them")
         segments, profile = standing.segments, standing.profile
         lengths = (standing.last,) if isinstance(segments, str) else segments
+        several = isinstance(segments, str) or len(lengths) > 1
+        if several and theta.fixed_start is not None and about.get("origin") is not None:
+            raise NoTheorem(
+                "beliefs: say how a segment begins, and the account does not know at which times "
+                "its later segments began; give beliefs for any start, or any first slot"
+            )
         if len(lengths) == 1 and about.get("origin") is not None and about.get("step") is not None:
             every = round(about["step"] * SECOND)
             theta.check_clock(Calendar(int(about["origin"]), every, about.get("zone")), lengths)

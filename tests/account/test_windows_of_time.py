@@ -221,3 +221,20 @@ def test_a_window_in_an_hour_that_comes_twice_is_refused(tmp_path):
     ends = ("2026-10-25T02:00+02:00", "2026-10-25T02:30+02:00")
     pk.release(data, CHAIN, pk.count(1), 1, account=anna, window=ends, anyway=True)
     assert anna.history[-1]["window"][1] - anna.history[-1]["window"][0] == 2
+
+
+def test_beliefs_with_a_first_slot_are_refused_where_later_segments_may_begin_at_another(tmp_path):
+    anna = account(tmp_path, 9.0)
+    hours_of = (0, 1, 101, 102)
+    rows = pl.DataFrame(
+        {"t": [datetime(2026, 1, 1) + timedelta(hours=h) for h in hours_of], "x": [0, 1, 0, 1]}
+    )
+    read = {"time": "t", "state": "x", "states": [0, 1], "every": "1h", "independent_after": "5h"}
+    first = pk.release(pk.read(rows, **read), CHAIN, pk.count(1), 1, account=anna, anyway=True)
+    kernels = [[0.5, 0.5], [0.5, 0.5]], [[0.99, 0.01], [0.01, 0.99]]
+    told = {"step": "1h", "origin": "2026-01-01 00:00"}
+    with pytest.raises(pk.NoTheorem, match="any first slot"):
+        anna.change_beliefs(pk.ChainClass.seasonal(kernels, [0, 1], start=0, **told))
+    anna.change_beliefs(pk.ChainClass.seasonal(kernels, [0, 1], **told))
+    second = pk.ChainClass.seasonal(kernels, [0, 1], start=1)  # in which the second begins
+    assert anna.spent >= pk.InfluenceCurve(second, 2).epsilon(1 / first.scale) - 1e-6

@@ -54,7 +54,7 @@ _PRECISION = 1e-4
 _FEW = 2
 """With so many regimes windows gain nothing."""
 
-_ROUNDS, _REACHES, _SHORT = 12, (1.0, 1.5, 2.0, 3.0, 3.5, 4.0, 6.0), 64
+_ROUNDS, _REACHES, _SHORT = 12, (1.0, 1.5, 2.0, 2.5, 3.5, 4.5, 6.0), 64
 """Rounds of a search, windows that are tried, in memories of the chain, and the longest series that
 may be one window for all entries."""
 
@@ -474,8 +474,10 @@ class _Search:
                 choices.append((error, reach, scales))
         if not choices:
             return _Proposal(None)
-        _, reach, scales = min(choices, key=lambda one: one[0])
-        return self._of_basis(basis, scales, reach)
+        # One round tells little of the end of a search: the two best go on.
+        ahead = sorted(choices, key=lambda one: one[0])[:2]
+        ended = [self._of_basis(basis, scales, reach) for _, reach, scales in ahead]
+        return min(ended, key=lambda one: one.error)
 
     def _sized(self, basis: Floats, digits: int, scales: Floats) -> Floats:
         """Scales of the basis, for whole directions of so many digits."""

@@ -209,7 +209,7 @@ class Smooth:
     rows: tuple[tuple[float, ...], ...]
 
 
-Kind = tuple[Contribution, ...] | Smooth | None
+KindOfSum = tuple[Contribution, ...] | Smooth | None
 """What entries add to a sum with Laplace noise, or with sech noise; ``None`` where all states are
 equally far apart."""
 
@@ -223,7 +223,9 @@ def kind_of(added: Any) -> Any:
     return tuple(tuple(row) if isinstance(row, list) else row for row in added)
 
 
-def _run(count: int, states: Sequence[Hashable], kinds: Sequence[Kind], row: Amounts) -> NoisyRun:
+def _run(
+    count: int, states: Sequence[Hashable], kinds: Sequence[KindOfSum], row: Amounts
+) -> NoisyRun:
     """Entries that spent these amounts by queries of these kinds, rounded up."""
     beside, rows = np.zeros((len(states), len(states))), []
     for b, kind in zip(row, kinds, strict=False):
@@ -235,7 +237,7 @@ def _run(count: int, states: Sequence[Hashable], kinds: Sequence[Kind], row: Amo
     return NoisyRun(count, np.hstack(rows) if rows else None, beside)
 
 
-def distance_of(states: Sequence[Hashable], kind: Kind) -> Floats:
+def distance_of(states: Sequence[Hashable], kind: KindOfSum) -> Floats:
     """The distances between states under one kind of query."""
     if isinstance(kind, Smooth):
         return metric_of_sum(kind.rows)
@@ -290,7 +292,7 @@ AmountRun = tuple[int, int, Amounts]
 class SpentProfile:
     """What was spent on each entry, as runs."""
 
-    kinds: tuple[Kind, ...] = ()
+    kinds: tuple[KindOfSum, ...] = ()
     """For each kind of query the contribution of every state, in the order of the states."""
     runs: tuple[AmountRun, ...] = ()
     """Runs of entries with some spending, in order."""
@@ -312,7 +314,7 @@ class SpentProfile:
         spent = (pair for row in rows for pair in zip(self.kinds, row, strict=False))
         return all(b <= limits.get(kind, 0.0) for kind, b in spent)
 
-    def after(self, used: Iterable[tuple[int, int]], b: float, kind: Kind) -> SpentProfile:
+    def after(self, used: Iterable[tuple[int, int]], b: float, kind: KindOfSum) -> SpentProfile:
         """The profile with one more release, of event-level epsilon ``b`` on the runs it used."""
         known = self if kind in self.kinds else replace(self, kinds=(*self.kinds, kind))
         place, runs = known.kinds.index(kind), list(known.runs)

@@ -42,7 +42,7 @@ _MOST_WHOLE = 1 << 20
 _CLOSE = 1e-6
 
 
-class _Shape:
+class _RecordedShape:
     """What entries add, the mixtures that got noise, and their scales, of a record."""
 
     def __init__(self, record: Release) -> None:
@@ -70,7 +70,7 @@ def by_directions(claim: Claim) -> float:
     if models_of(theta):
         raise BadBeliefs("are networks, not chains with hidden regimes, which shaped noise needs")
     theta.check_length(length)
-    shape = _Shape(record)
+    shape = _RecordedShape(record)
     _check_sums(claim, shape)
     directions = (shape.added @ shape.mix).astype(float)
     # Recorded scales with room for rounding, as for other mechanisms.
@@ -108,7 +108,7 @@ def by_directions(claim: Claim) -> float:
     return claim.scale_for(worst)
 
 
-def _check_sums(claim: Claim, shape: _Shape) -> None:
+def _check_sums(claim: Claim, shape: _RecordedShape) -> None:
     """The question determines what entries add; the answer as drawn has the noisy coordinates."""
     weights, states = claim.query.weights or {}, claim.beliefs.states
     nothing = (Fraction(0),) * len(claim.record.labels)

@@ -164,6 +164,9 @@ class Verdict(Shown):
 def verify(release: Any, *, most_work: float = MOST_WORK) -> Verdict:
     """Recompute from the recorded beliefs that the reported scale is enough.
 
+    A record that is malformed, or in the format of a later pufferkit, is not ok: the problem names
+    the field.
+
     Parameters
     ----------
     release
@@ -172,9 +175,6 @@ def verify(release: Any, *, most_work: float = MOST_WORK) -> Verdict:
         the record beside it is checked, and that the table agrees with it.
     most_work
         Give up beyond this, in units of about a nanosecond; the verdict is then not ``checked``.
-
-    A record that is malformed, or in the format of a later pufferkit, is not ok: the problem names
-    the field.
 
     Examples
     --------

@@ -28,7 +28,9 @@ def statements(beliefs: Beliefs) -> list[Statement]:
         names = ", ".join(printable(state) for state in beliefs.states)
         said.append(Statement("head", f"states: {names}"))
     said += [Statement("table", "\n" + table) for table in tables[:_SHOWN]]
-    remarks = [] if len(tables) <= _SHOWN else ["there are more; the JSON has them all"]
+    remarks = (
+        [] if len(tables) <= _SHOWN else [f"the first {_SHOWN} are shown; the JSON has them all"]
+    )
     return said + [Statement("remark", line) for line in (*remarks, *beliefs.caveats)]
 
 

@@ -261,7 +261,7 @@ def _usefulness(release: Release) -> Iterator[str]:
         reach = max(high - low for low, high in release.as_drawn().interval()) / 2
         yield (
             f"usefulness: with probability 95% a number as drawn is within {reach:.6g} of the "
-            "exact answer; what else is said of it follows from this and the beliefs"
+            "exact answer"
         )
 
 

@@ -296,7 +296,10 @@ def test_by_default_other_releases_may_follow(path):
 @pytest.mark.parametrize("paid", [False, True])
 def test_several_questions_need_their_errors(tmp_path, paid):
     account = pk.Account(str(tmp_path / "l.db"), "anna", 1.0) if paid else None
-    for query, match in (({"x": count(1)}, "the error it may have"), ({"x": (3, 4)}, "expected")):
+    for query, match in (
+        ({"x": count(1)}, "the error it may have"),
+        ({"x": (3, 4)}, "must be a question"),
+    ):
         with pytest.raises(ValueError, match=match):
             pk.release(DATA, CHAIN, query, 0.4, account=account)
     assert account is None or account.spent == 0

@@ -312,6 +312,6 @@ def loss_s(parts: Sequence[Part], runs: Sequence[NoisyRun]) -> float:
     >>> once = NoisyRun.of(Shape([[9, 0], [0, 9], [-9, -3]], (900, 90)), 1000)
     >>> beside = NoisyRun(1000, once.rows, 0.002 * (1 - np.eye(3)))
     >>> [round(loss_s(moods.parts(1000), [run]), 2) for run in (once, beside)]
-    [0.98, 1.07]
+    [0.98, 1.04]
     """
     return ShapedCurve(parts, sum(run.count for run in runs)).loss(runs)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import pufferkit as pk
-from pufferkit import ChainClass, InfluenceCurve, MarkovChain
+from pufferkit import ChainClass, InfluenceCurve, MarkovChain, compiling
 from pufferkit.influence.curve import steps as steps_module
 from pufferkit.influence.kernels import Kernel
 from pufferkit.influence.shape.theorem_s import NoisyRun
@@ -117,3 +117,11 @@ def test_steps_with_any_start_are_the_same_compiled(monkeypatch):
             monkeypatch.setattr(steps_module, "_LITTLE", little)
             found.append(steps(variation))
         assert np.abs(found[0] - found[1]).max() <= 1e-12 * (1 + variation.max())
+
+
+@pytest.mark.parametrize("length", [1000, 10**6, 10**12])
+def test_costs_of_a_few_roundings_have_a_limit_compiled_too(length, monkeypatch):
+    """The state that is asked for is as likely in both regimes: its count costs nothing more."""
+    monkeypatch.setattr(compiling, "PATIENCE", -1.0)
+    moods = pk.RegimeClass([[0.9, 0.1], [0.2, 0.8]], [[0.6, 0.3, 0.1], [0.2, 0.3, 0.5]])
+    assert pk.influence_curve(moods, pk.count(1, length), 0.3).scale == pytest.approx(1 / 0.3)

@@ -61,6 +61,14 @@ _CLOSE, _MOST_TURNS = 1e-5, 30
 """What is left of a smaller variation after many entries, and products that tell it."""
 
 
+def slack_of(largest: float) -> float:
+    """What a search adds to costs up to ``largest``: a share, and no less than steps round by.
+
+    Where entries all but tell nothing, costs are a few roundings, and so are their differences.
+    """
+    return max(SLACK * largest, 8 * EPS) if largest else SLACK
+
+
 def certificate(
     steps: Steps, cost: Floats, most: float, slack: float, start: Floats | None = None
 ) -> Floats | None:

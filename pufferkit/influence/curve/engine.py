@@ -105,6 +105,7 @@ from pufferkit.influence.curve.certificates import (
     newton,
     rough_limit,
     rough_limits,
+    slack_of,
 )
 from pufferkit.influence.curve.secret_losses import Pinned, Secret, value_losses
 from pufferkit.influence.curve.steps import (
@@ -432,7 +433,7 @@ class _Sweep:
         self.size = len(runs[0][1])
         self.outside = off_diagonal(self.size)
         self.paid = [float(cost.max()) for _, cost in runs]
-        self.slack = SLACK * max(self.paid) or SLACK
+        self.slack = slack_of(max(self.paid))
         self.ends = list(accumulate(count for count, _ in runs))
         spent = accumulate(count * paid for (count, _), paid in zip(runs, self.paid, strict=True))
         self.totals = [0.0, *spent]
@@ -1302,7 +1303,7 @@ class PartCurve:
         steps, ahead = (clock.left, -1) if to_left else (clock.right, 1)
         period, outside = len(steps), off_diagonal(len(cost))
         order = range(period) if to_left else range(period - 1, -1, -1)
-        slack = SLACK * float(cost.max()) or SLACK
+        slack = slack_of(float(cost.max()))
         raised = cost + slack * outside
         limits = [closure(raised) for _ in range(period)]
         if to_left in self._rounds:

@@ -72,7 +72,7 @@ from numpy.typing import NDArray
 
 from pufferkit.checks import Bools, Floats
 from pufferkit.errors import NotApplicable
-from pufferkit.influence.curve.certificates import SLACK, certificate
+from pufferkit.influence.curve.certificates import certificate, slack_of
 from pufferkit.influence.curve.steps import LARGEST, Transport, closure, off_diagonal
 from pufferkit.rounding import EPS
 
@@ -165,7 +165,7 @@ class PinnedSide:
             start = np.maximum(start, variation)
             if float(variation.max()) > min(most, LARGEST):
                 return None
-        slack = SLACK * float(cost.max()) or SLACK
+        slack = slack_of(float(cost.max()))
         # Raised to the last of the computed sides, so that the induction begins there.
         limit = certificate(self.far, cost, most, slack, start)
         if limit is None:

@@ -47,7 +47,8 @@ by a factor e^l with |l(x) - l(x')| at most d^L, D^L its largest value. With h(z
 
     e(z, y)  =  h(z, y) + the least of F1 and F2, in which
         e^{D^L} v_y  takes the place of v_y,  and  |mu_z - mu_y|_s + t_z + t_y  that of the shift,
-        the bracket of F2 has e^{D^L} before its sums, with (e^h - 1) E_y more in both of them,
+        the bracket of F2 has e^{D^L} before its sums, with (e^h - 1) E_y more in both of them, and
+        e^{t_y} before all of it,
 
     t_z = min(D tanh(D^L / 4), c_z q_z w),   w = (e^{3D/2} - 1) / (3D/2),   c_z now its root,
     q_z = min(sinh(D^L / 2), e^{D^L} root of 2 sum_{x,x'} E_z(x) E_z(x') sinh(d^L(x, x') / 2)^2).
@@ -62,7 +63,7 @@ density of E_z, and e^l varies by at most q of its mean, since squares of differ
 exp(-e^{D^L} v_y / 2). E_z e^l / E_y e^l is at most e^h. *F2.* After that ratio what is left is that
 of the means under E_{z,l} and E_{y,l}. Their means of X differ by t_z + t_y more, and E_{z,l} -
 E_{y,l} is (e^l / E_z e^l)(E_z - E_y E_z e^l / E_y e^l), the first factor at most e^{D^L} and the
-last between e^{-h} and e^h (h the larger of both ways). QED  Another bound is the least of F1 and
+last between e^{-h} and e^h (h the larger of both ways). The denominator is that of F1. QED  Another bound is the least of F1 and
 F2 without all this, plus D^L: exchange l for its largest, or least, value.
 
 All bounds rise with the rate of every coordinate and with d^L, and stacked coordinates of the same
@@ -146,7 +147,7 @@ def row_costs(rows: Floats, worth: Floats, beside: Beside) -> Floats:
         shift = np.abs(means[:, None, :] - means[None, :, :]).sum(axis=2)
         first = _tangents(rows, worth, means, shift, room) + both + half
         more = grown * np.expm1(np.maximum(beside.step, beside.step.T))
-        second = _differences(rows, away, shift + both, half, (grown, more), room)
+        second = _differences(rows, away, shift + both, half + moved, (grown, more), room)
         costs = np.minimum(bounding(first), second)
     return np.asarray(np.maximum(costs, 0.0) + 4 * room)
 

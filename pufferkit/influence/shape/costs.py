@@ -63,8 +63,10 @@ density of E_z, and e^l varies by at most q of its mean, since squares of differ
 exp(-e^{D^L} v_y / 2). E_z e^l / E_y e^l is at most e^h. *F2.* After that ratio what is left is that
 of the means under E_{z,l} and E_{y,l}. Their means of X differ by t_z + t_y more, and E_{z,l} -
 E_{y,l} is (e^l / E_z e^l)(E_z - E_y E_z e^l / E_y e^l), the first factor at most e^{D^L} and the
-last between e^{-h} and e^h (h the larger of both ways). The denominator is that of F1. QED  Another bound is the least of F1 and
-F2 without all this, plus D^L: exchange l for its largest, or least, value.
+last between e^{-h} and e^h (h the larger of both ways). The denominator is that of F1. QED
+
+Another bound is the least of F1 and F2 without all this, plus D^L: exchange l for its largest, or
+least, value.
 
 All bounds rise with the rate of every coordinate and with d^L, and stacked coordinates of the same
 directions cost no more than one of the sum of their rates. So entries may be charged for more.
